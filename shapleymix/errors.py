@@ -1,0 +1,137 @@
+"""Errors that say where, what, and the next step.
+
+Every error that a user can cause is a `ShapleyMixError`. It carries a code for machines, an exit code for the
+command line, and either one message or a list of `Fault`s with their places in the input.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the input something is wrong; `line` counts from 1 and includes the header."""
+
+    file: str | None = None
+    line: int | None = None
+    column: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        return f"{place} [{self.column}]" if place and self.column else place or (self.column or "")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong: what, where, the offending value, and what to do."""
+
+    message: str
+    location: Location = Location()
+    value: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        place = str(self.location)
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class ShapleyMixError(ValueError):
+    """Base of all errors that a user can cause."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: Location | None = None,
+        faults: Iterable[Fault] = (),
+    ) -> None:
+        self.message = message
+        self.hint = hint
+        self.location = location or Location()
+        self.faults = tuple(faults)
+        super().__init__(self._text())
+
+    @classmethod
+    def of(cls, faults: Iterable[Fault], what: str = "the input") -> ShapleyMixError:
+        """One error for many faults; the first fault gives the place and the hint."""
+        listed = tuple(faults)
+        first = listed[0]
+        if len(listed) == 1:
+            return cls(first.message, hint=first.hint, location=first.location)
+        head = f"{what} has {len(listed)} faults"
+        return cls(head, hint=first.hint, location=first.location, faults=listed)
+
+    def _text(self) -> str:
+        if not self.faults:
+            return str(Fault(self.message, self.location, hint=self.hint))
+        lines = [f"{self.message}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
+        hidden = len(self.faults) - SHOWN_FAULTS
+        return "\n".join([*lines, f"... and {hidden} more"] if hidden > 0 else lines)
+
+
+class DataError(ShapleyMixError):
+    """A table is wrong: its text, its numbers, or its labels."""
+
+    code = "bad_data"
+
+
+class UsageError(ShapleyMixError):
+    """The call is wrong: an option, a name, an argument."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class FitError(ShapleyMixError):
+    """The data cannot support the fit that was asked for."""
+
+    code = "cannot_fit"
+
+
+class SolveError(ShapleyMixError):
+    """No certified mixture can be computed."""
+
+    code = "cannot_solve"
+
+
+class InfeasibleError(SolveError):
+    """Caps, floors or groups leave no mixture."""
+
+    code = "infeasible"
+
+
+class StoreError(ShapleyMixError):
+    """A saved result cannot be read: broken, of another kind, or of a newer version."""
+
+    code = "bad_file"
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """A hint that names the candidate nearest to `word`, or lists the candidates; None if there are none."""
+    known = list(candidates)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known[:20])}" if known else None
+
+
+def _without_repeated_hints(faults: tuple[Fault, ...]) -> list[str]:
+    """Texts of the faults; a hint that the fault before it gave already is not said again."""
+    previous: str | None = None
+    texts = []
+    for fault in faults:
+        hint = None if fault.hint == previous else fault.hint
+        texts.append(str(Fault(fault.message, fault.location, hint=hint)))
+        previous = fault.hint
+    return texts

@@ -1,0 +1,25 @@
+"""Shared fixtures: where the real logs are, and the repository's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The repository's own small logs and matrices."""
+    return ROOT / "fixtures"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The published run logs that may not enter the repository; tests that need them skip without them."""
+    folder = Path(os.environ.get("SHAPLEYMIX_SHARED", ROOT.parent / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip("needs the published run logs in ../shared/data")
+    return folder
