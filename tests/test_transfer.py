@@ -96,7 +96,9 @@ def test_the_same_matrix_gives_the_same_bytes(tmp_path, exact):
     assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()) == (tmp_path / "a.csv").read_bytes()
 
 
-def test_the_record_survives_its_document(exact):
+def test_the_record_survives_its_document(exact, tmp_path):
+    exact.save(tmp_path / "sv.json")
+    assert np.array_equal(read_transfer(tmp_path / "sv.json").nsv, exact.nsv)
     again = TransferMatrix.from_document(json.loads(json.dumps(exact.to_document())))
     assert np.array_equal(again.nsv, exact.nsv)
     assert again.sources == exact.sources

@@ -218,7 +218,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     Parameters
     ----------
     table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
-        wide one, `source` and a column a target, with `kind`.
+        wide one, `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
     kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
 
     Raises
@@ -228,6 +228,8 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     """
     if kind not in (None, "raw", "normalized"):
         raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
+    if isinstance(table, (str, os.PathLike)) and str(table).lower().endswith(".json"):
+        return TransferMatrix.load(table)
     sheet = read_sheet(table)
     values = parse_transfer(sheet, kind)
     provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
