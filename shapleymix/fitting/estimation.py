@@ -85,7 +85,7 @@ class Problem:
         kept = [self._starts(row) for row in shares]
         start = np.stack(kept)  # (V, S, K, P)
         solution = self._search(shares, start, progress)
-        V, S, K, P = start.shape
+        V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
         return self._estimate(solution, rows)
@@ -96,6 +96,16 @@ class Problem:
         solution = self._search(shares, start, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows)
+
+    def condition(self, x: FloatArray) -> FloatArray:
+        """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
+        targets = np.arange(len(x))
+        _, jacobian = self._residuals(targets)(x, targets)
+        weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
+        gram = weighted.swapaxes(1, 2) @ weighted
+        scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
+        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]))
+        return values[:, -1] / np.maximum(values[:, self.packing.law.gauge], 1e-300)
 
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
@@ -121,9 +131,7 @@ class Problem:
         weight = weight / weight.sum(axis=1, keepdims=True)
         low, high = self.packing.bounds()
         objective = Objective(self._residuals(target), weight, Loss(self.settings.delta), low, high, self._prior())
-        return minimize(
-            objective, start, iterations=self.settings.iterations, tolerance=self.settings.tolerance
-        )
+        return minimize(objective, start, iterations=self.settings.iterations, tolerance=self.settings.tolerance)
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
@@ -152,9 +160,9 @@ class Problem:
         givens = {name: np.tile(value.T[..., None], (V, 1, 1)) for name, value in self.givens.items()}
         flat = self.packing.unpack(x.reshape(V * K, -1), givens)
         law = flat.mapped(
-            lambda known, value: value.reshape(V, K)
-            if known.axes == "K"
-            else np.moveaxis(value.reshape(V, K, -1), 1, 2)
+            lambda known, value: (
+                value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
+            )
         )
         plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
         return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])

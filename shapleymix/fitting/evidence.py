@@ -69,8 +69,8 @@ class Evidence:
         return Observations(self.log.p, self.log.N / self.N0, self.log.D / self.D0, log_loss, weight)
 
 
-def gather(log: RunLog, filters: Filters, held_out: bool = False) -> Evidence:
-    """The rows that a fit may use (or, with `held_out`, the rows that the log's `split` column sets aside).
+def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:
+    """The rows that a fit may use; those that the log's `split` column sets aside only `with_held_out`.
 
     Raises
     ------
@@ -79,9 +79,9 @@ def gather(log: RunLog, filters: Filters, held_out: bool = False) -> Evidence:
     """
     notices: list[str] = []
     keep = _drop(log.trained, "untrained models (D = 0)", notices)
-    if log.split is not None:
-        aside = np.array([label != "fit" for label in log.split])
-        keep &= aside if held_out else _drop(~aside, "held out by the split column", notices, within=keep)
+    if log.split is not None and not with_held_out:
+        inside = np.array([label == "fit" for label in log.split])
+        keep &= _drop(inside, "held out by the split column", notices, within=keep)
     if filters.min_tokens > 0:
         enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= filters.min_tokens
         keep &= _drop(enough, f"with a language below {filters.min_tokens:g} tokens", notices, within=keep)
@@ -90,8 +90,10 @@ def gather(log: RunLog, filters: Filters, held_out: bool = False) -> Evidence:
     kept = log.select(keep)
     measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
     if not own.all():
-        notices.append(f"left out {int((measured & ~own).sum())} losses whose own language has below "
-                       f"{filters.min_own_tokens:g} tokens")
+        notices.append(
+            f"left out {int((measured & ~own).sum())} losses whose own language has below "
+            f"{filters.min_own_tokens:g} tokens"
+        )
     base = np.ones(len(kept.N)) if kept.weight is None else kept.weight
     weight = np.where(measured & own, base[:, None], 0.0)
     _check_targets(kept, weight)

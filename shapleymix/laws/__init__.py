@@ -8,6 +8,7 @@ from shapleymix.laws.chinchilla import Chinchilla
 from shapleymix.laws.effective_data import EffectiveData
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import Family, FamilyMean
+from shapleymix.laws.gbm import BlackBox, BoostedTrees
 from shapleymix.laws.learned import Learned
 from shapleymix.laws.learned_concave import LearnedConcave
 from shapleymix.laws.shapley import Shapley
@@ -31,4 +32,6 @@ LAWS: dict[str, type[Law]] = {
     )
 }
 
-__all__ = ["LAWS", "Inputs", "Law"]
+BLACK_BOXES: dict[str, type[BlackBox]] = {BoostedTrees.name: BoostedTrees}
+
+__all__ = ["BLACK_BOXES", "LAWS", "BlackBox", "Inputs", "Law"]

@@ -57,6 +57,7 @@ class Law(Record):
     assumption: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
     linear: ClassVar[tuple[str, ...]] = ()  # symbols in which the loss is linear, for variable projection
+    gauge: ClassVar[int] = 0  # directions of the symbols that change nothing at all
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Predicted losses in nats a token, shape (..., R, K), for p (R, M), N (R,), D (R,)."""
@@ -102,11 +103,6 @@ class Law(Record):
     def fitted(cls) -> tuple[Parameter, ...]:
         """The symbols that a fit determines."""
         return tuple(parameter for parameter in cls.parameters() if parameter.fitted)
-
-    @classmethod
-    def size(cls, sources: int) -> int:
-        """How many numbers a target are fitted, with M sources."""
-        return sum(sources if parameter.axes == "MK" else 1 for parameter in cls.fitted())
 
     def targets_count(self) -> int:
         """K."""

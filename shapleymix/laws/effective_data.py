@@ -27,6 +27,7 @@ class EffectiveData(CoreLaw):
     reference = "Hoffmann et al. 2022, eq. 2, with D Theta in place of D"
     assumption = "a token of another language is worth a fixed share of a token of the target's own"
     needs = ("mixture",)
+    gauge = 1
 
     B: FloatArray = fitted(low=1e-6)
     beta: FloatArray = fitted(low=0.02, high=3.0)

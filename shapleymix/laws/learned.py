@@ -19,6 +19,8 @@ GAMMAS = (0.05, 0.1, 0.2, 0.5)
 class LearnedTransfer(TransferLaw):
     """What the learned laws share: coefficients `phi_ij`, known up to a scale that E, A and B absorb."""
 
+    gauge = 1
+
     coefficients: FloatArray = fitted("MK", low=1e-10, high=1e10)
 
     def phi(self) -> FloatArray:
