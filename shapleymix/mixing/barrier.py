@@ -25,12 +25,14 @@ from shapleymix.mixing.smooth import Local, Smooth, add_to_diagonal, smooth_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-11
+EARLY = 1e-5
 MAX_ITERATIONS = 100
 TO_THE_WALL = 0.995
 OVERSHOOT = 0.9
 MAX_HALVINGS = 12
 CHUNK = 2_000_000
 NARROW = 1e-13
+NONE = 1e-300
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,15 @@ class Optimum:
 @dataclass
 class _State:
     """One iterate of a batch. `room` (B, 2M) is the distance to the lower, then to the upper bounds; `dual` the
-    multipliers of these; `movable` is 1 where a bound matters."""
+    multipliers of these (`NONE` where a bound cannot bind); `movable` is 1 where a bound matters, `count` (B, 1)
+    how many do."""
 
     p: FloatArray
     room: FloatArray
     dual: FloatArray
     price: FloatArray
     movable: FloatArray
+    count: FloatArray
     scale: FloatArray
 
     def take(self, rows: BoolArray) -> _State:
@@ -147,53 +151,63 @@ def _interior(lower: FloatArray, upper: FloatArray) -> tuple[tuple[FloatArray, F
 def _iterate(smooth: Smooth, p: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float) -> Optimum:
     """Newton steps until every member of the batch has its bound; finished members leave the batch."""
     size = len(p)
-    whole = smooth
-    best = np.zeros((size, 2))
-    found, iterations = p.copy(), np.zeros(size, dtype=np.int64)
-    duals = np.zeros((size, 2 * p.shape[1]))
-    index = np.arange(size)
+    final = Optimum(p.copy(), np.zeros(size), np.full(size, np.inf), np.zeros(size, dtype=np.int64))
+    bounds, index = (lower, upper), np.arange(size)
     local = smooth.at(p)
     state = _start(smooth, local, p, lower, upper)
+    goal = EARLY
     for iteration in range(MAX_ITERATIONS + 1):
-        gap = _bound(local.gradient * smooth.free, state)
-        if not np.isfinite(gap).all():
-            raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
-        done = (gap <= tolerance * state.scale) | (iteration == MAX_ITERATIONS)
-        if done.any():
-            at = index[done]
-            found[at], duals[at], iterations[at] = state.p[done], state.dual[done], iteration
-            best[at, 0], best[at, 1] = state.price[done, 0], gap[done]
+        gap = _bound(local.gradient, state)
+        near = gap <= goal * state.scale
+        if 2 * near.sum() >= len(near) or iteration == MAX_ITERATIONS:
+            _check_finite(gap)
+            p, price, bound = polished(smooth, state.p, state.price[:, 0], gap, state.dual, *bounds)
+            done = (bound <= tolerance * state.scale) | (iteration == MAX_ITERATIONS)
+            _record(final, index[done], p[done], price[done], bound[done], iteration)
             if done.all():
                 break
-            keep = ~done
-            index, state, smooth = index[keep], state.take(keep), smooth.take(keep)
+            index, state, smooth = index[~done], state.take(~done), smooth.take(~done)
+            bounds = (bounds[0][~done], bounds[1][~done])
             local = smooth.at(state.p)
+            goal *= 0.01
         state, local = _step(smooth, local, state)
-    p, price, gap = polished(whole, found, best[:, 0], best[:, 1], duals, lower, upper)
-    return Optimum(p, price, gap, iterations)
+    return final
+
+
+def _record(final: Optimum, rows: IntArray, p: FloatArray, price: FloatArray, gap: FloatArray, iteration: int) -> None:
+    final.p[rows], final.price[rows], final.gap[rows] = p, price, gap
+    final.iterations[rows] = iteration
+
+
+def _check_finite(gap: FloatArray) -> None:
+    if not np.isfinite(gap).all():
+        raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
 
 
 def _start(smooth: Smooth, local: Local, p: FloatArray, lower: FloatArray, upper: FloatArray) -> _State:
     """Multipliers on the central path of the spread of the gradient; bounds that cannot bind get none."""
-    free = smooth.free
+    free, size = smooth.free, p.shape[1]
+    gradient = local.gradient
     fixed = 1 - free
     room = np.concatenate([p - lower + fixed, upper - p + fixed], axis=1)
-    slack_cap = (upper >= 1 - (lower.sum(axis=1, keepdims=True) - lower) - NARROW).astype(float)
-    movable = np.concatenate([free, free * (1 - slack_cap)], axis=1)
-    count = np.maximum(free.sum(axis=1, keepdims=True), 1.0)
-    price = (local.gradient * free).sum(axis=1, keepdims=True) / count
-    spread = np.abs(local.gradient * free - price * free) * np.minimum(room[:, : p.shape[1]], 1.0)
-    size = np.abs(local.gradient * p).sum(axis=1)
-    center = np.maximum(spread.sum(axis=1), 1e-6 * size) / count[:, 0]
-    dual = np.maximum(center, 1e-300)[:, None] * movable / room
-    return _State(p, room, dual, price, movable, np.maximum(size, 1e-300))
+    # Where the other sources' floors cap a source already, its own cap says nothing.
+    idle = upper >= 1 - (lower.sum(axis=1, keepdims=True) - lower) - NARROW
+    movable = np.concatenate([free, free * ~idle], axis=1)
+    total = np.maximum(free.sum(axis=1, keepdims=True), 1.0)
+    price = gradient.sum(axis=1, keepdims=True) / total
+    spread = np.sum(np.abs(gradient - price * free) * room[:, :size], axis=1)
+    scale = np.maximum(np.abs(gradient * p).sum(axis=1), 1e-300)
+    center = np.maximum(spread, 1e-6 * scale) / total[:, 0]
+    dual = np.where(movable > 0, center[:, None] / room, NONE)
+    count = np.maximum(movable.sum(axis=1, keepdims=True), 1.0)
+    return _State(p, room, dual, price, movable, count, scale)
 
 
 def _bound(gradient: FloatArray, state: _State) -> FloatArray:
     """Excess over the minimum, at most: the linearised objective against its dual at the current price."""
     size = gradient.shape[1]
     tilt = (gradient - state.price) * state.movable[:, :size]
-    return np.sum(np.where(tilt > 0, tilt * state.room[:, :size], -tilt * state.room[:, size:]), axis=1)
+    return _sum(np.maximum(tilt * state.room[:, :size], -tilt * state.room[:, size:]))
 
 
 def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
@@ -201,22 +215,19 @@ def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
     size = state.p.shape[1]
     ratio = state.dual / state.room
     matrix = local.hessian()
-    add_to_diagonal(matrix, ratio[:, :size] + ratio[:, size:] + (1 - smooth.free))
+    add_to_diagonal(matrix, ratio[:, :size] + ratio[:, size:])
     factor = Factor(matrix, smooth.free)
-    pull = (state.price - local.gradient) * smooth.free
-    predictor, _ = factor.solve(pull)
-    center = _corrector_target(state, predictor, ratio)
-    push = center / state.room
-    pull = pull + push[:, :size] - push[:, size:]
+    pull = state.price * smooth.free - local.gradient
+    push = _corrector_target(state, factor.solve(pull)[0], ratio) / state.room
+    pull = pull + push[:, :size]
+    pull -= push[:, size:]
     move, shift = factor.solve(pull)
     way = np.concatenate([move, -move], axis=1)
     turn = push - state.dual - ratio * way
-    reach = np.minimum(1.0, TO_THE_WALL * _to_wall(state.room, way))
-    step, local = _search(smooth, state, move, way, center, pull, reach[:, None])
-    dual_step = np.minimum(1.0, TO_THE_WALL * _to_wall(state.dual, turn))[:, None]
-    state.p = state.p + step * move
+    step, local = _search(smooth, state, move, way, push, pull, _reach(state.room, way, TO_THE_WALL))
+    state.dual = state.dual + _reach(state.dual, turn, TO_THE_WALL) * turn
     state.room = state.room + step * way
-    state.dual = state.dual + dual_step * turn
+    state.p = state.p + step * move
     state.price = state.price + step * shift
     return state, local
 
@@ -225,19 +236,17 @@ def _corrector_target(state: _State, move: FloatArray, ratio: FloatArray) -> Flo
     """Mehrotra's complementarity target: the centre that the predictor allows, less its second-order error."""
     way = np.concatenate([move, -move], axis=1)
     turn = -state.dual - ratio * way
-    count = np.maximum(state.movable.sum(axis=1), 1.0)
-    now = np.sum(state.room * state.dual, axis=1) / count
-    forward = np.minimum(1.0, _to_wall(state.room, way))[:, None]
-    dual_forward = np.minimum(1.0, _to_wall(state.dual, turn))[:, None]
-    after = np.sum((state.room + forward * way) * (state.dual + dual_forward * turn), axis=1) / count
-    aim = now * (after / np.maximum(now, 1e-300)) ** 3
-    return (aim[:, None] - way * turn) * state.movable
+    now = _sum(state.room * state.dual)
+    room = state.room + _reach(state.room, way, 1.0) * way
+    after = _sum(room * (state.dual + _reach(state.dual, turn, 1.0) * turn))
+    aim = (now * (after / np.maximum(now, 1e-290)) ** 3)[:, None] / state.count
+    return (aim - way * turn) * state.movable
 
 
-def _to_wall(value: FloatArray, change: FloatArray) -> FloatArray:
-    """The longest step (B,) that keeps `value` >= 0; members that are zero and stay zero do not count."""
-    fastest = np.max(-change / np.maximum(value, 1e-300), axis=1)
-    return 1 / np.maximum(fastest, 1e-9)
+def _reach(value: FloatArray, change: FloatArray, limit: float) -> FloatArray:
+    """The step (B, 1), at most 1, that goes `limit` of the way to where a positive value would reach zero."""
+    fall = np.minimum.reduce(change / value, axis=1, keepdims=True)
+    return limit / np.maximum(-fall, limit)
 
 
 def _search(
@@ -245,19 +254,25 @@ def _search(
     state: _State,
     move: FloatArray,
     way: FloatArray,
-    center: FloatArray,
+    push: FloatArray,
     pull: FloatArray,
     step: FloatArray,
 ) -> tuple[FloatArray, Local]:
     """Shorten the steps of those members whose slope past the step says they went too far."""
-    start = np.sum(pull * move, axis=1)
+    start = _sum(pull * move)
     for _ in range(MAX_HALVINGS):
         local = smooth.at(state.p + step * move)
-        barrier = np.sum(center / (state.room + step * way) * way, axis=1)
-        end = np.sum((local.gradient - state.price) * move, axis=1) - barrier
+        # `push` is the barrier's slope here; at the new place it shrinks or grows with the room left.
+        barrier = _sum(push * way / (1 + step * (way / state.room)))
+        end = _sum((local.gradient - state.price) * move) - barrier
         far = end > OVERSHOOT * start
         if not far.any():
             return step, local
         shorter = np.clip(start / np.where(far, start + end, 1.0), 0.1, 0.7)
         step = np.where(far, shorter, 1.0)[:, None] * step
     return step, smooth.at(state.p + step * move)
+
+
+def _sum(values: FloatArray) -> FloatArray:
+    """Sums over the last axis; the bare reduction halves the cost of small problems."""
+    return np.add.reduce(values, axis=-1)

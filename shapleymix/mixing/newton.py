@@ -25,12 +25,12 @@ class Factor:
         self._free = free
         self._apply = _cholesky(matrix) if len(matrix) == 1 or size >= LARGE else _inverse(matrix)
         self._along = self._apply(free)
-        self._total = np.maximum(np.sum(self._along * free, axis=1, keepdims=True), 1e-300)
+        self._total = np.add.reduce(self._along * free, axis=1, keepdims=True) + 1e-300
 
     def solve(self, pull: FloatArray, excess: FloatArray | float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Move (B, M) with matrix @ move = pull + shift * free and sum(move) = excess; and shift (B, 1)."""
         raw = self._apply(pull)
-        shift = (excess - np.sum(raw * self._free, axis=1, keepdims=True)) / self._total
+        shift = (excess - np.add.reduce(raw * self._free, axis=1, keepdims=True)) / self._total
         return raw + shift * self._along, shift
 
 
