@@ -6,14 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shapleymix.errors import Location, UsageError
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.records import Record
     from shapleymix.tables.transfer import TransferMatrix
-
-TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 
 
 def write_matrix(
@@ -32,9 +29,6 @@ def write_matrix(
 
 def save(out: Output, record: Record, path: str, force: bool) -> None:
     """Write a result as its versioned JSON document."""
-    if path.lower().endswith(TABLES):
-        hint = f"end the name in .json: {path.rsplit('.', 1)[0]}.json"
-        raise UsageError("this result is a JSON document, not a table", hint=hint, location=Location(file=path))
     with_provenance(record, out).save(path, force=force)
     out.note([f"wrote {path}"])
 

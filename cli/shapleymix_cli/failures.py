@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -25,12 +26,25 @@ def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
+        close_stdout()
         return OK
     except (ShapleyMixError, click.ClickException) as error:
         return _report(_own(error), "--json" in arguments)
+    except OSError as error:
+        close_stdout()
+        print(f"error: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+        return DATA_SAY_NO
     except Exception as error:  # the last line of defence: a fault of ours must not look like the user's
         return _report_bug(error, arguments)
     return code if isinstance(code, int) else OK
+
+
+def close_stdout() -> None:
+    """Write nothing more to where nothing can be written, the interpreter's last flush included."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:

@@ -14,8 +14,8 @@ SCHEMA_VERSION = 1
 def print_document(content: Mapping[str, Any]) -> None:
     """Write one document to standard output."""
     document = plain({"schema_version": SCHEMA_VERSION, **content})
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.buffer.write(f"{text}\n".encode()) if hasattr(sys.stdout, "buffer") else print(text)
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(document, indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
 def plain(value: Any) -> Any:

@@ -21,20 +21,11 @@ NEEDED = {"transfer": "--sv", "families": "--languages"}
 def command(out: Output, names: tuple[str, ...]) -> None:
     """The laws, simplest first: formula, parameters a target, what each needs and assumes, and where it is from."""
     from shapleymix.laws import LAWS
+    from shapleymix_cli.inputs import fitted_law
 
-    chosen = [LAWS[known_law(name)] for name in names] or list(LAWS.values())
+    chosen = [LAWS[fitted_law(name)] for name in names] or list(LAWS.values())
     described = [describe(law) for law in chosen]
     out.emit(lambda: {"kind": "laws", "laws": described}, lambda: _view(described))
-
-
-def known_law(name: str) -> str:
-    """The name, or a UsageError with the nearest one."""
-    from shapleymix.errors import UsageError, did_you_mean
-    from shapleymix.laws import LAWS
-
-    if name not in LAWS:
-        raise UsageError(f"there is no law {name!r}", hint=did_you_mean(name, LAWS))
-    return name
 
 
 def describe(law: type[Law]) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from shapleymix.errors import UsageError, did_you_mean
-from shapleymix_cli.failures import exit_code_of
+from shapleymix_cli.failures import OK, close_stdout, exit_code_of
 
 COMMANDS = {
     "shapley": "Shapley values of the languages, from coalition runs.",
@@ -74,14 +76,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             close_stdout()
-            return 0
-
-
-def close_stdout() -> None:
-    """Let nothing more be written to a pipe that nobody reads."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
@@ -108,6 +103,11 @@ def commands(ctx: click.Context) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no failure
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # of libraries; what users should know is said by the commands
     commands.main(prog_name="shapleymix")
 
 

@@ -170,6 +170,33 @@ languages = click.option("--languages", metavar="TABLE", help="Languages table: 
 threads = click.option("--threads", type=Count(1), default=2, show_default=True, help="Cores to use.")
 
 
+def estimation(function: Any) -> Any:
+    """The options that say which rows count and what is minimised."""
+    for option in reversed(_ESTIMATION):
+        function = option(function)
+    return function
+
+
+_ESTIMATION = (
+    click.option("--delta", type=POSITIVE, help="Huber's threshold on log residuals.  [default: 0.001]"),
+    click.option("--least-squares", is_flag=True, help="Plain least squares on log residuals."),
+    click.option("--prior", type=Number(0), default=1e-5, show_default=True, help="Weak prior on learned transfer."),
+    click.option("--min-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out runs with a language below this."),
+    click.option(
+        "--min-own-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out losses whose own language has less."
+    ),
+)
+
+
+def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options as the core takes them: plain least squares is an infinite threshold."""
+    settings = dict(given)
+    delta, plain = settings.pop("delta"), settings.pop("least_squares")
+    if plain and delta is not None:
+        raise UsageError("--delta and --least-squares exclude each other")
+    return settings | {"delta": math.inf if plain else 1e-3 if delta is None else delta}
+
+
 def output(what: str) -> Callable[[Any], Any]:
     """The options `-o FILE` and `--force`."""
 

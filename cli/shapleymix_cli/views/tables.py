@@ -51,14 +51,19 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
 
 
 def matrix(
-    corner: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]
+    corner: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    block: int = BLOCK,
 ) -> list[Table | str]:
     """A labelled matrix, in blocks of columns where it is wide."""
     parts: list[Table | str] = []
-    for start in range(0, len(columns), BLOCK):
-        block = slice(start, start + BLOCK)
-        body = ([name, *row[block]] for name, row in zip(rows, cells, strict=True))
-        parts += [table([corner, *columns[block]], body), ""]
+    for start in range(0, len(columns), block):
+        part = slice(start, start + block)
+        body = ([name, *row[part]] for name, row in zip(rows, cells, strict=True))
+        parts += [table([corner, *columns[part]], body), ""]
     return parts[:-1]
 
 
