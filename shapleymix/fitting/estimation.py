@@ -5,12 +5,14 @@ Legend: V weightings of the rows (the data itself, cross-validation folds, boots
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
@@ -78,6 +80,9 @@ class Problem:
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law))
         observed = evidence.observations(law, inputs)
+        defined = _defined(packing, givens, observed)
+        observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
+        _require_weight(law, inputs.targets, observed)
         return cls(packing, observed, inputs, givens, evidence, settings)
 
     def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
@@ -166,6 +171,21 @@ class Problem:
         )
         plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
         return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
+
+
+def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
+    """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
+    targets = observed.log_loss.shape[1]
+    columns = {name: value.T[..., None] for name, value in givens.items()}
+    law = packing.unpack(np.zeros((targets, len(packing.names))), columns)
+    return law.defined(observed.p).reshape(-1, len(observed.p)).T
+
+
+def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
+    empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
+    if empty:
+        message = f"law {law.name!r} is undefined (Theta = 0) on every run that has a loss for {', '.join(empty)}"
+        raise FitError(message, hint="add runs with languages that help these targets, or choose another law")
 
 
 def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:

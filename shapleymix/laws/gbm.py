@@ -11,7 +11,7 @@ import numpy as np
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.base import Law, Terms
 from shapleymix.laws.parameters import Parameter
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2
 ROUNDS = 2000
@@ -93,7 +93,7 @@ def _features(p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
     return np.concatenate([p, np.log(N)[:, None], np.log(D)[:, None]], axis=1)
 
 
-def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: FloatArray, seed: int) -> str:
+def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolArray, seed: int) -> str:
     lightgbm = _lightgbm()
     learn, check = (weight > 0) & ~aside, (weight > 0) & aside
     if not check.any() or not learn.any():
