@@ -21,7 +21,9 @@ from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
-CHUNK_BYTES = 24e6  # of Jacobian at once a thread: small enough to stay near the cache
+CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
+TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
+FOLLOWED = 2
 Progress = Callable[[int, int], None]
 
 
@@ -87,9 +89,11 @@ class Problem:
 
     def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R)."""
-        kept = [self._starts(row) for row in shares]
-        start = np.stack(kept)  # (V, S, K, P)
-        solution = self._search(shares, start, progress)
+        start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
+        if start.shape[1] > FOLLOWED:
+            trial = self._search(shares, start, TRIAL_ITERATIONS)
+            start = _lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), FOLLOWED)
+        solution = self._search(shares, start, self.settings.iterations, progress)
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
@@ -98,7 +102,7 @@ class Problem:
     def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
-        solution = self._search(shares, start, progress)
+        solution = self._search(shares, start, self.settings.iterations, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows)
 
@@ -116,7 +120,9 @@ class Problem:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
-    def _search(self, shares: FloatArray, start: FloatArray, progress: Progress | None) -> Solution:
+    def _search(
+        self, shares: FloatArray, start: FloatArray, iterations: int, progress: Progress | None = None
+    ) -> Solution:
         V, S, K, P = start.shape
         replicate = np.repeat(np.arange(V), S * K)
         target = np.tile(np.arange(K), V * S)
@@ -124,19 +130,21 @@ class Problem:
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            jobs = pool.map(lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows]), chunks)
+            jobs = pool.map(
+                lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows], iterations), chunks
+            )
             for rows, part in zip(chunks, jobs, strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray) -> Solution:
+    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, iterations: int) -> Solution:
         weight = self.observed.weight.T[target] * shares
         weight = weight / weight.sum(axis=1, keepdims=True)
         low, high = self.packing.bounds()
         objective = Objective(self._residuals(target), weight, Loss(self.settings.delta), low, high, self._prior())
-        return minimize(objective, start, iterations=self.settings.iterations, tolerance=self.settings.tolerance)
+        return minimize(objective, start, iterations=iterations, tolerance=self.settings.tolerance)
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
@@ -153,11 +161,12 @@ class Problem:
         return residuals
 
     def _prior(self) -> Prior | None:
-        spread = np.array([known.axes == "MK" for known in self.packing.free for _ in range(self.packing.width(known))])
-        if not spread.any():
+        """A weak pull on log coefficients, which a log with zero ratios may leave untold."""
+        coefficient = np.array([name == "coefficients" for name in self.packing.names])
+        if not coefficient.any():
             return None
-        scale = self.settings.prior * min(self.settings.delta, 1.0)
-        return Prior(np.zeros(len(spread)), np.where(spread, scale, 0.0))
+        precision = self.settings.prior * min(self.settings.delta, 1.0)
+        return Prior(np.zeros(len(coefficient)), np.where(coefficient, precision, 0.0))
 
     def _estimate(self, solution: Solution, rows: IntArray) -> Estimate:
         V, K = rows.shape
@@ -186,6 +195,12 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
     if empty:
         message = f"law {law.name!r} is undefined (Theta = 0) on every run that has a loss for {', '.join(empty)}"
         raise FitError(message, hint="add runs with languages that help these targets, or choose another law")
+
+
+def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
+    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
+    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(x, order[..., None], axis=1)
 
 
 def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.laws.aggregate import concave_powers
+from shapleymix.laws.aggregate import concave_powers, over_sources
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.parameters import fitted, over_runs
@@ -33,17 +33,17 @@ class Additive(CoreLaw):
         return concave_powers(p, self.g) * self.coefficients[..., None, :, :]
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        total = self.pieces(p).sum(axis=-2)
+        total = over_sources(self.pieces(p))
         return np.where(total > 0, self.core(N, D) + 1.0 / np.where(total > 0, total, 1.0), np.nan)
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         pieces = self.pieces(p)
-        total = pieces.sum(axis=-2)
+        total = over_sources(pieces)
         total = np.where(total > 0, total, 1.0)
         loss, slopes = self.core_expansion(N, D, 1.0 / total)
         by_piece = -pieces * (1.0 / (total**2 * loss))[..., None, :]
         log_p = np.log(np.where(p > 0, p, 1.0))
-        by_g = (by_piece * log_p[:, :, None]).sum(axis=-2) * over_runs(self.g)
+        by_g = np.einsum("...rmk,rm->...rk", by_piece, log_p) * over_runs(self.g)
         return np.log(loss), slopes | {"coefficients": by_piece, "g": by_g}
 
     @classmethod
