@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError
+from shapleymix.errors import FitError, SolveError, UsageError
 from shapleymix.laws.base import Law, Terms
 from shapleymix.laws.parameters import Parameter
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -97,7 +97,7 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolA
     lightgbm = _lightgbm()
     learn, check = (weight > 0) & ~aside, (weight > 0) & aside
     if not check.any() or not learn.any():
-        raise UsageError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
+        raise FitError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
     options = {
         "objective": "regression",
         "learning_rate": 0.05,
@@ -106,7 +106,7 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolA
         "seed": seed,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 2,
+        "num_threads": 1,  # logs are small: threads cost more than they save, many times more on a busy machine
         "verbosity": -1,
     }
     booster = lightgbm.train(
