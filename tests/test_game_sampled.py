@@ -193,6 +193,19 @@ def test_many_players_need_no_enumeration() -> None:
     np.testing.assert_allclose(found.values[:, 0], worth, atol=1e-8)
 
 
+@pytest.mark.parametrize("samples", [2500, 10_000, 50_000])
+def test_many_coalitions_of_twenty_players(samples: int) -> None:
+    """Large least squares problems: their one zero singular value came out above the usual cutoff."""
+    worth = np.random.default_rng(0).random(20)
+    held = members_of(np.arange(2**20), 20)
+    exact = exact_shapley(np.sqrt(held @ worth)[:, None])
+    found = sampled_shapley(lambda held: np.sqrt(held @ worth), 20, samples)
+    assert found.method == "kernel"
+    np.testing.assert_allclose(found.values, exact, atol=2 * samples**-0.5)
+    np.testing.assert_allclose(found.values.sum(axis=0), np.sqrt(worth.sum()), atol=1e-12)
+    assert (np.abs(found.values - exact) <= 4 * found.stderr).all()
+
+
 def test_same_seed_same_values_other_seed_others() -> None:
     payoffs = interacting_game(8, seed=8)
     first, again, other = (sampled_shapley(lookup(payoffs), 8, 40, seed).values for seed in (1, 1, 2))
