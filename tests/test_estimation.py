@@ -42,7 +42,7 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
         e, jacobian = log_loss[0, :, 0] - seen.log_loss[:, target], problem.packing.jacobian(slopes)[0]
         size, score = np.abs(e), np.clip(e, -delta, delta)
         rho = np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)) if np.isfinite(delta) else e**2 / 2
-        prior = settings.prior * min(delta, 1) * (np.isin(problem.packing.names, ["coefficients", "t"]))
+        prior = settings.prior * min(delta, 1) * (np.array(problem.packing.names) == "coefficients")
         return rho.mean() + prior @ x**2 / 2, score @ jacobian / len(e) + prior * x
 
     best = min(
@@ -117,7 +117,8 @@ def test_progress_ends_at_the_whole():
     problem = problem_of("shapley", rows=20)
     calls: list[tuple[int, int]] = []
     problem.estimate(ones(problem), lambda done, total: calls.append((done, total)))
-    assert calls[-1][0] == calls[-1][1] == 4 * 6
+    assert calls[-1][0] == calls[-1][1] > 0
+    assert calls == sorted(calls)
 
 
 def test_condition_tells_a_free_direction():

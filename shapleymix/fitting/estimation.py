@@ -48,7 +48,7 @@ class Settings:
     delta: float = 1e-3
     starts: int = 6
     prior: float = 1e-5
-    iterations: int = 200
+    iterations: int = 1000
     tolerance: float = 1e-8
     threads: int = 2
 
