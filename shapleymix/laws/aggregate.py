@@ -42,10 +42,13 @@ def safe_log(theta: FloatArray) -> FloatArray:
 
 
 def concave_powers(p: FloatArray, a: FloatArray) -> FloatArray:
-    """`p_ri ^ a_j`, shape (..., R, M, K), with 0^a = 0."""
-    present = p > 0
-    log_p = np.log(np.where(present, p, 1.0))
-    return np.exp(log_p[:, :, None] * a[..., None, None, :]) * present[:, :, None]
+    """`p_ri ^ a_ij`, shape (..., R, M, K), with 0^a = 0; a is (..., M, K), or (..., 1, K) for one exponent a target."""
+    return np.exp(log_ratios(p)[:, :, None] * a[..., None, :, :]) * (p > 0)[:, :, None]
+
+
+def log_ratios(p: FloatArray) -> FloatArray:
+    """log p, and 0 where p = 0, which callers mask."""
+    return np.log(np.where(p > 0, p, 1.0))
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class TransferLaw(CoreLaw):
         a = self.exponent()
         if a is None:
             return mix(p, self.phi())
-        return np.einsum("...rmk,...mk->...rk", concave_powers(p, a), self.phi())
+        return np.einsum("...rmk,...mk->...rk", concave_powers(p, over_runs(a)), self.phi())
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         theta = self.theta(p)
@@ -80,7 +83,7 @@ class TransferLaw(CoreLaw):
     def aggregate(self, p: FloatArray) -> Aggregate:
         """Theta with the pieces that derivatives by phi and a need."""
         a = self.exponent()
-        powers = p[:, :, None] if a is None else concave_powers(p, a)
+        powers = p[:, :, None] if a is None else concave_powers(p, over_runs(a))
         return Aggregate.of(powers * self.phi()[..., None, :, :])
 
     def transfer_expansion(
@@ -93,7 +96,7 @@ class TransferLaw(CoreLaw):
 
     def a_slope(self, p: FloatArray, found: Aggregate) -> FloatArray:
         """Derivative of log L by log a, for members with an exponent."""
-        mean_log = np.einsum("...rmk,rm->...rk", found.shares, np.log(np.where(p > 0, p, 1.0)))
+        mean_log = np.einsum("...rmk,rm->...rk", found.shares, log_ratios(p))
         return -over_runs(self.gamma * np.asarray(self.exponent())) * mean_log
 
     def terms(self, N: float, D: float) -> PowerTerms:
