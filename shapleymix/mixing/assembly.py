@@ -151,8 +151,7 @@ def _notices(summary: Summary, warnings: tuple[str, ...]) -> tuple[str, ...]:
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
     if summary.demands.method == EXACT and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
-    flat = np.ptp(answer.gradient[np.isfinite(answer.gradient)]) if np.isfinite(answer.gradient).any() else 0.0
-    if flat == 0.0 and task.kl == 0:
+    if not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))
 

@@ -20,6 +20,7 @@ from shapleymix.records import FloatArray
 
 NEARLY_ZERO = 1e-9
 ENGINE = "cvxpy (Clarabel)"
+TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}
 
 
 def solve_cone(task: Task) -> tuple[FloatArray, FloatArray]:
@@ -91,7 +92,7 @@ def losses_expression(cp: Any, terms: Terms, p: Any) -> tuple[Any, list[Any]]:
 
 def _concave(cp: Any, phi: FloatArray, s: FloatArray, p: Any) -> tuple[Any, list[Any]]:
     """Theta_j = sum_i phi_ij u_ij with u_ij <= p_i^s_ij as cones u <= p^s 1^(1 - s)."""
-    M, K = phi.shape
+    K = phi.shape[1]
     i, j = np.nonzero(phi)
     u = cp.Variable(len(i))
     total = np.zeros((K, len(i)))
@@ -120,7 +121,7 @@ def _run(cp: Any, problem: Any) -> None:
         with warnings.catch_warnings():
             # An inaccurate answer is reported by its certificate, in numbers.
             warnings.simplefilter("ignore")
-            problem.solve(solver=cp.CLARABEL)
+            problem.solve(solver=cp.CLARABEL, **TIGHT)
     except cp.error.DCPError as error:
         raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
     except cp.error.SolverError as error:

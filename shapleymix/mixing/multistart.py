@@ -97,9 +97,8 @@ def _feasible(p: FloatArray, bounds: Constraints) -> FloatArray:
 def _refined(value: Any, starts: FloatArray, bounds: Constraints) -> FloatArray:
     """SLSQP from each start; a step-shaped law keeps the start."""
     rows = np.concatenate([np.ones((1, starts.shape[1])), bounds.members])
-    linear = LinearConstraint(
-        rows, np.append(1.0, bounds.group_lower).tolist(), np.append(1.0, bounds.group_upper).tolist()
-    )
+    low, high = (np.append(1.0, side) for side in (bounds.group_lower, bounds.group_upper))
+    linear = LinearConstraint(rows, low, high)  # pyright: ignore[reportArgumentType]
     box = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
 
     def one(p: FloatArray) -> float:
