@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import UsageError, did_you_mean
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import TABLES, read_table
 
@@ -21,6 +21,7 @@ _GROUP = re.compile(r"(?:(?P<name>[^:<>=]+):)?(?P<members>[^:<>=]+)(?P<sign><=|>
 
 def demands_of(
     out: Output,
+    targets: Sequence[str],
     *,
     weights: str | None,
     monolingual: str | None,
@@ -42,12 +43,16 @@ def demands_of(
     seed: int,
 ) -> dict[str, Any]:
     """The keyword arguments of `shapleymix.optimize`."""
-    table = read_table(out, languages)
-    if table is not None and available:
+    if languages and available:
         raise UsageError("--available and --languages exclude each other", hint="one of them says what there is")
+    _require("--max-epochs", max_epochs, "--languages or --available", languages or available)
+    _require("--monolingual", monolingual, "--weights normalized", weights == WORDS[1])
+    _require("--anchor", anchor, "--kl", kl)
+    _require("--kl", kl, "--anchor", anchor)
+    table = read_table(out, languages)
     return {
         "weights": _weights(out, weights, table),
-        "monolingual": None if monolingual is None else pairs("--monolingual", monolingual, float),
+        "monolingual": None if monolingual is None else _of_targets("--monolingual", monolingual, targets),
         "objective": objective,
         "available": table if available is None else pairs("--available", available, _size),
         "epochs": None if max_epochs is None else one_or_pairs("--max-epochs", max_epochs, float),
@@ -64,6 +69,20 @@ def demands_of(
         "level": level,
         "seed": seed,
     }
+
+
+def _require(option: str, given: Any, other: str, there: Any) -> None:
+    """An option that would do nothing without another is a mistake, not a wish to be passed over."""
+    if given and not there:
+        raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
+
+
+def _of_targets(option: str, text: str, targets: Sequence[str]) -> dict[str, float]:
+    found = pairs(option, text, float)
+    for name in found:
+        if name not in targets:
+            raise UsageError(f"{option}: {name!r} is not one of the targets", hint=did_you_mean(name, targets))
+    return found
 
 
 def _weights(out: Output, given: str | None, table: Languages | None) -> Any:

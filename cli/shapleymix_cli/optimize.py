@@ -68,7 +68,7 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages fixtures/multilingual5_languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
-    "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 --json",
+    "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
 @options.fit_file
 @_all(BUDGET, WEIGHTS, BOUNDS, SOLVING)
@@ -94,7 +94,7 @@ def command(
     from shapleymix_cli.inputs import load_fit
 
     fit = load_fit(fit_path)
-    demands = demands_of(out, **asked)
+    demands = demands_of(out, fit.targets, **asked)
     _check_output(output, flops, sizes, tokens)
     found = _solve(fit, flops, sizes, tokens, demands)
     out.warn(notice for one in found for notice in one.notices)
