@@ -62,7 +62,7 @@ class TransferLaw(CoreLaw):
         raise NotImplementedError
 
     def exponent(self) -> FloatArray | None:
-        """The exponent a of the ratios, shape (..., K), or None for 1."""
+        """The exponents of the ratios, shape (..., M, K) or (..., 1, K), or None for 1."""
         return None
 
     def theta(self, p: FloatArray) -> FloatArray:
@@ -70,7 +70,7 @@ class TransferLaw(CoreLaw):
         a = self.exponent()
         if a is None:
             return mix(p, self.phi())
-        return np.einsum("...rmk,...mk->...rk", concave_powers(p, over_runs(a)), self.phi())
+        return np.einsum("...rmk,...mk->...rk", concave_powers(p, a), self.phi())
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         theta = self.theta(p)
@@ -83,7 +83,7 @@ class TransferLaw(CoreLaw):
     def aggregate(self, p: FloatArray) -> Aggregate:
         """Theta with the pieces that derivatives by phi and a need."""
         a = self.exponent()
-        powers = p[:, :, None] if a is None else concave_powers(p, over_runs(a))
+        powers = p[:, :, None] if a is None else concave_powers(p, a)
         return Aggregate.of(powers * self.phi()[..., None, :, :])
 
     def transfer_expansion(
@@ -95,18 +95,14 @@ class TransferLaw(CoreLaw):
         return np.log(core) - factor, slopes | {"gamma": -factor}
 
     def a_slope(self, p: FloatArray, found: Aggregate) -> FloatArray:
-        """Derivative of log L by log a, for members with an exponent."""
+        """Derivative of log L by log a, for members with one exponent a target."""
         mean_log = np.einsum("...rmk,rm->...rk", found.shares, log_ratios(p))
-        return -over_runs(self.gamma * np.asarray(self.exponent())) * mean_log
+        return -over_runs(self.gamma) * np.asarray(self.exponent()) * mean_log
 
     def terms(self, N: float, D: float) -> PowerTerms:
         phi = self.phi()
         a = self.exponent()
-        s = (
-            None
-            if a is None
-            else np.broadcast_to(a[..., None, :], np.broadcast_shapes(phi.shape, a[..., None, :].shape))
-        )
+        s = None if a is None else np.broadcast_to(a, np.broadcast_shapes(a.shape, phi.shape))
         scale = self.core_at(N, D)
         return PowerTerms(np.zeros_like(scale), scale, self.gamma, phi, s)
 
