@@ -16,7 +16,7 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.prediction import Prediction, Spread, outside, residual_quantiles
 from shapleymix.fitting.resampling import bootstrap_shares, fold_masks
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.standing import TargetStatus, statuses
+from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.tables import Logs, Table, evidence_of, inputs_of
 from shapleymix.laws import BlackBox, Inputs, Law
 from shapleymix.laws.base import Terms
@@ -132,7 +132,9 @@ class Fit(Record):
     def _points(self, p: Any, N: Any, D: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         if isinstance(p, (str, Mapping)):
             p = parse_mixture(p, self.sources)
-        mixtures = check(np.atleast_2d(np.asarray(p, dtype=np.float64)), tolerance=5e-3)
+        mixtures = np.atleast_2d(np.asarray(p, dtype=np.float64))
+        if self.sources:
+            check(mixtures, tolerance=5e-3)
         if mixtures.shape[1] != len(self.sources):
             hint = f"the order is {', '.join(self.sources)}"
             raise UsageError(f"a mixture of {mixtures.shape[1]} ratios, expected {len(self.sources)}", hint=hint)
@@ -303,25 +305,13 @@ def _estimated(
         "law": _first(estimate),
         "replicates": replicates,
         "status": statuses(problem, estimate),
-        "dropped": _reasons(problem.packing.held, evidence),
+        "dropped": reasons(problem.packing.held, evidence),
     }
 
 
 def _first(estimate: Estimate) -> Law:
     """The law of the first weighting, without the leading axis."""
     return estimate.law.mapped(lambda known, value: value[0])
-
-
-def _reasons(held: dict[str, float], evidence: Evidence) -> dict[str, str]:
-    levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
-    reasons = {}
-    for name, value in held.items():
-        budget = "N" if name in ("A", "alpha") else "D"
-        if value == 0.0:
-            reasons[name] = f"the log holds one {budget} ({levels[budget][0]:g}): dropped"
-        else:
-            reasons[name] = f"the log holds two {budget}: held at {value:g}"
-    return reasons
 
 
 def _thin(law: type[Law], evidence: Evidence) -> list[str]:

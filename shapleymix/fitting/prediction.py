@@ -101,7 +101,7 @@ def outside(
         *_beyond("N", N, N_range, "alpha" in held and "A" in held),
         *_beyond("D", D, D_range, "beta" in held and "B" in held),
     ]
-    low, high = p_range[:, 0], p_range[:, 1]
+    low, high = p_range.reshape(-1, 2).T  # a log without ratios has none
     off = ((p < low - 1e-3) | (p > high + 1e-3)).sum(axis=0)
     found += [
         f"p_{name} lies outside of the fitted range {low[i]:.4g} to {high[i]:.4g} at {off[i]} of {len(p)} points"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.fitting.estimation import Estimate, Problem
+from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.records import FloatArray, Record
 
@@ -32,6 +33,19 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
         _status(target, estimate.status[0, j], names[estimate.at_bound[0, j]], condition[j])
         for j, target in enumerate(problem.inputs.targets)
     )
+
+
+def reasons(held: dict[str, float], evidence: Evidence) -> dict[str, str]:
+    """Why each held symbol was not fitted."""
+    levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
+    why = {}
+    for name, value in held.items():
+        budget = "N" if name in ("A", "alpha") else "D"
+        if value == 0.0:
+            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): dropped"
+        else:
+            why[name] = f"the log holds two {budget}: held at {value:g}"
+    return why
 
 
 def _status(target: str, code: int, at_bound: FloatArray, condition: float) -> TargetStatus:

@@ -1,0 +1,420 @@
+"""From logs to a fit: what it must find, what must not change it, and what it must say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated import inputs, log_of, mixtures, simulate, true_law
+
+from shapleymix.errors import DataError, FitError, UsageError
+from shapleymix.fitting.fits import Fit, fit
+from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.tables.runs import RunLog, write_runs
+from shapleymix.tables.transfer import TransferMatrix
+
+FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0, "threads": 1}
+
+
+def text_of(found: Fit, *, without: tuple[str, ...] = ()) -> str:
+    document = found.to_document()
+    for name in without:
+        del document["provenance"][name]
+    return json.dumps(document)
+
+
+def core_of(found: Fit) -> dict[str, np.ndarray]:
+    return {known.name: np.asarray(getattr(found.law, known.name)) for known in type(found.law).fitted()}
+
+
+@pytest.fixture(scope="module")
+def noisy() -> tuple[Law, Inputs, RunLog]:
+    return log_of("shapley-tempered", rows=36, noise=1e-2)
+
+
+# what the budgets can tell
+
+
+def test_one_D_drops_the_data_term_and_says_so():
+    truth, given, log = log_of("shapley", rows=30, tokens=(1e10,))
+    found = fit(log, "shapley", given.transfer, **FAST)
+    assert set(found.dropped) == {"B", "beta"}
+    assert found.dropped["B"] == "the log holds one D (1e+10): dropped"
+    np.testing.assert_array_equal(found.law.B, 0.0)  # type: ignore[attr-defined]
+    assert {row[0] for row in found.parameters()} == {"E", "A", "alpha", "gamma"}
+    p = mixtures(5, 4, seed=7)
+    np.testing.assert_allclose(
+        found.predict(p, 1e8, 1e10).losses, truth(p, np.full(5, 1e8), np.full(5, 1e10)), rtol=1e-6
+    )
+    assert not [warning for warning in found.predict(p[:1], 1e8, 1e10).warnings if "one D" in warning]
+    (warning,) = (text for text in found.predict(p, 1e8, 5e10).warnings if "D" in text)
+    assert warning == "the log holds one D (1e+10): its effect is unknown, and at 5 of 5 points another D is asked for"
+
+
+def test_one_N_drops_the_size_term_and_says_so():
+    _, _, log = log_of("learned", rows=30, sizes=(1e8,))
+    found = fit(log, "learned", **FAST)
+    assert set(found.dropped) == {"A", "alpha"}
+    np.testing.assert_array_equal(found.law.A, 0.0)  # type: ignore[attr-defined]
+    assert any("one N (1e+08)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
+
+
+def test_one_budget_alone_still_tells_the_mixture():
+    truth, given, log = log_of("shapley", rows=20, sizes=(1e8,), tokens=(1e10,))
+    found = fit(log, "shapley", given.transfer, **FAST)
+    assert set(found.dropped) == {"A", "alpha", "B", "beta"}
+    np.testing.assert_allclose(found.law.gamma, truth.gamma, rtol=1e-6)  # type: ignore[attr-defined]
+
+
+def test_two_levels_hold_the_exponent():
+    _, given, log = log_of("shapley", rows=30, tokens=(1e9, 1e10))
+    found = fit(log, "shapley", given.transfer, **FAST)
+    assert found.dropped == {"beta": "the log holds two D: held at 0.35"}
+    np.testing.assert_array_equal(found.law.beta, 0.35)  # type: ignore[attr-defined]
+    assert (found.law.B > 0).all()  # type: ignore[attr-defined]
+
+
+def test_learned_transfer_is_in_its_gauge_in_every_replicate():
+    _, _, log = log_of("learned", rows=40, noise=5e-3)
+    found = fit(log, "learned", bootstrap=5, folds=0, threads=1)
+    for law in (found.law, found.replicates):
+        np.testing.assert_allclose(law.coefficients.max(axis=-2), 1.0, rtol=1e-12)  # type: ignore[union-attr]
+
+
+# what must not matter
+
+
+def test_missing_losses_are_as_good_as_rows_of_weight_nought(noisy):
+    _, given, log = noisy
+    loss = log.loss.copy()
+    loss[3:9, 0] = np.nan
+    missing = fit(log.with_loss(loss), "shapley-tempered", given.transfer, **FAST)
+    rows = np.r_[0:3, 9:36]
+    shorter = fit(log.select(rows), "shapley-tempered", given.transfer, **FAST)
+    whole = fit(log, "shapley-tempered", given.transfer, **FAST)
+    p, N, D = log.p, log.N, log.D
+    np.testing.assert_allclose(missing.law(p, N, D)[:, 0], shorter.law(p, N, D)[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(missing.law(p, N, D)[:, 1:], whole.law(p, N, D)[:, 1:], rtol=1e-12)
+    np.testing.assert_array_equal(missing.fitted_scores.rows, [30, 36, 36, 36])
+
+
+def test_a_row_of_weight_nought_changes_nothing(noisy):
+    _, given, log = noisy
+    weight = np.where(np.arange(36) % 7 == 0, 0.0, 1.0)
+    spoiled = np.where(weight[:, None] > 0, log.loss, 99.0)
+    one = fit(replace(log, weight=weight, loss=spoiled), "shapley-tempered", given.transfer, **FAST)
+    other = fit(replace(log, weight=weight), "shapley-tempered", given.transfer, **FAST)
+    for symbol, value in core_of(one).items():
+        np.testing.assert_array_equal(value, core_of(other)[symbol])
+    assert one.fitted_scores.to_document() == other.fitted_scores.to_document()
+
+
+def test_the_order_of_rows_changes_no_byte(noisy, tmp_path):
+    _, given, log = noisy
+    paths = []
+    for index, order in enumerate((np.arange(36), np.random.default_rng(0).permutation(36))):
+        (tmp_path / str(index)).mkdir()
+        paths.append(tmp_path / str(index) / "runs.csv")
+        write_runs(log.select(order), paths[-1])
+    one, other = (fit(path, "auto", given.transfer, bootstrap=3, folds=2, starts=1, threads=1) for path in paths)
+    assert one.provenance["log_sha256"] != other.provenance["log_sha256"]
+    assert text_of(one, without=("log", "log_sha256")) == text_of(other, without=("log", "log_sha256"))
+
+
+@pytest.mark.parametrize(("delta", "rtol"), [(np.inf, 1e-7), (1e-3, 5e-3)])
+@pytest.mark.parametrize("name", ["shapley-tempered", "learned-concave", "family"])
+def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
+    """Sums run in another order. Where nearly all residuals are in Huber's linear zone, the optimum is a flat face."""
+    _, given, log = noisy
+    source, target = np.array([2, 0, 3, 1]), np.array([3, 1, 0, 2])
+    turned = log.aligned([log.sources[i] for i in source], [log.targets[j] for j in target])
+    options: dict[str, Any] = {"bootstrap": 3, "folds": 3, "threads": 1, "delta": delta}
+    one = fit(log, name, given.transfer, given.languages, **options)
+    other = fit(turned, name, given.transfer, given.languages, **options)
+    p, N, D = log.p, log.N, log.D
+    np.testing.assert_allclose(other.law(p[:, source], N, D), one.law(p, N, D)[:, target], rtol=rtol)
+    assert one.held_out is not None
+    assert other.held_out is not None
+    np.testing.assert_allclose(other.held_out.PE, one.held_out.PE[target], rtol=20 * rtol)
+    np.testing.assert_allclose(
+        other.predict(p[:, source], N, D).low, one.predict(p, N, D).low[:, target], rtol=20 * rtol
+    )
+    np.testing.assert_array_equal(other.p_range, one.p_range[source])
+
+
+def test_the_seed_decides_the_replicates_and_nothing_else(noisy):
+    _, given, log = noisy
+    options = {"transfer": given.transfer, "bootstrap": 4, "folds": 3, "threads": 1}
+    one, again, other = (fit(log, "shapley-tempered", seed=seed, **options) for seed in (1, 1, 2))
+    assert text_of(one) == text_of(again)
+    assert one.law.to_document() == other.law.to_document()
+    assert one.replicates.to_document() != other.replicates.to_document()  # type: ignore[union-attr]
+
+
+def test_threads_change_no_byte(noisy, monkeypatch):
+    monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", 2e4)
+    _, given, log = noisy
+    one, other = (
+        fit(log, "shapley-tempered", given.transfer, bootstrap=5, folds=3, threads=threads) for threads in (1, 3)
+    )
+    assert text_of(one) == text_of(other)
+
+
+def test_several_logs_are_one(noisy, tmp_path):
+    _, given, log = noisy
+    parts = [log.select(np.arange(0, 20)), log.select(np.arange(20, 36))]
+    whole = fit(log, "shapley-tempered", given.transfer, **FAST)
+    joined = fit(parts, "shapley-tempered", given.transfer, **FAST)
+    for symbol, value in core_of(whole).items():
+        np.testing.assert_array_equal(value, core_of(joined)[symbol])
+    for index, part in enumerate(parts):
+        write_runs(part, tmp_path / f"{index}.csv")
+    read = fit([tmp_path / "0.csv", tmp_path / "1.csv"], "shapley-tempered", given.transfer, **FAST)
+    for symbol, value in core_of(whole).items():
+        np.testing.assert_array_equal(value, core_of(read)[symbol])
+
+
+# filters and splits
+
+
+def test_filters_leave_rows_out_and_count_them(noisy):
+    _, given, log = noisy
+    fewest = (log.p * log.D[:, None]).min(axis=1)
+    limit = float(np.sort(fewest)[5])
+    found = fit(log, "shapley-tempered", given.transfer, min_tokens=limit, **FAST)
+    assert found.rows == 31
+    assert any(notice.startswith("left out 5 rows with a language below") for notice in found.notices)
+    kept = fit(log.select(fewest >= limit), "shapley-tempered", given.transfer, **FAST)
+    np.testing.assert_array_equal(found.law(log.p, log.N, log.D), kept.law(log.p, log.N, log.D))
+
+
+def test_own_token_filter_leaves_single_losses_out(noisy):
+    _, given, log = noisy
+    own = log.p * log.D[:, None]
+    limit = float(np.quantile(own, 0.1))
+    found = fit(log, "shapley-tempered", given.transfer, min_own_tokens=limit, **FAST)
+    np.testing.assert_array_equal(found.fitted_scores.rows, (own >= limit).sum(axis=0))
+    assert any(notice.startswith(f"left out {int((own < limit).sum())} losses") for notice in found.notices)
+
+
+def test_the_split_column_is_respected(noisy):
+    _, given, log = noisy
+    split = tuple("held-out" if row % 4 == 0 else "fit" for row in range(36))
+    spoiled = np.where(np.array([label == "fit" for label in split])[:, None], log.loss, 50.0)
+    found = fit(replace(log, split=split, loss=spoiled), "shapley-tempered", given.transfer, **FAST)
+    assert found.rows == 27
+    assert "left out 9 rows held out by the split column" in found.notices
+    other = fit(log.select([label == "fit" for label in split]), "shapley-tempered", given.transfer, **FAST)
+    assert found.law.to_document() == other.law.to_document()
+
+
+def test_untrained_rows_are_no_runs(noisy):
+    _, given, log = noisy
+    with_empty = simulate(true_law("shapley", given), given, log.p[:1], tokens=(0.5,))
+    empty = replace(with_empty, D=np.zeros(1), p=np.zeros((1, 4)), runs=("empty",), loss=np.full((1, 4), 11.0))
+    found = fit([log, empty], "shapley-tempered", given.transfer, **FAST)
+    assert found.rows == 36
+    assert "left out 1 rows untrained models (D = 0)" in found.notices
+
+
+# what is refused, and how
+
+
+def test_too_few_runs_name_the_law_the_target_and_the_numbers():
+    _, _, log = log_of("learned", rows=40)
+    loss = log.loss.copy()
+    loss[7:, 2] = np.nan
+    with pytest.raises(FitError, match="law 'learned' fits 10 numbers for target 'fr' but has 7 different runs for it"):
+        fit(log.with_loss(loss), "learned", **FAST)
+    copies = replace(log, p=np.tile(log.p[:3], (14, 1))[:40], N=np.full(40, 1e8), D=np.full(40, 1e9))
+    with pytest.raises(FitError, match="has 3 different runs"):
+        fit(copies, "learned", **FAST)
+
+
+def test_an_unknown_law_is_answered_with_the_nearest(noisy):
+    with pytest.raises(UsageError, match=r"no law is called 'shaply'[\s\S]*did you mean 'shapley'\?"):
+        fit(noisy[2], "shaply", **FAST)
+
+
+def test_a_law_without_its_inputs_is_refused(noisy):
+    with pytest.raises(UsageError, match="needs a transfer matrix"):
+        fit(noisy[2], "shapley", **FAST)
+    with pytest.raises(UsageError, match="needs the language families"):
+        fit(noisy[2], "family", **FAST)
+
+
+def test_a_matrix_that_lacks_a_language_is_refused(noisy):
+    small = TransferMatrix.from_sv(np.eye(3), ("en", "de", "fr"), ("en", "de", "fr"))
+    with pytest.raises(DataError, match="zh"):
+        fit(noisy[2], "shapley", small, **FAST)
+
+
+def test_auto_without_folds_is_refused(noisy):
+    with pytest.raises(UsageError, match="law auto needs cross-validation"):
+        fit(noisy[2], folds=0)
+
+
+def test_few_mixtures_give_no_held_out_error_and_say_so():
+    given = inputs(2, 2)
+    law = true_law("chinchilla", given)
+    log = simulate(law, given, np.repeat([[0.5, 0.5], [0.7, 0.3]], 9, axis=0))
+    found = fit(log, "chinchilla", bootstrap=0, threads=1)
+    assert found.held_out is None
+    assert found.residuals is None
+    assert "2 different mixtures are too few for a held-out error" in found.notices
+    assert np.isnan(found.predict("en=.5,de=.5", 1e8, 1e10).low).all()
+
+
+# law auto
+
+
+def test_auto_takes_only_what_the_inputs_allow(noisy):
+    _, given, log = noisy
+    options = {"bootstrap": 0, "folds": 3, "starts": 2, "threads": 1}
+    bare = fit(log, **options)
+    assert bare.selection is not None
+    assert {entry.law for entry in bare.selection.entries} == {
+        name for name, law in LAWS.items() if not set(law.needs) & {"transfer", "families"}
+    }
+    fed = fit(log, "auto", given.transfer, given.languages, **options)
+    assert fed.selection is not None
+    assert {entry.law for entry in fed.selection.entries} == set(LAWS)
+    assert fed.law.name == fed.selection.simplest()
+
+
+def test_auto_is_the_simplest_law_within_one_paired_standard_error():
+    _, given, log = log_of("shapley-tempered", rows=60, noise=2e-2)
+    found = fit(log, "auto", given.transfer, bootstrap=0, folds=5, starts=3, threads=1)
+    table = found.selection
+    assert table is not None
+    scored = [entry for entry in table.entries if entry.scores is not None]
+    error = np.array([entry.scores.mean["PE"] for entry in scored if entry.scores])
+    top = int(error.argmin())
+    index = {entry.law: place for place, entry in enumerate(scored)}
+    assert table.best() == scored[top].law
+    chosen = index[found.law.name]
+    assert table.gap[chosen, top] == pytest.approx(error[chosen] - error[top], abs=1e-15)
+    assert table.gap[chosen, top] <= table.gap_error[chosen, top]
+    for place, entry in enumerate(scored):
+        if entry.parameters < scored[chosen].parameters:
+            assert table.gap[place, top] > table.gap_error[place, top], entry.law
+
+
+def test_auto_finds_the_mixture_to_matter_or_not():
+    given = inputs()
+    flat = simulate(true_law("chinchilla", given), given, mixtures(45, 4), noise=1e-2)
+    options = {"bootstrap": 0, "folds": 3, "starts": 2, "threads": 1}
+    assert fit(flat, "auto", given.transfer, **options).law.name == "chinchilla"
+    bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 4), noise=2e-3)
+    assert fit(bent, "auto", given.transfer, **options).law.name in ("shapley-tempered", "shapley-concave")
+
+
+# standing, parameters, files
+
+
+def test_the_standing_of_every_target_is_told(noisy):
+    _, given, log = noisy
+    assert [status.target for status in fit(log, "shapley", given.transfer, **FAST).status] == list(log.targets)
+    alone = replace(log, p=np.tile(log.p[:1], (36, 1)))
+    found = fit(alone, "shapley", given.transfer, **FAST)
+    assert {status.state for status in found.status} <= {"ill-conditioned", "at-bound"}
+    assert all(status.advice for status in found.status)
+
+
+def test_parameters_are_those_of_the_law_with_intervals_around_them(noisy):
+    _, _, log = noisy
+    found = fit(log, "learned", bootstrap=40, folds=0, threads=1)
+    rows = found.parameters()
+    assert len(rows) == 4 * (6 + 4)
+    for symbol, source, target, value, low, high in rows:
+        j = found.targets.index(target)
+        place = (j,) if source is None else (found.sources.index(source), j)
+        assert value == getattr(found.law, symbol)[place]
+        drawn = getattr(found.replicates, symbol)[(slice(None), *place)]
+        assert drawn.min() <= low <= high <= drawn.max()
+    assert all(np.isnan(row[4]) for row in fit(log, "learned", **FAST).parameters())
+
+
+def test_a_fit_is_saved_and_says_where_it_comes_from(noisy, tmp_path):
+    _, given, log = noisy
+    write_runs(log, tmp_path / "runs.csv")
+    found = fit(tmp_path / "runs.csv", "shapley", given.transfer, seed=5, bootstrap=3, folds=3, threads=1)
+    assert found.provenance["law"] == "shapley"
+    assert found.provenance["seed"] == 5
+    assert len(found.provenance["log_sha256"]) == 64
+    found.save(tmp_path / "fit.json")
+    assert text_of(Fit.load(tmp_path / "fit.json")) == text_of(found)
+
+
+def test_least_squares_leaves_a_readable_file(noisy, tmp_path):
+    found = fit(noisy[2], "chinchilla", delta=np.inf, **FAST)
+    found.save(tmp_path / "fit.json")
+    assert text_of(Fit.load(tmp_path / "fit.json")) == text_of(found)
+
+
+def test_a_log_without_ratios_fits_predicts_and_comes_back(tmp_path):
+    rng = np.random.default_rng(0)
+    N, D = rng.uniform(1e7, 1e9, 30), rng.uniform(1e9, 1e11, 30)
+    loss = (1.7 + 400 * N**-0.34 + 1500 * D**-0.37)[:, None]
+    log = RunLog(tuple(map(str, range(30))), N, D, np.empty((30, 0)), loss, (), ("loss",))
+    found = fit(log, bootstrap=3, folds=3, threads=1)
+    assert found.law.name == "chinchilla"
+    found.save(tmp_path / "fit.json")
+    for one in (found, Fit.load(tmp_path / "fit.json")):
+        predicted = one.predict(np.empty((30, 0)), N, D)
+        np.testing.assert_allclose(predicted.losses, loss, rtol=1e-6)
+        assert predicted.warnings == ()
+
+
+def test_terms_of_a_fit_and_of_its_replicates(noisy):
+    _, given, log = noisy
+    found = fit(log, "shapley-tempered", given.transfer, bootstrap=4, folds=0, threads=1)
+    p = log.p[0]
+    expected = found.predict(p, "1B", "100B").losses[0]
+    np.testing.assert_allclose(found.terms(1e9, 1e11).losses(p), expected, rtol=1e-12)
+    many = found.replicate_terms(1e9, 1e11)
+    assert many is not None
+    assert found.replicates is not None
+    np.testing.assert_allclose(
+        many.losses(p), found.replicates(p[None], np.array([1e9]), np.array([1e11]))[:, 0], rtol=1e-12
+    )
+    assert fit(log, "shapley-tempered", given.transfer, **FAST).replicate_terms(1e9, 1e11) is None
+
+
+def test_progress_tells_its_stages(noisy):
+    stages: list[str] = []
+    fit(noisy[2], "learned", bootstrap=3, folds=0, threads=1, progress=lambda stage, done, total: stages.append(stage))
+    assert "fitting learned" in stages
+    assert "bootstrap" in stages
+
+
+def test_a_black_box_fits_without_replicates(noisy, tmp_path):
+    pytest.importorskip("lightgbm")
+    log = noisy[2]
+    found = fit(log, "gbm", bootstrap=50, folds=3)
+    assert found.replicates is None
+    assert found.parameters() == []
+    assert any("black box has no replicates" in notice for notice in found.notices)
+    assert found.held_out is not None
+    found.save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    np.testing.assert_array_equal(again.predict(log.p, log.N, log.D).low, found.predict(log.p, log.N, log.D).low)
+
+
+@dataclass(frozen=True)
+class NoMixture(LAWS["chinchilla"]):  # type: ignore[misc]
+    """A user's subclass of a law of ours."""
+
+    kind = "law/test-no-mixture"
+    name = "test-no-mixture"
+
+
+def test_a_users_own_law_fits_and_comes_back(noisy, tmp_path):
+    found = fit(noisy[2], NoMixture, bootstrap=2, folds=3, threads=1)
+    found.save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    assert type(again.law) is NoMixture
+    assert again.provenance["law"] == "test-no-mixture"
