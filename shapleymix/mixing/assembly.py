@@ -13,7 +13,7 @@ from shapleymix.mixing.certificate import binding_caps
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.constraints import Constraints
 from shapleymix.mixing.mixtures import Mixture, Rival
-from shapleymix.mixing.solving import Answer, Task, objective_at
+from shapleymix.mixing.tasks import Answer, Task, objective_at
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray
 

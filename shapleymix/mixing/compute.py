@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError
-from shapleymix.mixing.solving import Task, objective_at, solve_all
+from shapleymix.mixing.solving import solve_all
+from shapleymix.mixing.tasks import Task, objective_at
 from shapleymix.records import FloatArray
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0

@@ -9,7 +9,7 @@ import numpy as np
 from shapleymix.errors import SolveError
 from shapleymix.mixing.certificate import Certificate, certify, objective_gradient
 from shapleymix.mixing.interior_point import solve_interior
-from shapleymix.mixing.solving import WORST, Answer, Task, objective_at
+from shapleymix.mixing.tasks import WORST, Answer, Task, objective_at
 from shapleymix.records import FloatArray
 
 INTERIOR_POINT, CONE = "primal-dual interior point", "cvxpy (Clarabel)"

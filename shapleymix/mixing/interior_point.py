@@ -18,7 +18,7 @@ import numpy as np
 
 from shapleymix.mixing.certificate import objective_gradient
 from shapleymix.mixing.constraints import Constraints
-from shapleymix.mixing.solving import MEAN, Task
+from shapleymix.mixing.tasks import MEAN, Task
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150

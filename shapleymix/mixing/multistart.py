@@ -12,7 +12,7 @@ from shapleymix.mixing.baselines import named_baselines
 from shapleymix.mixing.certificate import Certificate
 from shapleymix.mixing.constraints import Constraints
 from shapleymix.mixing.mixtures import Mixture, Rival
-from shapleymix.mixing.solving import MEAN
+from shapleymix.mixing.tasks import MEAN
 from shapleymix.mixing.weights import UNWEIGHTED
 from shapleymix.records import FloatArray
 

@@ -24,11 +24,12 @@ from shapleymix.mixing.constraints import (
     Group,
     Ratios,
     constraints_of,
-    require_feasible,
     tightened,
 )
+from shapleymix.mixing.feasibility import require_feasible
 from shapleymix.mixing.mixtures import Mixture, Rival
-from shapleymix.mixing.solving import MEAN, WORST, Answer, Task, certified, solve_all, solve_replicates
+from shapleymix.mixing.solving import solve_all, solve_replicates
+from shapleymix.mixing.tasks import MEAN, WORST, Answer, Task, certified
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages

@@ -1,0 +1,275 @@
+"""From a fit to a reported mixture: proof, intervals, rivals, bounds in tokens, scales and compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.laws.terms import PowerTerms
+from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.optimization import Group, optimize, optimize_compute, optimize_scales
+
+SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
+TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    losses: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FakeFit:
+    """A ShapleyLaw with known parameters: M = 4 sources, K = 3 targets, B bootstrap replicates."""
+
+    B: int = 40
+    size_matters: bool = True
+    data_matter: bool = True
+    sources: tuple[str, ...] = SOURCES
+    targets: tuple[str, ...] = TARGETS
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    def core(self, N: float, D: float) -> np.ndarray:
+        size = 400 / N**0.34 if self.size_matters else 0.3
+        return np.array([1.6, 1.8, 2.1]) + size + (2000 / D**0.37 if self.data_matter else 0.2)
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        phi = np.array([[1, 0.3, 0.2], [0.15, 1, 0.1], [0.1, 0.05, 1], [0.3, 0.1, 0.05]])
+        return PowerTerms(np.zeros(3), self.core(N, D), np.array([0.08, 0.1, 0.15]), phi)
+
+    def replicate_terms(self, N: float, D: float) -> PowerTerms | None:
+        if not self.B:
+            return None
+        rng, point = np.random.default_rng(7), self.terms(N, D)
+        wobble = np.exp(0.1 * rng.normal(size=(self.B, 3)))
+        phi = point.phi * np.exp(0.1 * rng.normal(size=(self.B, 4, 3)))
+        return PowerTerms(np.zeros(3), point.a * np.ones((self.B, 1)), point.gamma * wobble, phi)
+
+    def predict(self, p, N, D, level=0.9) -> Predicted:
+        losses = self.terms(float(N), float(D)).losses(np.asarray(p))
+        return Predicted(losses, losses - 0.1, losses + 0.1, ("N is far out",) if float(N) > 1e10 else ())
+
+
+def mixture(**options) -> Mixture:
+    return optimize(FakeFit(), "1B", "100B", **options)
+
+
+def test_the_optimum_comes_with_its_proof_and_beats_every_rival():
+    mix = mixture(available=TOKENS, baselines={"mine": "en=0.5,de=0.3,fi=0.2"})
+    assert sum(mix.mixture.values()) == pytest.approx(1, abs=1e-12)
+    assert mix.relative_gap <= 1e-9
+    assert mix.lower_bound <= mix.objective
+    assert mix.objective == pytest.approx(mix.losses.mean())
+    assert [rival.name for rival in mix.baselines] == ["uniform", "smoothed (0.5)", "natural", "mine"]
+    for rival in mix.baselines:
+        if rival.within_bounds:
+            assert rival.gain >= -1e-12
+            assert 0 <= rival.probability <= 1
+            assert rival.gain_low <= rival.gain <= rival.gain_high + 0.05
+
+
+def test_the_interval_is_the_spread_of_the_replicates_optima():
+    mix, fit = mixture(level=0.8), FakeFit()
+    replicates = fit.replicate_terms(1e9, 1e11)
+    assert replicates is not None
+    single = [optimize(OneLaw(replicates.flat().take(b)), 1e9, 1e11).p for b in range(fit.B)]
+    expected = np.quantile(single, [0.1, 0.9], axis=0, method="nearest")
+    np.testing.assert_allclose([mix.p_low, mix.p_high], expected, atol=1e-7)
+
+
+class OneLaw(FakeFit):
+    """A fit whose point estimate is given, without replicates."""
+
+    def __init__(self, law: PowerTerms) -> None:
+        super().__init__(B=0)
+        object.__setattr__(self, "law", law)
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        return self.law  # type: ignore[attr-defined]
+
+
+def test_without_replicates_there_are_no_intervals():
+    mix = optimize(FakeFit(B=0), 1e9, 1e11)
+    assert np.isnan(mix.p_low).all()
+    assert mix.replicates == 0
+    assert np.isnan(mix.baselines[0].probability)
+
+
+def test_caps_follow_from_tokens_and_epochs():
+    mix = mixture(available=TOKENS, epochs=4)
+    np.testing.assert_allclose(mix.caps, [1, 1, 0.08, 1])
+    np.testing.assert_allclose(mix.epochs, mix.p * 1e11 / np.array([1e12, 1e11, 2e9, 5e10]))
+    assert [cap.source for cap in mix.binding] == ["fi"]
+    assert mix.binding[0].origin == "tokens"
+
+
+def test_a_shadow_price_is_what_a_billion_tokens_would_save():
+    base, extra = mixture(available=TOKENS), mixture(available={**TOKENS, "fi": 2.001e9})
+    saved = (base.objective - extra.objective) / 0.001
+    assert saved == pytest.approx(base.shadow_prices["fi"], rel=1e-3)
+    capped, looser = mixture(caps={"en": 0.2}), mixture(caps={"en": 0.2001})
+    saved_per_ratio = (capped.objective - looser.objective) / 1e-4
+    assert saved_per_ratio == pytest.approx(capped.binding[0].shadow_price, rel=1e-3)
+
+
+def test_a_group_has_shadow_prices_too():
+    options = {"groups": [Group(("de", "fi"), 0.7, 1.0)], "caps": {"de": 0.2}}
+    base, looser = mixture(**options), mixture(**{**options, "caps": {"de": 0.20001}})
+    price = next(cap.shadow_price for cap in base.binding if cap.source == "de")
+    assert (base.objective - looser.objective) / 1e-5 == pytest.approx(price, rel=1e-3)
+
+
+def test_weights_change_what_is_optimal():
+    plain, finnish = mixture(), mixture(weights={"en": 0, "de": 0, "fi": 1})
+    assert finnish.mixture["fi"] > plain.mixture["fi"]
+    np.testing.assert_allclose(finnish.weights, [0, 0, 1])
+    normalized = mixture(weights="normalized")
+    alone = np.diag(FakeFit().terms(1e9, 1e11).losses(np.eye(4))[:3])
+    np.testing.assert_allclose(normalized.weights, 1 / alone / 3)
+    assert "predicted" in normalized.weights_origin
+    measured = mixture(weights="normalized", monolingual={"en": 2.0, "de": 2.0, "fi": 4.0})
+    np.testing.assert_allclose(measured.weights, [1 / 6, 1 / 6, 1 / 12])
+    assert "measured" in measured.weights_origin
+
+
+def test_minimal_tokens_and_floors():
+    mix = mixture(min_tokens="5B", floors={"code": 0.2})
+    assert (mix.p >= 0.05 - 1e-15).all()
+    assert mix.mixture["code"] == pytest.approx(0.2)
+
+
+def test_kl_pulls_towards_the_anchor():
+    free, pulled = mixture(), mixture(anchor="uniform", kl=10.0)
+    uniform = np.full(4, 0.25)
+    assert np.abs(pulled.p - uniform).sum() < 0.1 * np.abs(free.p - uniform).sum()
+    assert pulled.relative_gap <= 1e-9
+
+
+def test_the_worst_case_is_better_at_the_worst():
+    worst, mean = mixture(objective="worst"), mixture()
+    assert worst.losses.max() < mean.losses.max()
+    assert worst.objective == pytest.approx(worst.losses.max())
+    assert worst.relative_gap <= 1e-9
+    np.testing.assert_allclose(worst.weights, 1.0)
+
+
+def test_scales_in_one_batch_are_single_calls():
+    table = optimize_scales(FakeFit(), ["500M", "1B"], [1e10, 1e11], available=TOKENS)
+    assert [(mix.N, mix.D) for mix in table] == [(5e8, 1e10), (5e8, 1e11), (1e9, 1e10), (1e9, 1e11)]
+    single = mixture(available=TOKENS)
+    np.testing.assert_allclose(table[3].p, single.p, atol=1e-8)
+    np.testing.assert_allclose(table[3].p_low, single.p_low, atol=1e-7)
+
+
+def test_compute_is_split_as_a_fine_scan_says():
+    fit = FakeFit(B=0)
+    mix = optimize_compute(fit, "1e21")
+    np.testing.assert_allclose(mix.N * mix.D, 1e21 / 6, rtol=1e-9)
+    near = [optimize(fit, mix.N * f, mix.D / f).objective for f in (0.99, 1.01)]
+    assert mix.objective <= min(near)
+
+
+def test_compute_needs_a_law_in_both_N_and_D():
+    with pytest.raises(SolveError, match="does not depend on N"):
+        optimize_compute(FakeFit(B=0, size_matters=False), 1e21)
+    with pytest.raises(SolveError, match="one D"):
+        optimize_compute(FakeFit(B=0, data_matter=False, dropped={"B": "the log holds one D"}), 1e21)
+
+
+def test_methods_are_compared_with_the_exact_optimum():
+    fit = Square()
+    exact = optimize(fit, 1e9, 1e11)
+    assert exact.excess == 0
+    inner = optimize(fit, 1e9, 1e11, method="interior")
+    np.testing.assert_allclose(inner.p, exact.p, atol=1e-8)
+    printed = optimize(fit, 1e9, 1e11, method="first-order-printed")
+    assert printed.excess > 0
+    assert printed.distance == pytest.approx(np.abs(printed.p - exact.p).sum())
+    assert any("wrong sign" in notice for notice in printed.notices)
+    with pytest.raises(SolveError, match="square"):
+        mixture(method="closed-form")
+
+
+class Square(FakeFit):
+    """As many sources as targets."""
+
+    def __init__(self) -> None:
+        super().__init__(B=0, sources=TARGETS)
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        return super().terms(N, D).select_sources([0, 1, 2])
+
+
+def test_infeasible_caps_are_refused_with_a_repair():
+    with pytest.raises(InfeasibleError, match="short of 1"):
+        optimize(FakeFit(), 1e9, 1e14, available=TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "best"}, "unknown objective"),
+        ({"method": "magic"}, "unknown method"),
+        ({"weights": "equal"}, "unknown weights"),
+        ({"weights": {"en": 1.0}}, "has no weight"),
+        ({"caps": {"end": 0.5}}, "not one of the sources"),
+        ({"caps": {"en": 1.5}}, "not a ratio"),
+        ({"kl": 1.0}, "anchor"),
+        ({"level": 1.0}, "between 0 and 1"),
+        ({"capps": {}}, "no option"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(options, message):
+    with pytest.raises(UsageError, match=message):
+        mixture(**options)
+
+
+def test_saved_and_loaded_bit_for_bit_and_deterministic(tmp_path):
+    first, again = mixture(available=TOKENS), mixture(available=TOKENS)
+    first.save(tmp_path / "a.json")
+    again.save(tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    loaded = Mixture.load(tmp_path / "a.json")
+    assert loaded.mixture == first.mixture
+    loaded.save(tmp_path / "c.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "c.json").read_bytes()
+
+
+class Bumpy(FakeFit):
+    """A law without convex pieces."""
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        raise SolveError("not convex", hint="use another law")
+
+    def predict(self, p, N, D, level=0.9) -> Predicted:
+        p = np.asarray(p)
+        losses = 2 + 0.1 * np.sin(8 * p[:, :3]) + (p[:, :3] - 0.5) ** 2
+        return Predicted(losses, losses, losses)
+
+
+def test_laws_without_convexity_are_refused_or_searched_and_said_so():
+    with pytest.raises(SolveError, match="not convex"):
+        optimize(Bumpy(), 1e9, 1e11)
+    found = optimize(Bumpy(), 1e9, 1e11, allow_nonconvex=True, caps={"en": 0.4})
+    assert np.isnan(found.gap)
+    assert any("not convex" in notice for notice in found.notices)
+    draws = np.random.default_rng(1).dirichlet(np.ones(4), 20000)
+    draws = draws[draws[:, 0] <= 0.4]
+    assert found.objective <= Bumpy().predict(draws, 1e9, 1e11).losses.mean(axis=1).min() + 1e-9
+    assert found.p[0] <= 0.4 + 1e-12
+
+
+def test_a_real_fit(fixtures):
+    from shapleymix.fitting.fits import fit
+
+    fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-concave", bootstrap=12, folds=0)
+    mix = optimize(fitted, 97_600, 2_000_000)
+    assert mix.relative_gap <= 1e-9
+    assert (mix.p_low <= mix.p_high).all()
+    assert mix.baselines[0].gain > 0
