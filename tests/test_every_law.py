@@ -21,7 +21,7 @@ from shapleymix.records import FloatArray
 EVERY = pytest.mark.parametrize("name", LAWS)
 CONVEX = [name for name in LAWS if name != "chinchilla"]
 # fitted coefficients carry a weak prior, and additive's floor trades with its mixture term
-LOOSE = {"learned", "learned-concave", "effective-data", "exponential", "additive"}
+LOOSE = {"learned", "learned-concave", "learned-own", "effective-data", "exponential", "additive"}
 
 
 def budgets(rows: int) -> tuple[FloatArray, FloatArray]:

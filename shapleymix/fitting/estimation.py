@@ -179,6 +179,7 @@ class Problem:
             )
         )
         plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
+        plain = plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
         return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
 
 
