@@ -7,6 +7,7 @@ import json
 import math
 import random
 import sys
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +15,12 @@ import numpy as np
 import pytest
 from cli_tools import Run, runner
 from shapleymix_cli.main import commands
+from shapleymix_cli.views.fit import fit_view
+from shapleymix_cli.views.tables import matrix, show
 
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.game import exact_shapley
+from shapleymix.laws.shapley_tempered import ShapleyTempered
 from shapleymix.tables.runs import read_runs
 from shapleymix.tables.transfer import read_transfer
 
@@ -106,6 +110,8 @@ def test_fit_document_is_the_fit(run: Run, made: Path, fixtures: Path) -> None:
     log, sv = fixtures / "multilingual5_runs.csv", made / "sv.csv"
     document = run("fit", log, *QUICK, "--sv", sv, "--json").document
     truth = fit(str(log), "shapley-tempered", str(sv), bootstrap=8)
+    assert isinstance(truth.law, ShapleyTempered)
+    assert truth.held_out is not None
     assert document["held_out"]["mean"]["PE"] == truth.held_out.mean["PE"]
     assert document["fitted"]["targets"]["zh"]["PE"] == truth.fitted_scores.PE[3]
     assert document["parameters"]["kappa"]["en"]["value"] == truth.law.kappa[0]
@@ -120,17 +126,23 @@ def test_fit_saves_the_call_and_not_its_file_name(run: Run, made: Path, fixtures
     known = Fit.load(made / "fit.json").provenance
     assert known["command"] == f"shapleymix fit {log} --law shapley-tempered --bootstrap 8 --sv {sv}"
     assert known["seed"] == 0
+    assert known["inputs"] == {str(path): sha256(path.read_bytes()).hexdigest() for path in (log, sv)}
 
 
-def test_fit_chooses_and_shows_how(run: Run, fixtures: Path) -> None:
-    call = ("fit", fixtures / "multilingual5_runs.csv", "--folds", 2, "--bootstrap", 0, "--min-own-tokens", "50k")
+def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    log, goal = fixtures / "multilingual5_coalitions.csv", tmp_path / "fit.json"
+    call = ("fit", log, "--folds", 2, "--bootstrap", 0, "--min-own-tokens", "1k", "-o", goal)
     document = run(*call, "--json").document
     laws = document["selection"]["laws"]
+    scored = [law["mean"]["PE"] for law in laws if law["error"] is None]
+    assert len(scored) > 3
+    assert scored == sorted(scored)
     assert document["law"] == document["selection"]["simplest_within_one_standard_error"]
-    assert [law["mean"]["PE"] for law in laws] == sorted(law["mean"]["PE"] for law in laws)
-    text = run(*call).out
+    show(fit_view(Fit.load(goal), verbose=True))
+    text = capsys.readouterr().out
     assert f"{document['law']} (chosen)" in text
     assert all(law["law"] in text for law in laws)
+    assert f"{scored[0]:.2%}" in text
 
 
 def test_fit_tells_bounds_from_values(run: Run, fixtures: Path) -> None:
@@ -253,6 +265,31 @@ def test_standard_input_is_a_log(run: Run, fixtures: Path, monkeypatch: pytest.M
     log = fixtures / "multilingual5_coalitions.csv"
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(log.read_bytes())))
     assert run("shapley - --json").document["sv"] == run("shapley", log, "--json").document["sv"]
+
+
+def test_a_log_without_ratios_needs_no_mixture(run: Run, tmp_path: Path) -> None:
+    sizes, tokens = np.meshgrid(np.geomspace(1e7, 1e10, 6), np.geomspace(1e9, 1e12, 6))
+    loss = 1.8 + 480 / sizes**0.35 + 2100 / tokens**0.37
+    rows = zip(sizes.ravel().tolist(), tokens.ravel().tolist(), loss.ravel().tolist(), strict=True)
+    lines = [f"r{row},{N},{D},{value}" for row, (N, D, value) in enumerate(rows)]
+    log, goal = tmp_path / "log.csv", tmp_path / "fit.json"
+    log.write_text("\n".join(["run,N,D,loss", *lines]) + "\n")
+    assert run("fit", log, "--bootstrap", 0, "--folds", 3, "-o", goal, "--json").document["law"] == "chinchilla"
+    (point,) = run("predict", goal, "-N", "70B", "-D", "1.4T", "--json").document["predictions"]
+    truth = 1.8 + 480 / 70e9**0.35 + 2100 / 1.4e12**0.37
+    assert math.isclose(point["loss"]["loss"], truth, rel_tol=1e-4)
+    assert run("predict", goal, "--mixture", "uniform", "-N", "1B", "-D", "1B").code == 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_wide_matrices_are_cut_between_columns(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"language{place}" for place in range(count)]
+    show(matrix("source", ["a", "b"], names, [[f"{row}.{place}" for place in range(count)] for row in "01"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert [word for line in lines if line.startswith("source") for word in line.split()[1:]] == names
+    cells = [word for line in lines if line.startswith("b ") for word in line.split()[1:]]
+    assert cells == [f"1.{place}" for place in range(count)]
 
 
 def test_quiet_keeps_standard_error_empty(run: Run, made: Path, fixtures: Path) -> None:

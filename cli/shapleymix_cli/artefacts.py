@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shapleymix_cli.console import Output
@@ -27,10 +29,16 @@ def write_matrix(
     out.note([f"wrote {path}{beside}"])
 
 
-def save(out: Output, record: Record, path: str, force: bool) -> None:
-    """Write a result as its versioned JSON document."""
-    with_provenance(record, out).save(path, force=force)
+def save(out: Output, record: Record, path: str, force: bool, inputs: Sequence[str | None] = ()) -> None:
+    """Write a result as its versioned JSON document, with the hashes of the files that it was made from."""
+    hashes = {"inputs": {name: file_hash(name) for name in inputs if name is not None}}
+    with_provenance(record, out, hashes).save(path, force=force)
     out.note([f"wrote {path}"])
+
+
+def file_hash(path: str) -> str | None:
+    """SHA-256 of a file; None of standard input, which cannot be read again."""
+    return None if path == "-" else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def with_provenance(record: Any, out: Output, more: Mapping[str, Any] | None = None) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @options.command(
     "shapleymix shapley fixtures/multilingual5_coalitions.csv -o sv.csv",
     "shapleymix fit fixtures/multilingual5_runs.csv --law shapley-tempered --sv sv.csv -o fit.json",
-    "shapleymix fit fixtures/multilingual5_runs.csv --sv sv.csv --min-own-tokens 50k --bootstrap 50",
+    "shapleymix fit fixtures/multilingual5_runs.csv --sv sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
 )
 @options.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="A name of `shapleymix laws`, or auto.")
@@ -74,7 +74,7 @@ def command(
     )
     out.note(notice for notice in found.notices if notice not in log.notices)
     if output:
-        save(out, found, output, force)
+        save(out, found, output, force, (*logs, sv, languages))
     out.emit(lambda: fit_document(found), lambda: _view(found, out.verbose))
 
 

@@ -99,7 +99,7 @@ def command(
     found = _solve(fit, flops, sizes, tokens, demands)
     out.warn(notice for one in found for notice in one.notices)
     if output:
-        save(out, found[0], output, force)
+        save(out, found[0], output, force, (fit_path, asked["languages"]))
     law = type(fit.law).name
     out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
 

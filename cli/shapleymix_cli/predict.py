@@ -57,15 +57,22 @@ def command(
     """
     from shapleymix_cli.inputs import load_fit
 
-    if bool(table) == bool(mixtures):
-        raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     fit = load_fit(fit_path)
+    _require_points(fit, table, mixtures)
     points = _table_points(out, fit, table) if table else _option_points(fit, mixtures, sizes, tokens)
     found = fit.predict(points.p, points.N, points.D, level, points.runs)
     out.warn(found.warnings)
     out.emit(lambda: prediction_document(found), lambda: _view(found))
+
+
+def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> None:
+    """A table or mixtures; neither, for a law fitted to a log without ratios."""
+    if not fit.sources and mixtures:
+        raise UsageError("the fitted log had no mixtures", hint="leave out --mixture")
+    if (table and mixtures) or (fit.sources and not table and not mixtures):
+        raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
 
 
 def _table_points(out: Output, fit: Fit, path: str) -> Points:
@@ -91,7 +98,7 @@ def _option_points(
 
     N = budget("-N", sizes, fit.N_range.tolist())
     D = budget("-D", tokens, fit.D_range.tolist())
-    parsed = {text: parse_mixture(text, fit.sources) for text in dict.fromkeys(mixtures)}
+    parsed = {text: parse_mixture(text, fit.sources) for text in dict.fromkeys(mixtures)} or {"point": np.zeros(0)}
     points = list(product(parsed, N, D))
     return Points(
         tuple(text for text, _, _ in points),

@@ -75,7 +75,7 @@ def _rows(
         if intervals and any(spread):
             names.append("")
             cells.append(spread)
-    return matrix(corner, names, found.targets, cells, block=6 if intervals else 12)
+    return matrix(corner, names, found.targets, cells)
 
 
 def _value(cell: Cell, bounded: bool) -> str:
@@ -100,7 +100,7 @@ def _left_out(found: Fit) -> list[Any]:
 def _advice(found: Fit) -> list[Any]:
     rows = [[one.target, one.state, one.advice] for one in found.status if one.advice]
     if not rows:
-        return [f"All {count(len(found.status), 'target')} converged."]
+        return ["Every target converged."]
     return ["", heading("Status"), table(["target", "state", "advice"], rows, left=3), ""]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,8 +16,8 @@ from rich.text import Text
 _WIDE = 100_000
 """Columns of the canvas: nothing is cut or wrapped, so a number is always whole."""
 
-BLOCK = 12
-"""Columns of a matrix that stand side by side."""
+_PAGE = 120
+"""Width to which the columns of a matrix stand side by side, where there is no terminal to ask."""
 
 
 def show(parts: Iterable[Any]) -> None:
@@ -51,20 +52,32 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
 
 
 def matrix(
-    corner: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    *,
-    block: int = BLOCK,
+    corner: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[Table | str]:
     """A labelled matrix, in blocks of columns where it is wide."""
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    room = _page() - max(map(len, (corner, *rows)))
     parts: list[Table | str] = []
-    for start in range(0, len(columns), block):
-        part = slice(start, start + block)
-        body = ([name, *row[part]] for name, row in zip(rows, cells, strict=True))
-        parts += [table([corner, *columns[part]], body), ""]
+    for start, end in _blocks(widths, room):
+        body = ([name, *row[start:end]] for name, row in zip(rows, cells, strict=True))
+        parts += [table([corner, *columns[start:end]], body), ""]
     return parts[:-1]
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Runs of columns that fit side by side, at least one each."""
+    blocks: list[tuple[int, int]] = []
+    start, used = 0, 0
+    for place, width in enumerate(widths):
+        if place > start and used + width + 2 > room:
+            blocks.append((start, place))
+            start, used = place, 0
+        used += width + 2
+    return [*blocks, (start, len(widths))]
+
+
+def _page() -> int:
+    return shutil.get_terminal_size((_PAGE, 24)).columns if sys.stdout.isatty() else _PAGE
 
 
 def heading(text: str) -> Text:
