@@ -131,7 +131,7 @@ def test_fit_saves_the_call_and_not_its_file_name(run: Run, made: Path, fixtures
 
 def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     log, goal = fixtures / "multilingual5_coalitions.csv", tmp_path / "fit.json"
-    call = ("fit", log, "--folds", 2, "--bootstrap", 0, "--min-own-tokens", "1k", "-o", goal)
+    call = ("fit", log, "--folds", 5, "--bootstrap", 0, "--min-own-tokens", "1k", "-o", goal)
     document = run(*call, "--json").document
     laws = document["selection"]["laws"]
     scored = [law["mean"]["PE"] for law in laws if law["error"] is None]
