@@ -38,6 +38,12 @@ def test_every_score_is_its_definition_on_the_rows_that_are_there(seed):
     assert found.mean["PE"] == pytest.approx(found.PE.mean())
 
 
+def test_a_loss_without_an_interval_is_no_miss():
+    loss, low = np.array([[1.0], [2.0], [3.0]]), np.array([[0.9], [np.nan], [3.1]])
+    assert score(("a",), loss, loss, low, low + 1).coverage[0] == 0.5
+    assert np.isnan(score(("a",), loss, loss, np.full((3, 1), np.nan), np.full((3, 1), np.nan)).coverage[0])
+
+
 def test_ties_take_their_mean_rank():
     loss, predicted = np.array([[1.0], [1.0], [2.0], [3.0]]), np.array([[2.0], [1.0], [1.0], [4.0]])
     assert score(("a",), loss, predicted).spearman[0] == pytest.approx(spearmanr(loss[:, 0], predicted[:, 0]).statistic)

@@ -54,19 +54,25 @@ def score(
     rows = use.sum(axis=0)
     error = np.where(use, np.abs(loss - predicted), 0.0).sum(axis=0)
     total = np.where(use, loss, 0.0).sum(axis=0)
-    inside = None if low is None or high is None else use & (loss >= low) & (loss <= high)
     return Scores(
         targets=targets,
         PE=_ratio(error, total),
         R2=_r_squared(loss, predicted, use),
         spearman=_spearman(loss, predicted, use),
-        coverage=np.full(len(targets), np.nan) if inside is None else _ratio(inside.sum(axis=0), rows),
+        coverage=np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use),
         rows=rows.astype(np.int64),
     )
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _coverage(loss: FloatArray, low: FloatArray, high: FloatArray, use: BoolArray) -> FloatArray:
+    """Share of losses inside their interval, among those that have one."""
+    bounded = use & ~np.isnan(low) & ~np.isnan(high)
+    inside = bounded & (loss >= low) & (loss <= high)
+    return _ratio(inside.sum(axis=0), bounded.sum(axis=0))
 
 
 def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:

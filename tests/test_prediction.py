@@ -1,0 +1,224 @@
+"""Predictions: points, intervals, warnings; and whether the intervals keep their word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from simulated import inputs, log_of, mixtures, simulate, true_law
+
+from shapleymix.errors import DataError, UsageError
+from shapleymix.fitting.evaluation import Evaluation, evaluate
+from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.prediction import QUANTILES, Prediction, Spread, residual_quantiles
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fit:
+    _, given, log = log_of("shapley-tempered", rows=40, noise=1e-2)
+    return fit(log, "shapley-tempered", given.transfer, bootstrap=50, folds=5, threads=1)
+
+
+def test_points_in_every_spelling_are_the_same_point(fitted):
+    p = np.array([0.5, 0.2, 0.2, 0.1])
+    expected = fitted.law(p[None], np.array([2.43e8]), np.array([1e10]))
+    spellings: list[tuple[Any, Any, Any]] = [
+        (p, 2.43e8, 1e10),
+        (p[None], np.array([2.43e8]), np.array([1e10])),
+        ("en=0.5,de=0.2,fr=0.2,zh=0.1", "243M", "10B"),
+        ({"zh": 0.1, "fr": 0.2, "de": 0.2, "en": 0.5}, "2.43e8", 1e10),
+    ]
+    for spelling in spellings:
+        np.testing.assert_array_equal(fitted.predict(*spelling).losses, expected)
+
+
+def test_sizes_broadcast_over_one_mixture(fitted):
+    p = np.full(4, 0.25)
+    found = fitted.predict(p, np.array([1e8, 2e8, 4e8]), 1e10)
+    assert found.losses.shape == (3, 4)
+    assert (np.diff(found.losses, axis=0) < 0).all()
+    np.testing.assert_array_equal(found.D, 1e10)
+    np.testing.assert_array_equal(found.p, np.tile(p, (3, 1)))
+    assert found.runs == ("0", "1", "2")
+    assert found.targets == fitted.targets
+
+
+@pytest.mark.parametrize(
+    ("point", "kind", "said"),
+    [
+        (([0.5, 0.5], 1e8, 1e10), UsageError, "a mixture of 2 ratios, expected 4"),
+        (([0.5, 0.2, 0.2, 0.2], 1e8, 1e10), DataError, "sums to 1.1"),
+        (([1.2, -0.2, 0.0, 0.0], 1e8, 1e10), DataError, "negative ratio"),
+        (([0.25] * 4, 0.0, 1e10), UsageError, "N must be positive"),
+        (([0.25] * 4, 1e8, np.nan), UsageError, "D must be positive"),
+        (("en=1,xx=0", 1e8, 1e10), ValueError, "xx"),
+        (([0.25] * 4, "12X", 1e10), ValueError, "12X"),
+    ],
+)
+def test_wrong_points_are_refused(fitted, point, kind, said):
+    with pytest.raises(kind, match=said):
+        fitted.predict(*point)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -1.0, 90.0])
+def test_a_level_is_a_probability(fitted, level):
+    with pytest.raises(UsageError, match="is not between 0 and 1"):
+        fitted.predict(np.full(4, 0.25), 1e8, 1e10, level)
+
+
+def test_intervals_hold_the_prediction_and_grow_with_the_level(fitted):
+    p = mixtures(20, 4, seed=3)
+    widths = []
+    for level in (0.5, 0.8, 0.95):
+        found = fitted.predict(p, 1e8, 1e10, level)
+        assert (found.low <= found.losses).all()
+        assert (found.losses <= found.high).all()
+        assert found.level == level
+        widths.append(np.log(found.high / found.low))
+    assert (widths[0] < widths[1]).all()
+    assert (widths[1] < widths[2]).all()
+
+
+def test_intervals_widen_away_from_the_data(fitted):
+    p = np.full(4, 0.25)
+    widths = [np.log(found.high / found.low) for found in (fitted.predict(p, 1e8, D) for D in (3e9, 1e13))]
+    assert (widths[1] > widths[0]).all()
+
+
+def test_an_interval_is_replicates_and_residuals_in_quadrature(fitted):
+    p, N, D = mixtures(3, 4, seed=5), np.full(3, 1e8), np.full(3, 1e10)
+    losses = fitted.law(p, N, D)
+    drawn = np.log(fitted.replicates(p, N, D) / losses)  # type: ignore[misc]
+    own = np.quantile(drawn, [0.05, 0.95], axis=0)
+    run = fitted.residuals[[4, 94]]  # type: ignore[index]
+    np.testing.assert_allclose(QUANTILES[[4, 94]], [0.05, 0.95])
+    found = fitted.predict(p, N, D, 0.9)
+    down = np.hypot(np.maximum(-own[0], 0), np.maximum(-run[0], 0))
+    up = np.hypot(np.maximum(own[1], 0), np.maximum(run[1], 0))
+    np.testing.assert_allclose(found.low, losses * np.exp(-down), rtol=1e-9)
+    np.testing.assert_allclose(found.high, losses * np.exp(up), rtol=1e-9)
+    bare = Spread(None, None).interval(losses, p, N, D, 0.9)
+    assert np.isnan(bare).all()
+
+
+def test_residual_quantiles_are_numpys():
+    rng = np.random.default_rng(0)
+    predicted = rng.uniform(1, 3, (50, 3))
+    loss = predicted * np.exp(0.1 * rng.normal(size=(50, 3)))
+    loss[3, 0] = np.nan
+    loss[:, 2] = np.nan
+    found = residual_quantiles(loss, predicted)
+    there = np.r_[0:3, 4:50]
+    np.testing.assert_allclose(found[:, 0], np.quantile(np.log(loss / predicted)[there, 0], QUANTILES))
+    np.testing.assert_array_equal(found[:, 2], 0.0)
+
+
+def test_outside_of_what_was_fitted_is_said_plainly(fitted):
+    inside = fitted.predict(np.full(4, 0.25), 1e8, 3e9)
+    assert inside.warnings == ()
+    far = fitted.predict(np.full(4, 0.25), 5e9, 3e9).warnings
+    assert far == ("N lies outside of the fitted range 2e+07 to 5e+08 at 1 of 1 points, by up to a factor of 10",)
+    (alone,) = fitted.predict("en=0.999,de=0.0,fr=0.001", 1e8, 1e8).warnings[:1]
+    assert alone.startswith(
+        "D lies outside of the fitted range 5e+08 to 2e+10 at 1 of 1 points, by up to a factor of 5"
+    )
+    texts = fitted.predict([1.0, 0.0, 0.0, 0.0], 1e8, 3e9).warnings
+    assert any(text.startswith("p_en lies outside of the fitted range") for text in texts)
+
+
+def test_an_undefined_law_predicts_nan_and_says_so():
+    _, given, log = log_of("family", rows=30, noise=1e-2)
+    found = fit(log, "family", None, given.languages, bootstrap=5, folds=3, threads=1)
+    predicted = found.predict([0.0, 0.0, 0.5, 0.5], 1e8, 3e9)
+    np.testing.assert_array_equal(np.isnan(predicted.losses[0]), [True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(predicted.low), np.isnan(predicted.losses))
+    assert "the law is undefined (Theta = 0) for 2 of 4 losses" in predicted.warnings
+
+
+def test_predictions_and_evaluations_are_saved(fitted, tmp_path):
+    predicted = fitted.predict(mixtures(3, 4), 1e8, 1e10)
+    predicted.save(tmp_path / "p.json")
+    assert Prediction.load(tmp_path / "p.json").to_document() == predicted.to_document()
+    _, _, log = log_of("shapley-tempered", rows=12, noise=1e-2)
+    found = evaluate(fitted, log)
+    found.save(tmp_path / "e.json")
+    assert Evaluation.load(tmp_path / "e.json").to_document() == found.to_document()
+
+
+def test_evaluation_scores_a_log_in_any_order_of_labels(fitted):
+    _, _, log = log_of("shapley-tempered", rows=30, noise=1e-2)
+    turned = log.aligned(log.sources[::-1], log.targets[::-1])
+    one, other = evaluate(fitted, log), evaluate(fitted, turned)
+    assert one.scores.targets == other.scores.targets == fitted.targets
+    np.testing.assert_array_equal(one.scores.PE, other.scores.PE)
+    assert one.rows == 30
+    assert one.scores.mean["PE"] < 0.02
+    renamed = replace(log, sources=("en", "de", "fr", "xx"))
+    with pytest.raises(DataError, match=r"xx|zh"):
+        evaluate(fitted, renamed)
+
+
+def test_evaluation_without_intervals_says_so():
+    _, given, log = log_of("shapley", rows=20)
+    found = evaluate(fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1), log)
+    assert np.isnan(found.scores.coverage).all()
+    assert "the fit has neither replicates nor held-out residuals: no intervals" in found.warnings
+
+
+# statistical truth
+
+
+def within(hits: int, trials: int, level: float, slack: float) -> bool:
+    """Whether a count is one that a coverage within `slack` of `level` gives with probability above 1e-3."""
+    low, high = max(level - slack, 0.0), min(level + slack, 1.0)
+    return bool(binom.ppf(5e-4, trials, low) <= hits <= binom.ppf(1 - 5e-4, trials, high))
+
+
+def test_prediction_intervals_hold_nine_of_ten_new_runs():
+    hits = trials = 0
+    for seed in range(12):
+        truth, given, log = log_of("shapley-tempered", rows=40, noise=1e-2, seed=seed)
+        found = fit(log, "shapley-tempered", given.transfer, bootstrap=40, folds=5, starts=3, threads=1, seed=seed)
+        fresh = simulate(truth, given, mixtures(60, 4, seed=1000 + seed), noise=1e-2, seed=2000 + seed)
+        predicted = found.predict(fresh.p, fresh.N, fresh.D)
+        hits += int(((fresh.loss >= predicted.low) & (fresh.loss <= predicted.high)).sum())
+        trials += fresh.loss.size
+    assert trials == 12 * 60 * 4
+    assert within(hits, trials, level=0.9, slack=0.06), hits / trials
+
+
+@pytest.mark.parametrize("delta", [np.inf, 1e-3])
+def test_bootstrap_intervals_cover_the_truth_at_about_their_level(delta):
+    """gamma and the loss at a new budget, over simulated logs; a bootstrap is a little narrow with 60 runs."""
+    given = inputs()
+    truth = true_law("shapley", given)
+    p, N, D = np.full((1, 4), 0.25), np.array([1e9]), np.array([5e10])
+    exact, hits = truth(p, N, D)[0], np.zeros(2)
+    for seed in range(25):
+        log = simulate(truth, given, mixtures(60, 4, seed), noise=1e-2, seed=seed)
+        found = fit(log, "shapley", given.transfer, bootstrap=60, folds=0, starts=2, threads=1, seed=seed, delta=delta)
+        drawn = found.replicates
+        assert drawn is not None
+        for index, (values, true) in enumerate(((drawn.gamma, truth.gamma), (drawn(p, N, D)[:, 0], exact))):  # type: ignore[attr-defined]
+            low, high = np.quantile(values, [0.05, 0.95], axis=0)
+            hits[index] += ((low <= true) & (true <= high)).sum()
+    for count in hits:
+        assert within(int(count), 100, level=0.87, slack=0.08), hits
+
+
+def test_standard_errors_are_the_spread_over_new_logs():
+    """The bootstrap's spread of a prediction against its true spread over simulated logs."""
+    given = inputs()
+    truth = true_law("shapley", given)
+    p, N, D = np.full((1, 4), 0.25), np.array([2e8]), np.array([1e10])
+    predicted, claimed = [], []
+    for seed in range(40):
+        log = simulate(truth, given, mixtures(50, 4, seed), noise=1e-2, seed=100 + seed)
+        found = fit(log, "shapley", given.transfer, bootstrap=30, folds=0, starts=2, threads=1, delta=np.inf)
+        predicted.append(np.log(found.law(p, N, D)[0]))
+        claimed.append(np.log(found.replicates(p, N, D)[:, 0]).std(axis=0, ddof=1))  # type: ignore[misc]
+    ratio = np.mean(claimed) / np.std(predicted, axis=0, ddof=1).mean()
+    assert 0.75 < ratio < 1.25, ratio
