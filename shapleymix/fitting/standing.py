@@ -12,6 +12,7 @@ from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.records import FloatArray, Record
 
 ILL_CONDITIONED = 1e12
+VANISHING = ("E", "A", "B", "k")  # symbols whose lower bound stands for zero
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,12 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     """The standing of the first weighting's fit, target by target."""
     condition = problem.condition(estimate.x[0])
     names = np.array(problem.packing.names)
+    low, high = problem.packing.bounds()
+    meaningful = np.exp(high) == 1.0  # an exponent of 1 is no bound of the search but the linear law
+    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
+    vanished = stuck & (estimate.x[0] <= low) & np.isin(names, VANISHING)
     return tuple(
-        _status(target, estimate.status[0, j], names[estimate.at_bound[0, j]], condition[j])
+        _status(target, estimate.status[0, j], names[vanished[j]], names[stuck[j] & ~vanished[j]], condition[j])
         for j, target in enumerate(problem.inputs.targets)
     )
 
@@ -48,14 +53,19 @@ def reasons(held: dict[str, float], evidence: Evidence) -> dict[str, str]:
     return why
 
 
-def _status(target: str, code: int, at_bound: FloatArray, condition: float) -> TargetStatus:
+def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray, condition: float) -> TargetStatus:
     if code != CONVERGED:
         return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
-    bound = [name for name in dict.fromkeys(at_bound.tolist()) if name != "coefficients"]
-    if bound:
-        advice = f"{', '.join(bound)} ended at a bound: the data put no value on it; use predictions, not the symbol"
-        return TargetStatus(target, "at-bound", advice)
+    gone, bound = _unique(vanished), [name for name in _unique(stuck) if name != "coefficients"]
+    if gone or bound:
+        advice = [f"{', '.join(gone)} fell to zero: these budgets do not tell it from the other terms"] if gone else []
+        advice += [f"{', '.join(bound)} ended at a bound: trust predictions, not the symbol"] if bound else []
+        return TargetStatus(target, "at-bound", "; ".join(advice))
     if condition > ILL_CONDITIONED:
         advice = "some symbols trade off freely: predictions in range are sound, single symbols are not"
         return TargetStatus(target, "ill-conditioned", advice)
     return TargetStatus(target, "converged", "")
+
+
+def _unique(names: FloatArray) -> list[str]:
+    return list(dict.fromkeys(names.tolist()))
