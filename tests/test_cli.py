@@ -230,10 +230,10 @@ def test_compare_knows_other_designs(run: Run, fixtures: Path, tmp_path: Path) -
 
 
 def test_laws_lists_all(run: Run) -> None:
-    from shapleymix.laws import LAWS
+    from shapleymix.laws import BLACK_BOXES, LAWS
 
     document = run("laws --json").document
-    assert [law["law"] for law in document["laws"]] == list(LAWS)
+    assert [law["law"] for law in document["laws"]] == [*LAWS, *BLACK_BOXES]
     assert all(law["formula"] and law["reference"] for law in document["laws"])
     text = run("laws").out
     assert all(law["formula"] in text for law in document["laws"])

@@ -87,15 +87,6 @@ def known_law(name: str) -> str:
     return name
 
 
-def fitted_law(name: str) -> str:
-    """The name of a law with parameters, or a UsageError with the nearest one."""
-    from shapleymix.laws import LAWS
-
-    if name not in LAWS:
-        raise UsageError(f"there is no law {name!r} with parameters", hint=did_you_mean(name, LAWS))
-    return name
-
-
 def _from_file(text: str) -> Any:
     """The object `Name` of `file.py:Name`."""
     path, _, name = text.rpartition(":")

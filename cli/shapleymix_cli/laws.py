@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 NEEDED = {"transfer": "--sv", "families": "--languages"}
 """The option that gives what a law needs beside the log."""
 
+EXTRAS = {"gbm": "shapleymix[gbm]"}
+"""What must be installed for a law, beyond the program itself."""
+
 
 @options.command("shapleymix laws", "shapleymix laws shapley")
 @click.argument("names", metavar="[LAW]...", nargs=-1)
 def command(out: Output, names: tuple[str, ...]) -> None:
     """The laws, simplest first: formula, parameters a target, what each needs and assumes, and where it is from."""
-    from shapleymix.laws import LAWS
-    from shapleymix_cli.inputs import fitted_law
+    from shapleymix.laws import BLACK_BOXES, LAWS
+    from shapleymix_cli.inputs import known_law
 
-    chosen = [LAWS[fitted_law(name)] for name in names] or list(LAWS.values())
+    known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
+    chosen = [known[known_law(name)] for name in names] or list(known.values())
     described = [describe(law) for law in chosen]
     out.emit(lambda: {"kind": "laws", "laws": described}, lambda: _view(described))
 
@@ -39,6 +43,7 @@ def describe(law: type[Law]) -> dict[str, Any]:
         "per_source_and_target": len([symbol for symbol in fitted if symbol.axes == "MK"]),
         "needs": list(law.needs),
         "options": [NEEDED[need] for need in law.needs if need in NEEDED],
+        "extra": EXTRAS.get(law.name),
         "assumption": law.assumption,
         "reference": law.reference,
     }

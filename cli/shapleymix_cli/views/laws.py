@@ -13,19 +13,22 @@ def laws_view(described: list[dict[str, Any]]) -> list[Any]:
 
 
 def _block(law: dict[str, Any], *, first: bool) -> list[Any]:
-    needs = " and ".join(law["options"]) or "nothing but the log"
+    extra = [f"pip install '{law['extra']}'"] if law["extra"] else []
+    needs = " and ".join([*law["options"], *extra]) or "nothing but the log"
     return [
         *([] if first else [""]),
         heading(law["law"]),
         f"  {law['formula']}",
         f"  assumes     {law['assumption']}",
-        f"  fitted      {_sizes(law)}: {', '.join(law['parameters'])}",
+        f"  fitted      {_sizes(law)}",
         f"  needs       {needs}",
         f"  reference   {law['reference']}",
     ]
 
 
 def _sizes(law: dict[str, Any]) -> str:
-    """`6 a target`, or `6 a target and 1 a source and target`."""
-    alone, shared = law["per_target"], law["per_source_and_target"]
-    return f"{alone} a target" + (f" and {shared} a source and target" if shared else "")
+    """`6 a target: E, ...`, or `6 a target and 1 a source and target: E, ...`."""
+    if not law["parameters"]:
+        return "no symbols"
+    shared = f" and {law['per_source_and_target']} a source and target" if law["per_source_and_target"] else ""
+    return f"{law['per_target']} a target{shared}: {', '.join(law['parameters'])}"

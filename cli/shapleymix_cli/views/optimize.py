@@ -69,7 +69,7 @@ def _proof(found: Mixture) -> list[str]:
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
     else:
         lines.append("No certificate: this law is not convex, and the answer is the best of many starts.")
-    if found.method != "exact":
+    if found.method != "exact" and np.isfinite(found.excess):
         excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
         lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
     return lines
