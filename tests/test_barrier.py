@@ -169,3 +169,14 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert gradient @ s == pytest.approx(oracle.fun, abs=1e-9)
     assert is_feasible(s, lower - 1e-15, upper + 1e-15)
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
+
+
+def test_powers_just_below_one_have_an_infinite_slope_at_zero_all_the_same():
+    rng = np.random.default_rng(16)
+    for s in (0.99, 0.999, 0.9999):
+        phi = rng.uniform(0.001, 0.05, (12, 6))
+        phi[np.arange(6), np.arange(6)] = 1
+        terms = PowerTerms(np.zeros(6), rng.uniform(1, 3, 6), np.full(6, 0.1), phi, np.full((12, 6), s))
+        p = minimise(terms, np.ones(6), np.zeros(12), np.ones(12)).p
+        assert (p > 0).all()
+        assert relative_gap(terms, np.ones(6), p, np.zeros(12), np.ones(12)) <= 1e-9

@@ -32,6 +32,7 @@ def polished(
     with np.errstate(all="ignore"):
         trial, multiplier, sound = _newton_on_face(smooth, guess, moving, lower, upper)
         gradient = smooth.at(trial).gradient
+        sound &= ~np.any(smooth.steep() & (trial <= 0), axis=1)
         own = face_bound(gradient * smooth.free, multiplier, trial, lower, upper, smooth.free)
         better = sound & (own <= np.maximum(gap, 1e-14 * np.abs(gradient * trial).sum(axis=1)))
     chosen = np.where(better[:, None], trial, p)

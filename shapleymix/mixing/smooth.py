@@ -86,6 +86,15 @@ class Smooth:
         """The same objective with fewer sources free to move."""
         return replace(self, free=free, slope=self.matrix * free[:, :, None])
 
+    def steep(self) -> BoolArray:
+        """(B, M) sources with an infinite slope at ratio zero: such a ratio is tiny at the optimum, never zero."""
+        free = self.free > 0
+        if self.kl > 0:
+            return free
+        if self.s is None:
+            return np.zeros_like(free)
+        return free & np.any((self.s < 1) & (self.slope * self.scale[:, None, :] > 0), axis=-1)
+
     def _power(self, p: FloatArray, exponent: FloatArray) -> Local:
         if self.s is not None:
             return self._concave(p, exponent, self.s)
