@@ -1,1 +1,1 @@
-"""x"""
+"""From a fitted law and a budget to a certified mixture."""
