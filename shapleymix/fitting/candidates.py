@@ -51,12 +51,14 @@ class LawCandidate:
         return len(Packing(self.law, len(evidence.log.sources), evidence.held(self.law)).names)
 
     def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
-        problem = Problem.of(self.law, evidence, inputs, self.settings)
-        for mask in masks:
-            require_runs(problem, evidence, ~mask)
-        estimate = problem.estimate((~masks).astype(np.float64))
         log = evidence.log
-        predicted = np.broadcast_to(estimate.law(log.p, log.N, log.D), (*masks.shape, len(inputs.targets)))
+        predicted = np.full((*masks.shape, len(inputs.targets)), np.nan)
+        for alike in _alike(self.law, evidence, masks):
+            problem = Problem.of(self.law, evidence, inputs, self.settings, ~masks[alike[0]])
+            for mask in masks[alike]:
+                require_runs(problem, evidence, ~mask)
+            estimate = problem.estimate((~masks[alike]).astype(np.float64))
+            predicted[alike] = estimate.law(log.p, log.N, log.D)
         return _held_out(predicted, masks)
 
 
@@ -108,6 +110,15 @@ class FixedCandidate:
             hint = "predict(p (R, M), N (R,), D (R,)) must return losses (R, K), targets in the log's order"
             raise FitError(f"{self.label} predicts shape {losses.shape}, expected {log.loss.shape}", hint=hint)
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
+
+
+def _alike(law: type[Law], evidence: Evidence, masks: BoolArray) -> list[list[int]]:
+    """Numbers of the masks, those together whose fits can tell the same symbols: nearly always all."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, mask in enumerate(masks):
+        held = evidence.held(law, ~mask)
+        found.setdefault(tuple(f"{name}={value}" for name, value in held.items()), []).append(number)
+    return list(found.values())
 
 
 def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:

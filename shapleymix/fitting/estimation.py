@@ -77,10 +77,15 @@ class Problem:
     settings: Settings
 
     @classmethod
-    def of(cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings) -> Problem:
-        """Put a law to the evidence; rows where the law is undefined get no weight."""
+    def of(
+        cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings, rows: BoolArray | None = None
+    ) -> Problem:
+        """Put a law to the evidence; rows where the law is undefined get no weight.
+
+        Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
+        """
         givens = law.givens(inputs)
-        packing = Packing(law, len(inputs.sources), evidence.held(law))
+        packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
         observed = evidence.observations(law, inputs)
         defined = _defined(packing, givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))

@@ -46,9 +46,10 @@ class Evidence:
         """Geometric mean token count."""
         return float(np.exp(np.log(self.log.D).mean()))
 
-    def held(self, law: type[Law]) -> dict[str, float]:
-        """Symbols of the law that these budgets cannot tell, with the value they are held at."""
-        levels = {"N": len(np.unique(self.log.N)), "D": len(np.unique(self.log.D))}
+    def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
+        """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
+        chosen = slice(None) if rows is None else rows
+        levels = {"N": len(np.unique(self.log.N[chosen])), "D": len(np.unique(self.log.D[chosen]))}
         held: dict[str, float] = {}
         for known in law.fitted():
             count = levels.get(known.core or "", 3)

@@ -1,0 +1,313 @@
+"""Comparisons: the same held-out runs for all, honest folds, paired probabilities; and the published logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from simulated import inputs, log_of, mixtures, simulate, true_law
+
+from shapleymix.errors import DataError, FitError, UsageError
+from shapleymix.fitting.comparison import Comparison, compare
+from shapleymix.fitting.fits import fit
+from shapleymix.laws import LAWS, Inputs
+from shapleymix.records import FloatArray
+from shapleymix.tables.runs import RunLog, read_runs
+from shapleymix.tables.transfer import TransferMatrix
+
+FAST = {"starts": 2, "threads": 1}
+
+
+class Oracle:
+    """Somebody's own black box: any object with `predict(p, N, D)` takes part."""
+
+    def __init__(self, answer: FloatArray | None = None, name: str = "oracle") -> None:
+        self.answer, self.name = answer, name
+
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        assert len(p) == len(N) == len(D)
+        return np.full((len(p), 4), 3.0) if self.answer is None else self.answer
+
+
+@pytest.fixture(scope="module")
+def noisy() -> tuple[Inputs, RunLog]:
+    _, given, log = log_of("shapley-tempered", rows=40, noise=1e-2)
+    return given, log
+
+
+def by_hand(log: RunLog, given: Inputs, law: str, folds: int) -> FloatArray:
+    """Each fold predicted by a fit to the log without its mixtures."""
+    predicted = np.full(log.loss.shape, np.nan)
+    for fold in range(folds):
+        aside = log.folds(folds) == fold
+        found = fit(
+            log.select(~aside), law, given.transfer, given.languages, bootstrap=0, folds=0, delta=np.inf, **FAST
+        )
+        predicted[aside] = found.law(log.p[aside], log.N[aside], log.D[aside])
+    return predicted
+
+
+@pytest.mark.parametrize("law", ["shapley-tempered", "learned", "chinchilla"])
+def test_scores_are_those_of_fits_that_never_saw_the_fold(noisy, law):
+    given, log = noisy
+    table = compare(log, [law], given.transfer, folds=4, delta=np.inf, **FAST)
+    predicted = by_hand(log, given, law, 4)
+    error = np.abs(predicted - log.loss).sum(axis=0) / log.loss.sum(axis=0)
+    assert table.entries[0].scores is not None
+    np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-4)
+    np.testing.assert_array_equal(table.entries[0].scores.rows, 40)
+    assert table.design == "4-fold cross-validation grouped by mixture"
+    assert table.rows == 40
+
+
+def test_the_true_law_wins_and_the_probabilities_say_so(noisy):
+    given, log = noisy
+    table = compare(log, ["chinchilla", "shapley", "shapley-tempered"], given.transfer, folds=5, **FAST)
+    assert table.best() == "shapley-tempered"
+    error = [entry.scores.mean["PE"] for entry in table.entries if entry.scores]
+    assert error[2] < error[1] < error[0]
+    assert error[2] < 0.012
+    np.testing.assert_allclose(table.better + table.better.T, 1.0)
+    np.testing.assert_allclose(np.diag(table.better), 0.5)
+    np.testing.assert_allclose(table.gap, -table.gap.T)
+    assert table.better[2, 0] > 0.999
+    assert [entry.parameters for entry in table.entries] == [5, 6, 7]
+    np.testing.assert_array_equal([entry.coverage for entry in table.entries], 1.0)
+
+
+def test_a_standard_error_is_that_of_a_mean():
+    """Errors drawn anew a mixture: PE's standard error over mixtures is known."""
+    rng = np.random.default_rng(0)
+    given, rows = inputs(), 400
+    law = true_law("chinchilla", given)
+    log = simulate(law, given, mixtures(rows, 4))
+    log = log.with_loss(np.full((rows, 4), 2.0))
+    one = 2.0 + 0.1 * rng.normal(size=(rows, 4))
+    other = 2.0 + 0.101 * rng.normal(size=(rows, 4))
+    table = compare(log, [Oracle(_sorted_like(log, one), "one"), Oracle(_sorted_like(log, other), "other")], folds=5)
+    expected = np.abs(one - 2.0).mean(axis=1).std() / 2.0 / np.sqrt(rows)
+    assert table.entries[0].standard_error == pytest.approx(expected, rel=0.1)
+    gap = (np.abs(one - 2.0) - np.abs(other - 2.0)).mean(axis=1) / 2.0
+    assert table.gap[0, 1] == pytest.approx(gap.mean(), rel=1e-9)
+    assert table.gap_error[0, 1] == pytest.approx(gap.std() / np.sqrt(rows), rel=0.1)
+    wins = norm.cdf(-gap.mean() / (gap.std() / np.sqrt(rows)))
+    assert table.better[0, 1] == pytest.approx(wins, abs=0.06)
+
+
+def _sorted_like(log: RunLog, answer: FloatArray) -> FloatArray:
+    """The answers in the order in which a comparison shows its rows."""
+    order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
+    return answer[order]
+
+
+def test_seed_order_and_threads(noisy, monkeypatch):
+    monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", 3e4)
+    given, log = noisy
+    laws = ["shapley", "learned"]
+    first = compare(log, laws, given.transfer, folds=3, starts=2, threads=1)
+    turned = compare(log.select(np.arange(40)[::-1]), laws, given.transfer, folds=3, starts=2, threads=3)
+    assert first.to_document() == turned.to_document()
+    other = compare(log, laws, given.transfer, folds=3, seed=1, starts=2, threads=1)
+    assert [entry.standard_error for entry in other.entries] != [entry.standard_error for entry in first.entries]
+    assert [entry.scores and entry.scores.PE.tolist() for entry in other.entries] == [
+        entry.scores and entry.scores.PE.tolist() for entry in first.entries
+    ]
+
+
+def test_an_object_with_predict_takes_part(noisy):
+    given, log = noisy
+    table = compare(log, ["chinchilla", Oracle(), LAWS["shapley"]], given.transfer, folds=3, **FAST)
+    assert [entry.law for entry in table.entries] == ["chinchilla", "oracle", "shapley"]
+    oracle = table.entries[1].scores
+    assert oracle is not None
+    np.testing.assert_allclose(oracle.PE, np.abs(3.0 - log.loss).mean(axis=0) / log.loss.mean(axis=0))
+
+
+def test_a_finished_fit_takes_part(noisy):
+    given, log = noisy
+    found = fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1)
+    table = compare(log, [found], folds=3)
+    assert table.entries[0].scores is not None
+    np.testing.assert_allclose(table.entries[0].scores.PE, found.fitted_scores.PE, rtol=1e-12)
+
+
+def test_what_is_no_law_is_refused(noisy):
+    _, log = noisy
+    with pytest.raises(UsageError, match="is no law"):
+        compare(log, [3], folds=3)
+    with pytest.raises(UsageError, match=r"no law is called 'lerned'[\s\S]*did you mean 'learned'"):
+        compare(log, ["lerned"], folds=3)
+    with pytest.raises(FitError, match="predicts shape"):
+        compare(log, [Oracle(np.ones((3, 4)))], folds=3)
+
+
+def test_a_law_that_cannot_be_fitted_drops_out_with_its_reason():
+    _, _, log = log_of("learned", rows=10)
+    table = compare(log, ["chinchilla", "learned"], folds=3, **FAST)
+    there, gone = table.entries
+    assert there.error is None
+    assert gone.scores is None
+    assert gone.error is not None
+    assert "law 'learned' fits 10 numbers" in gone.error
+    assert table.best() == table.simplest() == "chinchilla"
+    with pytest.raises(FitError, match="no law could be fitted"):
+        compare(log, ["learned"], folds=3, **FAST)
+
+
+def test_a_partly_defined_law_is_scored_where_all_are_and_its_coverage_told():
+    _, given, log = log_of("learned", rows=40, noise=1e-2)
+    p = log.p.copy()
+    p[:6, :2] = 0.0
+    p /= p.sum(axis=1, keepdims=True)
+    log = replace(log, p=p)
+    table = compare(log, ["chinchilla", "family"], languages=given.languages, folds=4, **FAST)
+    chinchilla, family = table.entries
+    assert family.coverage == pytest.approx(1 - 12 / 160)
+    assert chinchilla.coverage == 1.0
+    for entry in table.entries:
+        assert entry.scores is not None
+        np.testing.assert_array_equal(entry.scores.rows, [34, 34, 40, 40])
+    assert "12 of 160 held-out losses lie where some law is undefined; scored on the others" in table.notices
+
+
+def test_leaving_the_largest_size_out(noisy):
+    given, log = noisy
+    table = compare(log, ["shapley"], given.transfer, leave_largest_N=True, delta=np.inf, **FAST)
+    aside = np.isclose(log.N, log.N.max())
+    found = fit(log.select(~aside), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
+    predicted = found.law(log.p[aside], log.N[aside], log.D[aside])
+    assert table.entries[0].scores is not None
+    error = np.abs(predicted - log.loss[aside]).sum(axis=0) / log.loss[aside].sum(axis=0)
+    np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-5)
+    assert table.rows == aside.sum()
+    assert table.design == "largest size left out (N = 5e+08)"
+
+
+def test_what_the_fitted_rows_cannot_tell_is_held_in_a_fold():
+    """With two sizes, leaving the larger out leaves one: the size term must be dropped there, not fitted to noise."""
+    _, given, log = log_of("shapley", rows=40, noise=1e-3, sizes=(1e8, 4e8))
+    table = compare(log, ["shapley"], given.transfer, leave_largest_N=True, delta=np.inf, **FAST)
+    small = np.isclose(log.N, 1e8)
+    found = fit(log.select(small), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
+    assert set(found.dropped) == {"A", "alpha"}
+    predicted = found.law(log.p[~small], log.N[~small], log.D[~small])
+    assert table.entries[0].scores is not None
+    error = np.abs(predicted - log.loss[~small]).sum(axis=0) / log.loss[~small].sum(axis=0)
+    np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-4)
+
+
+def test_a_split_column_holds_rows_out(noisy):
+    given, log = noisy
+    split = tuple("fit" if row % 3 else "held-out" for row in range(40))
+    table = compare(replace(log, split=split), ["shapley"], given.transfer, use_split=True, **FAST)
+    assert table.rows == 14
+    folded = compare(replace(log, split=split), ["shapley"], given.transfer, folds=3, **FAST)
+    assert folded.rows == 26
+
+
+def test_impossible_designs_are_refused(noisy):
+    _, log = noisy
+    with pytest.raises(UsageError, match="exclude each other"):
+        compare(log, ["chinchilla"], use_split=True, leave_largest_N=True)
+    with pytest.raises(UsageError, match="no split column"):
+        compare(log, ["chinchilla"], use_split=True)
+    with pytest.raises(UsageError, match="only one split"):
+        compare(replace(log, split=("fit",) * 40), ["chinchilla"], use_split=True)
+    with pytest.raises(UsageError, match="only one size"):
+        compare(replace(log, N=np.full(40, 1e8)), ["chinchilla"], leave_largest_N=True)
+    with pytest.raises(DataError, match="100 folds need 100 different mixtures; the log has 40"):
+        compare(log, ["chinchilla"], folds=100)
+
+
+def test_filtered_rows_are_neither_fitted_nor_scored(noisy):
+    given, log = noisy
+    own = log.p * log.D[:, None]
+    limit = float(np.quantile(own, 0.1))
+    table = compare(log, ["shapley"], given.transfer, folds=3, min_own_tokens=limit, **FAST)
+    assert table.entries[0].scores is not None
+    np.testing.assert_array_equal(table.entries[0].scores.rows, (own >= limit).sum(axis=0))
+    assert any("losses whose own language" in notice for notice in table.notices)
+
+
+def test_a_comparison_is_saved(noisy, tmp_path):
+    _, log = noisy
+    table = compare(log, ["chinchilla", "learned"], folds=3, **FAST)
+    table.save(tmp_path / "c.json")
+    assert Comparison.load(tmp_path / "c.json").to_document() == table.to_document()
+
+
+def test_boosted_trees_join_in():
+    pytest.importorskip("lightgbm")
+    _, _, log = log_of("learned", rows=60, noise=1e-2)
+    table = compare(log, ["chinchilla", "gbm", "learned"], folds=2, **FAST)
+    error = {entry.law: entry.scores.mean["PE"] for entry in table.entries if entry.scores}
+    assert error["learned"] < error["gbm"]
+    assert table.simplest() == "learned"
+
+
+# the published logs, with limits that are well above what was measured
+
+
+def mean_error(table: Comparison) -> dict[str, float]:
+    return {entry.law: entry.scores.mean["PE"] for entry in table.entries if entry.scores}
+
+
+def logs(folder: Path, names: Sequence[str]) -> RunLog:
+    return read_runs([folder / f"{name}.csv" for name in names])
+
+
+def without_warm_up(log: RunLog) -> RunLog:
+    """Without the first quarter of each trajectory."""
+    last: dict[tuple[str, float], float] = {}
+    for run, N, D in zip(log.runs, log.N, log.D, strict=True):
+        last[run, N] = max(last.get((run, N), 0.0), D)
+    ends = np.array([last[run, N] for run, N in zip(log.runs, log.N, strict=True)])
+    return log.select(log.D / ends > 0.25)
+
+
+def test_regmix(shared_data):
+    log = read_runs(shared_data / "regmix_1m_train.csv")
+    error = mean_error(compare(log, ["learned-concave"], folds=5, starts=3, threads=1))
+    assert error["learned-concave"] <= 0.0140
+
+
+def test_5mix(shared_data):
+    log = logs(shared_data, [f"mixlaws_5mix_{size}" for size in ("70m", "160m", "305m")])
+    error = mean_error(compare(log, ["learned-concave", "learned"], folds=5, starts=3, threads=1))
+    assert error["learned-concave"] <= 0.0074
+    assert error["learned-concave"] < error["learned"] <= 0.0097
+
+
+def test_redpajama(shared_data):
+    log = logs(shared_data, [f"mixlaws_redpajama_{size}" for size in ("70m", "160m", "305m")])
+    error = mean_error(compare(log, ["learned-concave"], folds=5, starts=3, threads=1))
+    assert error["learned-concave"] <= 0.0072
+
+
+def test_slimpajama(shared_data):
+    log = without_warm_up(logs(shared_data, [f"dmsl_slimpajama_{size}" for size in ("122m", "310m", "680m")]))
+    error = mean_error(compare(log, ["learned-concave"], folds=5, starts=2, threads=1))
+    assert error["learned-concave"] <= 0.0055
+
+
+def exact_matrix(fixtures: Path) -> TransferMatrix:
+    """Shapley values of the 31 coalitions, by the definition over all orders' marginals."""
+    game = pytest.importorskip("shapleymix.game")
+    return game.shapley_values(read_runs(fixtures / "multilingual5_coalitions.csv"))
+
+
+def test_our_own_five_languages(fixtures):
+    """Exact Shapley values with a fitted temperature against the paper's temperature of one."""
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    log = log.select(np.array([run.startswith("rand") for run in log.runs]))
+    table = compare(
+        log, ["shapley", "shapley-tempered", "learned-concave"], exact_matrix(fixtures), folds=10, starts=4, threads=1
+    )
+    error = mean_error(table)
+    assert error["shapley-tempered"] < error["shapley"]
+    assert error["shapley-tempered"] <= 0.022
+    assert table.better[1, 0] > 0.9
