@@ -152,6 +152,20 @@ def test_missing_languages_are_named(run: Run, fixtures: Path, fit_path: Path, t
     assert "'ja'" in outcome.document["error"]["faults"][0]["message"]
 
 
+def test_a_wide_matrix_is_never_guessed_at(run: Run, fixtures: Path, tmp_path: Path) -> None:
+    sv, log = tmp_path / "sv.csv", fixtures / "multilingual5_runs.csv"
+    names = ("en", "de", "fr", "zh", "ja")
+    rows = [f"{name}," + ",".join("1" if name == other else "0.2" for other in names) for name in names]
+    sv.write_text("\n".join(["source," + ",".join(names), *rows]) + "\n")
+    for call in (("transfer", sv), ("fit", log, "--sv", sv), ("compare", log, "--sv", sv)):
+        outcome = run(*call)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert "--kind raw" in outcome.err
+    assert run("transfer", sv, "--kind", "normalized", "--json").document["nsv"]["en"]["de"] == 0.2
+    fit = ("fit", log, "--law", "shapley", "--sv", sv, "--bootstrap", 0, "--folds", 0, "--json")
+    assert run(*fit, "--kind", "normalized").document["fitted"] != run(*fit, "--kind", "raw").document["fitted"]
+
+
 def test_too_few_runs_are_refused(run: Run, fixtures: Path, tmp_path: Path) -> None:
     lines = (fixtures / "multilingual5_runs.csv").read_text().splitlines()[:4]
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")

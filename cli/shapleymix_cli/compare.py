@@ -20,6 +20,7 @@ from shapleymix_cli.console import Output
 @options.logs
 @click.option("--laws", metavar="LAW,...", help="Names, or my_law.py:MyLaw; by default all that the inputs allow.")
 @options.sv
+@options.kind
 @options.languages
 @click.option("--folds", type=options.Count(2), help="Cross-validation grouped by mixture.  [default: 10]")
 @click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
@@ -32,6 +33,7 @@ def command(
     logs: tuple[str, ...],
     laws: str | None,
     sv: str | None,
+    kind: Any,
     languages: str | None,
     folds: int | None,
     leave_largest_N: bool,
@@ -52,7 +54,11 @@ def command(
     if (folds is not None) + leave_largest_N + use_split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
     chosen = inputs.laws_of(laws)
-    log, matrix, table = inputs.read_log(out, logs), inputs.read_matrix(out, sv), inputs.read_table(out, languages)
+    log, matrix, table = (
+        inputs.read_log(out, logs),
+        inputs.read_matrix(out, sv, kind),
+        inputs.read_table(out, languages),
+    )
     with inputs.blaming(chosen):
         found = compare(
             log,

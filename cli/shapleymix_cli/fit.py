@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="A name of `shapleymix laws`, or auto.")
 @options.sv
+@options.kind
 @options.languages
 @click.option("--bootstrap", type=options.COUNT, default=200, show_default=True, help="Replicates for intervals.")
 @click.option("--folds", type=options.COUNT, default=10, show_default=True, help="Of the cross-validation; 0: none.")
@@ -36,6 +37,7 @@ def command(
     logs: tuple[str, ...],
     law: str,
     sv: str | None,
+    kind: Any,
     languages: str | None,
     bootstrap: int,
     folds: int,
@@ -63,7 +65,7 @@ def command(
     found = fit(
         log,
         law,
-        inputs.read_matrix(out, sv),
+        inputs.read_matrix(out, sv, kind),
         inputs.read_table(out, languages),
         seed=seed,
         bootstrap=bootstrap,

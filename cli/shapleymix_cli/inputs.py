@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
 
+Kind = Literal["raw", "normalized"] | None
+
 TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 
 
@@ -34,13 +36,13 @@ def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "
     return log
 
 
-def read_matrix(out: Output, path: str | None) -> TransferMatrix | None:
+def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:
     """The transfer matrix of `--sv`."""
     if path is None:
         return None
     from shapleymix.tables.transfer import read_transfer
 
-    matrix = read_transfer(path)
+    matrix = read_transfer(path, kind=kind)
     notice = matrix.provenance.get("notice")
     out.warn([f"{path}: {notice}"] if notice else [])
     return matrix

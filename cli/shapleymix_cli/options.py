@@ -166,6 +166,7 @@ force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=0, show_default=True, help="Of everything random.")
 level = click.option("--level", type=FRACTION, default=0.9, show_default=True, help="Of the intervals.")
 sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
+kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 threads = click.option("--threads", type=Count(1), default=2, show_default=True, help="Cores to use.")
 

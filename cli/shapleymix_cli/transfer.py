@@ -32,7 +32,7 @@ MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
     metavar="LOG|en=2.9,...",
     help="Calibrate with these loss drops: the untrained less the trained model of a run log, or numbers.",
 )
-@click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide table are.")
+@options.kind
 @options.output("A, calibrated if asked for, as .csv, .csv.gz, .parquet or .jsonl")
 def command(
     out: Output,
