@@ -11,6 +11,8 @@ from shapleymix.mixing.mixtures import Mixture
 from shapleymix_cli.views.numbers import MISSING, each, fixed, interval, percent, significant, size
 from shapleymix_cli.views.tables import heading, table
 
+ROUNDING = 1e-15
+
 
 def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
@@ -66,6 +68,7 @@ def _proof(found: Mixture) -> list[str]:
     lines[0] += f", {percent(found.level, 0)} interval {spread}" if spread else ""
     if np.isfinite(found.gap):
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
+        bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
     else:
         lines.append("No certificate: this law is not convex, and the answer is the best of many starts.")
@@ -120,4 +123,5 @@ def _rivals(found: Mixture) -> list[Any]:
 
 
 def _small(value: float) -> str:
-    return "0" if value == 0 else f"{value:.1e}"
+    """A gap; below what doubles can tell, that limit."""
+    return "< 1e-15" if 0 <= value < ROUNDING else f"{value:.1e}"
