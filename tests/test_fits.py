@@ -114,8 +114,9 @@ def test_a_row_of_weight_nought_changes_nothing(noisy):
 
 def test_the_order_of_rows_changes_no_byte(noisy, tmp_path):
     _, given, log = noisy
+    log = log.select(np.arange(24))
     paths = []
-    for index, order in enumerate((np.arange(36), np.random.default_rng(0).permutation(36))):
+    for index, order in enumerate((np.arange(24), np.random.default_rng(0).permutation(24))):
         (tmp_path / str(index)).mkdir()
         paths.append(tmp_path / str(index) / "runs.csv")
         write_runs(log.select(order), paths[-1])
@@ -273,7 +274,8 @@ def test_few_mixtures_give_no_held_out_error_and_say_so():
 
 def test_auto_takes_only_what_the_inputs_allow(noisy):
     _, given, log = noisy
-    options = {"bootstrap": 0, "folds": 3, "starts": 2, "threads": 1}
+    log = log.select(np.arange(24))
+    options: dict[str, Any] = {"bootstrap": 0, "folds": 2, "starts": 1, "threads": 1}
     bare = fit(log, **options)
     assert bare.selection is not None
     assert {entry.law for entry in bare.selection.entries} == {
@@ -286,8 +288,8 @@ def test_auto_takes_only_what_the_inputs_allow(noisy):
 
 
 def test_auto_is_the_simplest_law_within_one_paired_standard_error():
-    _, given, log = log_of("shapley-tempered", rows=60, noise=2e-2)
-    found = fit(log, "auto", given.transfer, bootstrap=0, folds=5, starts=3, threads=1)
+    _, given, log = log_of("shapley-tempered", rows=45, noise=2e-2)
+    found = fit(log, "auto", given.transfer, bootstrap=0, folds=3, starts=2, threads=1)
     table = found.selection
     assert table is not None
     scored = [entry for entry in table.entries if entry.scores is not None]
@@ -304,11 +306,11 @@ def test_auto_is_the_simplest_law_within_one_paired_standard_error():
 
 
 def test_auto_finds_the_mixture_to_matter_or_not():
-    given = inputs()
-    flat = simulate(true_law("chinchilla", given), given, mixtures(45, 4), noise=1e-2)
-    options = {"bootstrap": 0, "folds": 3, "starts": 2, "threads": 1}
+    given = inputs(3, 3)
+    flat = simulate(true_law("chinchilla", given), given, mixtures(45, 3), noise=1e-2)
+    options: dict[str, Any] = {"bootstrap": 0, "folds": 3, "starts": 1, "threads": 1}
     assert fit(flat, "auto", given.transfer, **options).law.name == "chinchilla"
-    bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 4), noise=2e-3)
+    bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 3), noise=2e-3)
     assert fit(bent, "auto", given.transfer, **options).law.name in ("shapley-tempered", "shapley-concave")
 
 

@@ -79,7 +79,7 @@ def test_effective_data_is_chinchilla_with_fewer_tokens():
 def test_additive_law_in_its_own_words():
     law = true_law("additive", inputs())
     C, g = law.coefficients, law.g  # type: ignore[attr-defined]
-    extra = np.array([[1 / sum(C[i, j] * P[r, i] ** g[j] for i in range(4)) for j in range(4)] for r in range(6)])
+    extra = np.array([[1 / sum(C[i, j] * P[r, i] ** g[i, j] for i in range(4)) for j in range(4)] for r in range(6)])
     np.testing.assert_allclose(law(P, N, D), law.core(N, D) + extra, rtol=1e-13)  # type: ignore[attr-defined]
 
 
