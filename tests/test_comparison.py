@@ -154,6 +154,7 @@ def test_a_law_that_cannot_be_fitted_drops_out_with_its_reason():
     assert gone.error is not None
     assert "law 'learned' fits 10 numbers" in gone.error
     assert table.best() == table.simplest() == "chinchilla"
+    assert table.better.shape == table.gap.shape == table.gap_error.shape == (1, 1)
     with pytest.raises(FitError, match="no law could be fitted"):
         compare(log, ["learned"], folds=3, **FAST)
 

@@ -45,7 +45,10 @@ class Entry(Record):
 
 @dataclass(frozen=True)
 class Comparison(Record):
-    """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE."""
+    """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
+
+    `better`, `gap` and `gap_error` run over the entries that have scores, in their order.
+    """
 
     kind = "comparison"
 
