@@ -107,7 +107,7 @@ _NOTHING_LEFT = "check D, the split column, and --min-tokens"
 def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
     lost = int((~keep if within is None else within & ~keep).sum())
     if lost:
-        notices.append(f"left out {lost} rows {what}")
+        notices.append(f"left out {lost} {'row' if lost == 1 else 'rows'} {what}")
     return keep.copy()
 
 

@@ -247,7 +247,11 @@ def _select(
     if folds < 2:
         raise UsageError("law auto needs cross-validation", hint="use --folds 2 or more, or name a law with --law")
     contenders = [candidate(name, settings) for name in allowed(inputs)]
-    count = min(folds, len(set(evidence.log.mixture_keys)))
+    mixtures = len(set(evidence.log.mixture_keys))
+    if mixtures < 3:
+        message = f"law auto needs at least three different mixtures; the log has {mixtures}"
+        raise FitError(message, hint="give more runs, or name a law with --law (law= in Python)")
+    count = min(folds, mixtures)
     design = f"{count}-fold cross-validation grouped by mixture"
     return contest(contenders, evidence, inputs, fold_masks(evidence.log, count), design, seed, progress)
 

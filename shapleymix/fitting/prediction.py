@@ -8,6 +8,7 @@ import numpy as np
 
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.sizes import format_size
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
 SLACK = 1.001  # a point this close to the fitted range is inside of it
@@ -115,7 +116,7 @@ def _beyond(name: str, values: FloatArray, fitted: FloatArray, unknown: bool) ->
     off = (values < fitted[0] / SLACK) | (values > fitted[1] * SLACK)
     if not off.any():
         return []
-    span = f"{fitted[0]:.4g}" if fitted[0] == fitted[1] else f"{fitted[0]:.4g} to {fitted[1]:.4g}"
+    span = " to ".join(format_size(value) for value in dict.fromkeys(fitted.tolist()))
     count = f"at {int(off.sum())} of {len(values)} points"
     if unknown:
         return [f"the log holds one {name} ({span}): its effect is unknown, and {count} another {name} is asked for"]

@@ -8,7 +8,7 @@ and the bound is then computed from these by weak duality, so that it holds what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
@@ -88,6 +88,8 @@ def certify(
     anchor: FloatArray | None = None,
 ) -> tuple[Certificate, FloatArray]:
     """The certificate of one mixture p (M,), and the prices (M,) of each source with its groups' multipliers."""
+    if anchor is not None and kl > 0:  # KL is infinite off the anchor's support: no mixture there competes
+        constraints = replace(constraints, upper=np.where(anchor > 0, constraints.upper, constraints.lower))
     gradient = objective_gradient(terms, w, p, kl, anchor)
     objective = objective_value(terms, w, p, kl, anchor)
     multipliers = group_multipliers(gradient, constraints)

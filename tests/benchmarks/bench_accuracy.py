@@ -34,7 +34,7 @@ def main() -> None:
                 found["learned"] = mean_error(sm.compare(log, ["learned"], delta=0.02))
             for law, limit in LIMITS[name].items():
                 must(
-                    f"{name}, {law}{DELTA.get((name, law), str())}: mean held-out PE, %",
+                    f"{name}, {law}{DELTA.get((name, law), '')}: mean held-out PE, %",
                     round(found[law], 2),
                     limit,
                     "<=",
