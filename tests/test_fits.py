@@ -51,7 +51,7 @@ def test_one_D_drops_the_data_term_and_says_so():
     )
     assert not [warning for warning in found.predict(p[:1], 1e8, 1e10).warnings if "one D" in warning]
     (warning,) = (text for text in found.predict(p, 1e8, 5e10).warnings if "D" in text)
-    assert warning == "the log holds one D (1e+10): its effect is unknown, and at 5 of 5 points another D is asked for"
+    assert warning == "the log holds one D (10B): its effect is unknown, and at 5 of 5 points another D is asked for"
 
 
 def test_one_N_drops_the_size_term_and_says_so():
@@ -218,7 +218,7 @@ def test_untrained_rows_are_no_runs(noisy):
     empty = replace(with_empty, D=np.zeros(1), p=np.zeros((1, 4)), runs=("empty",), loss=np.full((1, 4), 11.0))
     found = fit([log, empty], "shapley-tempered", given.transfer, **FAST)
     assert found.rows == 36
-    assert "left out 1 rows untrained models (D = 0)" in found.notices
+    assert "left out 1 row untrained models (D = 0)" in found.notices
 
 
 # what is refused, and how
