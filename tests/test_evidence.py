@@ -31,7 +31,7 @@ def test_untrained_and_missing_are_left_out_and_counted():
     found = gather(small_log(), Filters())
     assert found.log.runs == ("a", "b", "c")
     np.testing.assert_array_equal(found.weight, [[1, 1], [1, 0], [1, 1]])
-    assert "left out 1 rows untrained models (D = 0)" in found.notices
+    assert "left out 1 row untrained models (D = 0)" in found.notices
     assert any(
         notice.startswith("1 of 6 losses are of runs without the target's own language") for notice in found.notices
     )
@@ -40,7 +40,7 @@ def test_untrained_and_missing_are_left_out_and_counted():
 def test_min_tokens_drops_whole_rows():
     found = gather(small_log(), Filters(min_tokens=3e8))
     assert found.log.runs == ("a", "c")
-    assert "left out 1 rows with a language below 3e+08 tokens" in found.notices
+    assert "left out 1 row with a language below 3e+08 tokens" in found.notices
     assert gather(small_log(), Filters(min_tokens=4.5e8)).log.runs == ("a",)
 
 
@@ -62,7 +62,7 @@ def test_the_split_column_holds_rows_out():
     log = replace(small_log(), split=("fit", "held-out", "fit", "fit"))
     found = gather(log, Filters())
     assert found.log.runs == ("a", "c")
-    assert "left out 1 rows held out by the split column" in found.notices
+    assert "left out 1 row held out by the split column" in found.notices
     assert gather(log, Filters(), with_held_out=True).log.runs == ("a", "b", "c")
 
 

@@ -59,7 +59,7 @@ def test_one_N_drops_the_size_term_and_says_so():
     found = fit(log, "learned", **FAST)
     assert set(found.dropped) == {"A", "alpha"}
     np.testing.assert_array_equal(found.law.A, 0.0)  # type: ignore[attr-defined]
-    assert any("one N (1e+08)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
+    assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
 
 def test_one_budget_alone_still_tells_the_mixture():
