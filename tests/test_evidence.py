@@ -9,7 +9,7 @@ import pytest
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix.errors import DataError
-from shapleymix.fitting.evidence import HELD_EXPONENT, Filters, gather, own_source, own_tokens
+from shapleymix.fitting.evidence import Filters, gather, own_source, own_tokens
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog
 
@@ -86,8 +86,8 @@ def test_nothing_left_is_said():
         ((1e8, 2e8, 4e8), (1e9, 2e9, 4e9), {}),
         ((1e8,), (1e9, 2e9, 4e9), {"A": 0.0, "alpha": 0.0}),
         ((1e8, 2e8, 4e8), (1e9,), {"B": 0.0, "beta": 0.0}),
-        ((1e8, 2e8), (1e9, 2e9, 4e9), {"alpha": HELD_EXPONENT}),
-        ((1e8,), (1e9, 2e9), {"A": 0.0, "alpha": 0.0, "beta": HELD_EXPONENT}),
+        ((1e8, 2e8), (1e9, 2e9, 4e9), {"alpha": 0.2}),
+        ((1e8,), (1e9, 2e9), {"A": 0.0, "alpha": 0.0, "beta": 0.5}),
     ],
 )
 def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):

@@ -72,8 +72,8 @@ def test_one_budget_alone_still_tells_the_mixture():
 def test_two_levels_hold_the_exponent():
     _, given, log = log_of("shapley", rows=30, tokens=(1e9, 1e10))
     found = fit(log, "shapley", given.transfer, **FAST)
-    assert found.dropped == {"beta": "the log holds two D: held at 0.35"}
-    np.testing.assert_array_equal(found.law.beta, 0.35)  # type: ignore[attr-defined]
+    assert found.dropped == {"beta": "the log holds two D: held at 0.5"}
+    np.testing.assert_array_equal(found.law.beta, 0.5)  # type: ignore[attr-defined]
     assert (found.law.B > 0).all()  # type: ignore[attr-defined]
 
 
