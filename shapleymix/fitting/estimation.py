@@ -24,6 +24,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
 TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
 FOLLOWED = 2
+REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replicate are far below its spread
 Progress = Callable[[int, int], None]
 
 
@@ -107,7 +108,7 @@ class Problem:
     def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
-        solution = self._search(shares, start, self.settings.iterations, progress)
+        solution = self._search(shares, start, REPLICATE_ITERATIONS, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows)
 
