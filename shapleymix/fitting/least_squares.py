@@ -164,12 +164,12 @@ def _advance(objective: Objective, state: _State, tolerance: float) -> _State:
     """One damped step of every open problem; a step that does not lower the cost is not taken."""
     step = _step(objective, state)
     trial_x = np.clip(state.x + step, objective.low, objective.high)
-    trial = objective.expand(state.number, trial_x, np.maximum(state.damping / 2.0, 1e-6))
+    trial = objective.expand(state.number, trial_x, np.maximum(state.damping / 5.0, 1e-6))
     better = trial.cost < state.cost
     small = np.abs(state.cost - trial.cost) <= tolerance * np.abs(state.cost) + NOTHING
     trial.scale = np.maximum(trial.scale, state.scale * 0.3)
     trial.quiet = np.where(small, state.quiet + 1, 0)
-    state.damping = state.damping * 4.0
+    state.damping = state.damping * 6.0
     state.replace(better, trial)
     return state
 
