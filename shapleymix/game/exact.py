@@ -1,0 +1,162 @@
+"""Exact Shapley values of a game given as a table of all its coalitions.
+
+Notation: K players, T targets, S a coalition of s players, `v` the payoffs (2**K, T). The row of a coalition is its
+bitmask: bit i is player i, row 0 is the empty coalition.
+
+Every sum here has the form `sum over S of c(s, i in S) v(S)`. It is split into a part that is common to all players
+and a part over the coalitions that hold player i, and the second part comes for all players from one table that is
+folded in half K times: O(2**K T) in all, where a loop over players costs K times as much.
+"""
+
+from __future__ import annotations
+
+from math import lgamma
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shapleymix.errors import DataError
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+MAX_PLAYERS = 24
+_BLOCK_PLAYERS = 12  # 4096 rows: a block of 20 targets (640 KB) stays in the second-level cache
+
+
+def exact_shapley(payoffs: ArrayLike) -> FloatArray:
+    """Shapley values from the payoffs of all coalitions.
+
+    `phi[i, j] = sum over S without i of s! (K - s - 1)! / K! * (v_j(S + i) - v_j(S))` (Shapley, 1953).
+
+    Parameters
+    ----------
+    payoffs : (2**K, T)
+        Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask. The array is
+        read once, block by block, and never copied whole.
+
+    Returns
+    -------
+    (K, T)
+        In the unit of the payoffs. Columns sum to `payoffs[-1] - payoffs[0]` to rounding (efficiency).
+
+    Raises
+    ------
+    DataError
+        If the number of rows is no power of two, K exceeds 24, or a payoff is not finite.
+    """
+    table = np.asarray(payoffs)
+    players = _check_table(table)
+    joining = joining_weights(players)
+    values = contract(table, np.append(0.0, joining), np.append(-joining, 0.0))
+    _check_finite(table, values)
+    return values
+
+
+def joining_weights(players: int) -> FloatArray:
+    """Weight of joining a coalition of s players, `s! (K - s - 1)! / K!` for s = 0 .. K - 1."""
+    log_weights = [lgamma(s + 1) + lgamma(players - s) - lgamma(players + 1) for s in range(players)]
+    return np.exp(log_weights)
+
+
+def contract(table: FloatArray, member: FloatArray, absent: FloatArray) -> FloatArray:
+    """Sum a table of coalitions with weights that depend on a coalition's size and on player i's membership.
+
+    `out[i] = sum over S with i of member[s] table[S] + sum over S without i of absent[s] table[S]`.
+
+    Parameters
+    ----------
+    table : (2**K, T)
+    member, absent : (K + 1,)
+
+    Returns
+    -------
+    (K, T)
+    """
+    players = _log2(len(table))
+    low = min(players, _BLOCK_PLAYERS)
+    low_sizes, high_sizes = sizes_of(low), sizes_of(players - low)
+    gain = member - absent
+    low_table = np.zeros((2**low, table.shape[1]))
+    high_table = np.empty((2 ** (players - low), table.shape[1]))
+    common = np.zeros(table.shape[1])
+    for index, size in enumerate(high_sizes):
+        block = table[index * 2**low : (index + 1) * 2**low].astype(float, copy=False)
+        weights = np.stack([gain[low_sizes + size], absent[low_sizes + size]])
+        low_table += weights[0][:, None] * block
+        high_table[index], added = weights @ block
+        common += added
+    return np.concatenate([_sums_by_member(low_table), _sums_by_member(high_table)]) + common
+
+
+def sizes_of(players: int) -> IntArray:
+    """Number of members of each of the 2**players coalitions, in the order of their bitmasks."""
+    sizes = np.zeros(1, dtype=np.int64)
+    for _ in range(players):
+        sizes = np.concatenate([sizes, sizes + 1])
+    return sizes
+
+
+def members_of(masks: IntArray, players: int) -> BoolArray:
+    """Membership (S, K) of coalitions given as bitmasks."""
+    return ((masks[:, None] >> np.arange(players)) & 1).astype(bool)
+
+
+def masks_of(members: BoolArray) -> IntArray:
+    """Bitmasks of coalitions given by membership (S, K); the inverse of `members_of`."""
+    return members @ (np.int64(1) << np.arange(members.shape[1], dtype=np.int64))
+
+
+def name_coalition(mask: int, players: tuple[str, ...]) -> str:
+    """`en+zh` for the coalition of en and zh; `nobody` for the empty one."""
+    return "+".join(name for bit, name in enumerate(players) if mask >> bit & 1) or "nobody"
+
+
+def refuse_too_many(players: int, targets: int) -> None:
+    """Raise a DataError, with the memory that a full game would take, if there are too many players."""
+    if players > MAX_PLAYERS:
+        gib = 2.0**players * max(targets, 1) * 8 / 2**30
+        message = (
+            f"{players} players have 2^{players} coalitions, {gib:,.0f} GiB of payoffs; "
+            f"exact values stop at {MAX_PLAYERS} players"
+        )
+        raise DataError(message, hint="merge languages into families, or use sampled_shapley")
+
+
+def _sums_by_member(table: FloatArray) -> FloatArray:
+    """For each player, the sum of the rows of the coalitions that hold it. (2**K, T) -> (K, T)."""
+    players = _log2(len(table))
+    sums = np.empty((players, table.shape[1]))
+    for player in reversed(range(players)):
+        without, with_player = table[: 2**player], table[2**player :]
+        sums[player] = with_player.sum(axis=0)
+        table = without + with_player
+    return sums
+
+
+def _log2(rows: int) -> int:
+    return rows.bit_length() - 1
+
+
+def _check_table(table: np.ndarray) -> int:
+    if table.ndim != 2 or table.dtype.kind not in "fiub":
+        message = f"payoffs must be a numeric (2**K, T) array, not {table.dtype} of shape {table.shape}"
+        raise DataError(message, hint="one target is payoffs[:, None]")
+    rows, targets = table.shape
+    if rows < 2 or rows & (rows - 1):
+        hint = "one row for every coalition, in the order of bitmasks, row 0 the empty one"
+        raise DataError(f"payoffs has {rows} rows, which is not 2**K for any K >= 1", hint=hint)
+    refuse_too_many(_log2(rows), targets)
+    return _log2(rows)
+
+
+def _check_finite(table: np.ndarray, values: FloatArray) -> None:
+    """Look for bad payoffs only if they reached the values: a NaN or an infinity always does."""
+    if np.isfinite(values).all():
+        return
+    bad = np.argwhere(~np.isfinite(table))
+    if not len(bad):
+        raise DataError("the payoffs are too large to be summed in double precision")
+    mask, target = (int(part) for part in bad[0])
+    members = name_coalition(mask, tuple(f"player {i}" for i in range(_log2(len(table)))))
+    message = f"the payoff of coalition {mask} ({members}) on target {target} is {table[mask, target]}"
+    more = f"; {len(bad) - 1} further payoffs are not finite" if len(bad) > 1 else ""
+    raise DataError(message + more, hint="measure it, or use sampled_shapley")

@@ -1,0 +1,263 @@
+"""The convex pieces of a law in the mixture, at one budget: value, gradient, curvature.
+
+A law at fixed N and D is, for each target j, an outer function of one inner quantity of the mixture:
+
+- power:        loss_j(p) = floor_j + a_j Theta_j^(-gamma_j),  Theta_j = sum_i phi_ij p_i^s_ij,  0 < s <= 1
+- exponential:  loss_j(p) = floor_j + k_j exp(sum_i t_ij p_i)
+
+Both are convex in p when a, gamma, phi, k >= 0 (ShapleyLaw paper, "Convexity and optimality conditions"; p^s
+is concave and Theta^(-gamma) decreasing and convex). Axes: any leading axes (replicates, budgets), then M
+sources, then K targets; leading axes broadcast. Theta = 0 is an infinite loss, without a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from shapleymix.records import FloatArray
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """First and second derivatives of a law's pieces at one mixture.
+
+    `inner` (..., M, K) is d z_j / d p_i of the inner quantity z_j, `bend` (..., M, K) its second derivative
+    (None where it is zero); `first` and `second` (..., K) are the outer function's derivatives in z.
+    """
+
+    inner: FloatArray
+    bend: FloatArray | None
+    first: FloatArray
+    second: FloatArray
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What power and exponential terms share; `floor` (..., K) matters for values and for nothing else."""
+
+    floor: FloatArray
+
+    @property
+    def _matrix(self) -> FloatArray:
+        raise NotImplementedError
+
+    def _values(self, p: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def slopes(self, p: FloatArray) -> Slopes:
+        """Derivatives of the pieces at p (..., M); infinite where the law's slope is."""
+        raise NotImplementedError
+
+    @property
+    def n_sources(self) -> int:
+        """M, the number of training languages."""
+        return self._matrix.shape[-2]
+
+    @property
+    def n_targets(self) -> int:
+        """K, the number of target languages."""
+        return self._matrix.shape[-1]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The leading axes, broadcast over all fields."""
+        vectors = (np.shape(value)[:-1] for name, value in self._arrays() if name not in MATRICES)
+        matrices = (np.shape(value)[:-2] for name, value in self._arrays() if name in MATRICES)
+        return np.broadcast_shapes(*vectors, *matrices)
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        """Loss of every target, nats per token.
+
+        Parameters
+        ----------
+        p : (..., M) mixture; its leading axes broadcast with those of the terms.
+
+        Returns
+        -------
+        (..., K), +inf where a target's Theta is zero.
+        """
+        return self.floor + self._values(p)
+
+    def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
+        return _dot(self.losses(p), w)
+
+    def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
+        at = self.slopes(p)
+        return _weigh(at.inner, _product(w, at.first))
+
+    def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
+        at = self.slopes(p)
+        with np.errstate(invalid="ignore", over="ignore"):
+            outer = (at.inner * _product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
+        if at.bend is not None:
+            diagonal = _weigh(at.bend, _product(w, at.first))
+            outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
+        return outer
+
+    def jacobian(self, p: FloatArray) -> FloatArray:
+        """d loss_j / d p_i -> (..., M, K)."""
+        at = self.slopes(p)
+        return _product(at.inner, at.first[..., None, :])
+
+    def select(self, targets: Any) -> Self:
+        """The terms of some targets only (indices or mask)."""
+        return self._changed(lambda name, value: np.asarray(value)[..., targets])
+
+    def select_sources(self, sources: Any) -> Self:
+        """The terms with some sources only, the others at ratio zero (indices or mask)."""
+        return self._changed(
+            lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value
+        )
+
+    def flat(self, batch: tuple[int, ...] | None = None) -> Self:
+        """The terms with exactly one leading axis, in C order of `batch` (default: their own)."""
+        shape = self.batch if batch is None else batch
+        size = int(np.prod(shape))
+
+        def flattened(name: str, value: Any) -> FloatArray:
+            own = np.asarray(value, dtype=float)
+            tail = own.shape[-2:] if name in MATRICES else own.shape[-1:]
+            return np.broadcast_to(own, shape + tail).reshape((size, *tail))
+
+        return self._changed(flattened)
+
+    def take(self, rows: Any) -> Self:
+        """Some members of the first leading axis; every field must have it (see `flat`)."""
+        return self._changed(lambda name, value: np.asarray(value)[rows])
+
+    def _arrays(self) -> list[tuple[str, Any]]:
+        named = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(name, value) for name, value in named if value is not None]
+
+    def _changed(self, change: Any) -> Self:
+        return replace(self, **{name: change(name, value) for name, value in self._arrays()})
+
+
+MATRICES = frozenset({"phi", "s", "t"})
+
+
+@dataclass(frozen=True)
+class PowerTerms(Terms):
+    """loss_j = floor_j + a_j Theta_j^(-gamma_j), Theta_j = sum_i phi_ij p_i^s_ij.
+
+    With floor = 0, s = 1 and a = C_j(N, D) this is the ShapleyLaw paper's law.
+
+    Attributes
+    ----------
+    floor, a, gamma : (..., K), all >= 0 but the floor, which is free. a is the budget's part in nats.
+    phi : (..., M, K) >= 0, transfer of source i to target j.
+    s : (..., M, K) in (0, 1], concavity in the data; None for all ones.
+    """
+
+    a: FloatArray
+    gamma: FloatArray
+    phi: FloatArray
+    s: FloatArray | None = None
+
+    @property
+    def _matrix(self) -> FloatArray:
+        return self.phi
+
+    def theta(self, p: FloatArray) -> FloatArray:
+        """Aggregate transfer Theta_j(p) -> (..., K)."""
+        if self.s is None:
+            return _weigh_rows(p, self.phi)
+        return np.sum(self.phi * _powers(p, self.s), axis=-2)
+
+    def _values(self, p: FloatArray) -> FloatArray:
+        return _product(self.a, _inverse_power(self.theta(p), self.gamma))
+
+    def slopes(self, p: FloatArray) -> Slopes:
+        """See `Terms.slopes`; with s < 1 the slope at ratio zero is infinite."""
+        if self.s is None:
+            theta, inner, bend = _weigh_rows(p, self.phi), self.phi, None
+        else:
+            theta, inner, bend = _concave(p, self.phi, self.s)
+        pull = _product(self.a * self.gamma, _inverse_power(theta, self.gamma + 1))
+        second = _product((self.gamma + 1) * self.a * self.gamma, _inverse_power(theta, self.gamma + 2))
+        return Slopes(inner, bend, -pull, second)
+
+
+@dataclass(frozen=True)
+class ExponentialTerms(Terms):
+    """loss_j = floor_j + k_j exp(sum_i t_ij p_i) (Data Mixing Laws, Ye et al. 2025, eq. 1).
+
+    Attributes
+    ----------
+    floor, k : (..., K), k >= 0.
+    t : (..., M, K), any sign.
+    """
+
+    k: FloatArray
+    t: FloatArray
+
+    @property
+    def _matrix(self) -> FloatArray:
+        return self.t
+
+    def _values(self, p: FloatArray) -> FloatArray:
+        return self.k * np.exp(_weigh_rows(p, self.t))
+
+    def slopes(self, p: FloatArray) -> Slopes:
+        """See `Terms.slopes`."""
+        value = self._values(p)
+        return Slopes(self.t, None, value, value)
+
+
+def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
+    """sum_i p_i matrix_ij over broadcast leading axes."""
+    if matrix.ndim == 2:
+        return p @ matrix
+    return (p[..., None, :] @ matrix)[..., 0, :]
+
+
+def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
+    """sum_j matrix_ij weights_j -> (..., M), where 0 times infinity is 0."""
+    with np.errstate(invalid="ignore"):
+        total = (matrix @ weights[..., None])[..., 0]
+    if np.isfinite(total).all():
+        return total
+    return np.sum(_product(matrix, weights[..., None, :]), axis=-1)
+
+
+def _dot(values: FloatArray, w: FloatArray) -> FloatArray:
+    return np.sum(_product(w, values), axis=-1)
+
+
+def _product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Product in which zero wins over infinity."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        raw = np.multiply(left, right)
+    if np.isfinite(raw).all():
+        return raw
+    return np.where((np.asarray(left) == 0) | (np.asarray(right) == 0), 0.0, raw)
+
+
+def _inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
+    """theta^(-exponent): +inf at theta = 0 for a positive exponent, 1 for exponent zero."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.power(theta, -np.asarray(exponent))
+
+
+def _powers(p: FloatArray, s: FloatArray) -> FloatArray:
+    return np.power(p[..., None], s)
+
+
+def _concave(p: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Theta (..., K), d Theta_j / d p_i and its second derivative (..., M, K) for concave powers."""
+    column = p[..., None]
+    part = phi * np.power(column, s)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope = s * part / column
+        bend = (s - 1) * slope / column
+    if not np.all(p > 0):
+        edge = np.where(phi > 0, np.where(s < 1, np.inf, phi), 0.0)
+        slope = np.where(column > 0, slope, edge)
+        bend = np.where(column > 0, bend, np.where((phi > 0) & (s < 1), -np.inf, 0.0))
+    return np.sum(part, axis=-2), slope, bend

@@ -1,0 +1,191 @@
+"""The bytes of a file as columns of cells: one reader a format, each naming the lines that it cannot read."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from shapleymix.errors import DataError, Fault, Location
+from shapleymix.tables.names import repeated
+
+_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_AS_CSV = "save the table as comma-separated UTF-8 text (.csv)"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Columns of cells, the line of each row, and what the format said besides."""
+
+    columns: dict[str, list[Any]]
+    lines: list[int]
+    metadata: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def read_cells(data: bytes, origin: str) -> Cells:
+    """Cells of a table in any of the formats; the content decides, and the name where the content does not.
+
+    Raises
+    ------
+    DataError
+        If the bytes are no table.
+    """
+    name = origin.lower()
+    if data[:2] == _GZIP or name.endswith(".gz"):
+        data, name = _gunzip(data, origin), name.removesuffix(".gz")
+    if data[:4] == _ZIP:
+        raise _refusal(origin, "is a spreadsheet or a zip file, not a table", _AS_CSV)
+    if data[:4] == _PARQUET or name.endswith((".parquet", ".pq")):
+        return _read_parquet(data, origin)
+    text = _decode(data, origin)
+    return _reader_of(text, name)(text, origin)
+
+
+def _reader_of(text: str, name: str) -> Callable[[str, str], Cells]:
+    by_name = name.endswith((".jsonl", ".ndjson", ".json"))
+    return read_jsonl if by_name or text.lstrip()[:1] in ("{", "[") else read_csv
+
+
+def _refusal(origin: str, message: str, hint: str | None = None, line: int | None = None) -> DataError:
+    return DataError(message, hint=hint, location=Location(origin, line))
+
+
+def _gunzip(data: bytes, origin: str) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _refusal(origin, f"is not a whole gzip file: {error}", "copy or compress it again") from error
+
+
+def _decode(data: bytes, origin: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        bad = f"byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8"
+        raise _refusal(origin, bad, "save the file as UTF-8", line) from error
+    if not text.strip():
+        raise _refusal(origin, "is empty", "a table needs a header and at least one row")
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise _refusal(origin, "contains a NUL character: no text table in UTF-8", _AS_CSV, line)
+    return text
+
+
+def read_csv(text: str, origin: str) -> Cells:
+    """Cells of comma-separated text.
+
+    Lines are counted as an editor counts them, also where a quoted cell runs over several; a row without text in
+    any cell is skipped.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    start = 1
+    try:
+        for row in reader:
+            if row and any(row):
+                rows.append(row)
+                lines.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        hint = "look for a quote mark that is not closed or stands inside a cell"
+        raise _refusal(origin, f"is not valid CSV: {error}", hint, start) from error
+    _check_separator(rows[0], origin)
+    header = _header([name.strip() for name in rows[0]], origin)
+    _check_widths(rows, lines, origin)
+    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ([] for _ in header)
+    return Cells(dict(zip(header, map(list, columns), strict=True)), lines[1:])
+
+
+def _check_separator(header: list[str], origin: str) -> None:
+    joined = ",".join(header)
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
+        if joined.count(mark) > len(header) - 1:
+            hint = "separate the columns with commas, and write decimals with a point"
+            raise _refusal(origin, f"is separated by {word}, expected commas", hint, 1)
+
+
+def _header(names: list[str], origin: str) -> list[str]:
+    """Column names; a column without one (pandas writes its index so) is named by its place."""
+    named = [name or f"column {place}" for place, name in enumerate(names, start=1)]
+    again = repeated(named)
+    if again:
+        hint = "give each column its own name"
+        faults = [Fault(f"column {name!r} occurs twice", Location(origin, 1, name), name, hint) for name in again]
+        raise DataError.of(faults, origin)
+    return named
+
+
+def _check_widths(rows: list[list[str]], lines: list[int], origin: str) -> None:
+    width = len(rows[0])
+    hint = "quote cells that contain a comma; write decimals with a point; leave missing cells empty"
+    faults = [
+        Fault(f"has {len(row)} cells, the header has {width}", Location(origin, line), None, hint)
+        for row, line in zip(rows, lines, strict=True)
+        if len(row) != width
+    ]
+    if faults:
+        raise DataError.of(faults, origin)
+
+
+def read_jsonl(text: str, origin: str) -> Cells:
+    """Cells of one JSON object a line; a key that a line lacks is an empty cell."""
+    records: list[dict[str, Any]] = []
+    lines: list[int] = []
+    faults: list[Fault] = []
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip():
+            continue
+        found = _json_object(content)
+        if isinstance(found, str):
+            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
+            faults.append(Fault(found, Location(origin, line), None, hint))
+        else:
+            records.append(found)
+            lines.append(line)
+    if faults:
+        raise DataError.of(faults, origin)
+    names = dict.fromkeys(name for record in records for name in record)
+    return Cells({name: [_plain(record.get(name)) for record in records] for name in names}, lines)
+
+
+def _json_object(content: str) -> dict[str, Any] | str:
+    """The object in a line, or what is wrong with the line."""
+    try:
+        pairs = json.loads(content, object_pairs_hook=list)
+    except json.JSONDecodeError as error:
+        return f"is not valid JSON: {error.msg} at character {error.pos + 1}"
+    except (ValueError, RecursionError) as error:
+        return f"is not valid JSON: {error}"
+    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
+        return "is not a JSON object"
+    names = repeated([name.strip() for name, _ in pairs])
+    if names:
+        return f"has the key {names[0]!r} twice"
+    return {name.strip(): value for name, value in pairs}
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return ""
+    return value if isinstance(value, (str, int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _read_parquet(data: bytes, origin: str) -> Cells:
+    try:
+        frame = pl.read_parquet(io.BytesIO(data))
+        metadata = pl.read_parquet_metadata(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise _refusal(origin, f"is not a whole Parquet file: {reason}") from error
+    columns = {name.strip(): [_plain(cell) for cell in frame[name].to_list()] for name in frame.columns}
+    return Cells(columns, list(range(1, frame.height + 1)), dict(metadata))

@@ -1,0 +1,128 @@
+"""The languages table: families, available tokens, weights, and epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.errors import DataError, Fault, did_you_mean
+from shapleymix.records import FloatArray
+from shapleymix.tables import cells
+from shapleymix.tables.names import align, check_label
+from shapleymix.tables.reading import Sheet, Table, read_sheet
+
+COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
+
+
+@dataclass(frozen=True)
+class Languages:
+    """What is known of each language beside its runs.
+
+    Parameters
+    ----------
+    names : (L,) labels.
+    family : (L,) families; None = not given.
+    available_tokens : (L,) unique tokens at hand; NaN = not known.
+    weight : (L,) weights of the languages' losses in the objective, or None where the table has none.
+    max_epochs : (L,) how often the tokens may be repeated; NaN = not given.
+    origin, digest : the file and the SHA-256 of its bytes.
+    notices : columns that were ignored.
+    """
+
+    names: tuple[str, ...]
+    family: tuple[str | None, ...]
+    available_tokens: FloatArray
+    weight: FloatArray | None
+    max_epochs: FloatArray
+    origin: str = "<memory>"
+    digest: str = ""
+    notices: tuple[str, ...] = ()
+
+    def aligned(self, names: Sequence[str], what: str = "languages table") -> Languages:
+        """The rows of the given languages, in their order.
+
+        Raises
+        ------
+        DataError
+            If the table lacks a language; all of them at once, with what may be meant.
+        """
+        index = align(self.names, to=names, what=what, origin=self.origin)
+        return Languages(
+            names=tuple(names),
+            family=tuple(self.family[row] for row in index.tolist()),
+            available_tokens=self.available_tokens[index],
+            weight=None if self.weight is None else self.weight[index],
+            max_epochs=self.max_epochs[index],
+            origin=self.origin,
+            digest=self.digest,
+            notices=self.notices,
+        )
+
+
+def read_languages(table: Table) -> Languages:
+    """Read a languages table: `language,family,available_tokens[,weight][,max_epochs]`.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table.
+    """
+    sheet = read_sheet(table)
+    faults: list[Fault] = []
+    if "language" not in sheet.columns:
+        hint = did_you_mean("language", sheet.columns)
+        raise DataError.of([sheet.header_fault("language", "has no column 'language'", hint)], sheet.origin)
+    names = cells.texts(sheet, "language", faults)
+    faults.extend(_label_faults(sheet, names))
+    found = Languages(
+        names=names,
+        family=_families(sheet, faults),
+        available_tokens=_amounts(sheet, "available_tokens", faults),
+        weight=_weights(sheet, faults),
+        max_epochs=_amounts(sheet, "max_epochs", faults),
+        origin=sheet.origin,
+        digest=sheet.digest,
+        notices=tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in COLUMNS),
+    )
+    if faults:
+        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    return found
+
+
+def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
+    faults = []
+    first: dict[str, int] = {}
+    for row, name in enumerate(names):
+        problem = check_label(name) if name else None
+        if problem:
+            faults.append(sheet.fault(row, "language", f"the language {name!r} {problem}"))
+        earlier = first.setdefault(name, row)
+        if name and earlier != row:
+            message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
+            faults.append(sheet.fault(row, "language", message, "give each language once"))
+    return faults
+
+
+def _families(sheet: Sheet, faults: list[Fault]) -> tuple[str | None, ...]:
+    if "family" not in sheet.columns:
+        return (None,) * sheet.rows
+    return tuple(family or None for family in cells.texts(sheet, "family", faults, empty=True))
+
+
+def _amounts(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
+    """A column (L,) of amounts above zero; NaN where the table does not know."""
+    if column not in sheet.columns:
+        return np.full(sheet.rows, np.nan)
+    values = cells.numbers(sheet, column, faults, empty=True, sizes=True)
+    cells.require(sheet, column, values, values <= 0, "expected more than 0", faults)
+    return values
+
+
+def _weights(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
+    if "weight" not in sheet.columns:
+        return None
+    weight = cells.numbers(sheet, "weight", faults)
+    cells.require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
+    return weight

@@ -1,0 +1,92 @@
+"""Ordered labels: align one table's labels to another's, or say what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shapleymix.errors import DataError, Fault, Location, did_you_mean
+from shapleymix.records import IntArray
+
+
+def align(
+    names: Sequence[str],
+    *,
+    to: Sequence[str],
+    what: str = "languages",
+    exact: bool = False,
+    origin: str | None = None,
+) -> IntArray:
+    """Where each label of `to` stands in `names`.
+
+    Parameters
+    ----------
+    names : labels that are at hand.
+    to : labels that are wanted, in their order.
+    what : what the labels are, in the plural, for the message ("sources", "targets", "languages").
+    exact : whether labels of `names` that are not in `to` are faults as well.
+    origin : the file that holds `names`, for the message.
+
+    Returns
+    -------
+    index : (len(to),) such that `names[index[k]] == to[k]`.
+
+    Raises
+    ------
+    DataError
+        If a label occurs twice, is missing, or (with `exact`) is unknown; all of them at once.
+    """
+    place = Location(file=origin)
+    position = {name: index for index, name in enumerate(names)}
+    faults = [
+        *_repeated(names, what, place),
+        *_missing(position, to, what, place),
+        *(_unknown(position, to, what, place) if exact else ()),
+    ]
+    if faults:
+        raise DataError.of(faults, what)
+    return np.array([position[name] for name in to], dtype=np.int64)
+
+
+def check_label(label: str) -> str | None:
+    """What makes a label unusable, or None: labels are written in `en=0.5,de=0.5` and in column names."""
+    if not label.strip():
+        return "is empty"
+    if label != label.strip():
+        return "begins or ends with white space"
+    bad = sorted({mark for mark in label if mark in '=,"\n\r\t\0'})
+    return f"contains {', '.join(map(repr, bad))}" if bad else None
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """Labels that occur more than once, in the order in which they first repeat."""
+    seen: set[str] = set()
+    again: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            again[name] = None
+        seen.add(name)
+    return list(again)
+
+
+def _repeated(names: Sequence[str], what: str, place: Location) -> list[Fault]:
+    return [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in repeated(names)]
+
+
+def _missing(position: dict[str, int], to: Sequence[str], what: str, place: Location) -> list[Fault]:
+    spare = [name for name in position if name not in set(to)] or list(position)
+    return [
+        Fault(f"{name!r} is missing from the {what}", place, name, did_you_mean(name, spare))
+        for name in to
+        if name not in position
+    ]
+
+
+def _unknown(position: dict[str, int], to: Sequence[str], what: str, place: Location) -> list[Fault]:
+    known = set(to)
+    return [
+        Fault(f"{name!r} is not one of the {what}", place, name, did_you_mean(name, to))
+        for name in position
+        if name not in known
+    ]

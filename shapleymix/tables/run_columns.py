@@ -1,0 +1,258 @@
+"""A sheet as a run log: which column is what, and every fault of every cell at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shapleymix.errors import DataError, Fault
+from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables import cells
+from shapleymix.tables.names import check_label
+from shapleymix.tables.reading import Sheet
+from shapleymix.tables.run_log import RunLog
+from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
+
+REQUIRED = ("run", "N", "D")
+OPTIONAL = ("weight", "split", "seed")
+SPLITS = ("fit", "held-out")
+_PREFIXES = ("p_", "loss_", "tokens_")
+_NAMED_LIKE = "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed"
+
+
+@dataclass
+class _Roles:
+    """What each column of a sheet is; `ratios`, `tokens` and `losses` map labels to columns."""
+
+    ratios: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    losses: dict[str, str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+    def group(self, column: str) -> dict[str, str]:
+        """The labels that a prefixed column belongs to."""
+        prefix = column.split("_", 1)[0]
+        return {"p": self.ratios, "loss": self.losses, "tokens": self.tokens}[prefix]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Labels of the sources, in the order of their columns."""
+        return tuple(self.ratios or self.tokens)
+
+
+def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
+    """The run log in a sheet.
+
+    Raises
+    ------
+    DataError
+        All faults of the table at once.
+    """
+    faults: list[Fault] = []
+    notices = list(sheet.notices)
+    roles = _roles(sheet, faults)
+    faults.extend(_header_faults(sheet, roles, need_losses))
+    if faults:
+        raise DataError.of(faults, sheet.origin)
+    log = _parse_rows(sheet, roles, faults, notices)
+    faults.extend(_repeated_rows(sheet, log))
+    if faults:
+        # Sorted by line, as a person would go through the file; the order within a line is that of the checks.
+        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    return log
+
+
+def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
+    roles = _Roles()
+    for column in sheet.columns:
+        if column.startswith(_PREFIXES):
+            label = column.split("_", 1)[1]
+            problem = check_label(label)
+            if problem:
+                hint = "write p_<source> and loss_<target> with plain labels such as p_en"
+                faults.append(sheet.header_fault(column, f"the label {label!r} of column {column!r} {problem}", hint))
+            roles.group(column)[label] = column
+        elif column not in (*REQUIRED, *OPTIONAL, "loss"):
+            roles.ignored.append(column)
+    if "loss" in sheet.columns and roles.losses:
+        roles.ignored.append("loss")
+    elif "loss" in sheet.columns:
+        roles.losses["loss"] = "loss"
+    return roles
+
+
+def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:
+    has_budget = REQUIRED[:2] if roles.tokens else REQUIRED
+    for column in (name for name in has_budget if name not in sheet.columns):
+        near = _near(column, roles.ignored)
+        yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
+    if need_losses and not roles.losses:
+        near = _near("loss_", [name for name in roles.ignored if "los" in name.lower()])
+        yield sheet.header_fault("loss", "has no loss_<target> column", near or _NAMED_LIKE)
+    if roles.ratios and roles.tokens:
+        yield sheet.header_fault("tokens", "has both p_ and tokens_ columns", "keep one of the two kinds")
+
+
+def _near(name: str, candidates: list[str]) -> str | None:
+    """A hint that names a column which looks like a misspelt `name`."""
+    lowered = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return f"is the column {lowered[close[0]]!r} meant? rename it to {name!r}" if close else None
+
+
+def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[str]) -> RunLog:
+    N = cells.numbers(sheet, "N", faults, sizes=True)
+    cells.require(sheet, "N", N, N <= 0, "expected more than 0", faults)
+    tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
+    D = _tokens_seen(sheet, tokens, faults)
+    ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
+    p = _checked_ratios(sheet, roles, ratios, D, faults, notices)
+    loss = _losses(sheet, roles, faults)
+    notices.extend(_ignored_notices(roles))
+    return RunLog(
+        runs=cells.texts(sheet, "run", faults),
+        N=N,
+        D=D,
+        p=p,
+        loss=loss,
+        sources=roles.sources,
+        targets=tuple(roles.losses),
+        weight=_weight(sheet, faults),
+        split=_split(sheet, faults),
+        seed=cells.texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
+        origin=sheet.origin,
+        digest=sheet.digest,
+        notices=tuple(notices),
+        lines=sheet.lines,
+    )
+
+
+def _matrix(
+    sheet: Sheet, columns: dict[str, str], faults: list[Fault], *, empty: bool, sizes: bool = False
+) -> FloatArray:
+    """Columns side by side (R, len(columns)), in row-major order."""
+    matrix = np.empty((sheet.rows, len(columns)))
+    for index, column in enumerate(columns.values()):
+        matrix[:, index] = cells.numbers(sheet, column, faults, empty=empty, sizes=sizes)
+        _nonnegative(sheet, column, matrix[:, index], faults)
+    return matrix
+
+
+def _nonnegative(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
+    cells.require(sheet, column, values, values < 0, "expected 0 or more", faults)
+
+
+def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> FloatArray:
+    """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
+    total = row_sums(np.nan_to_num(tokens)) if tokens.shape[1] else None
+    if total is not None and "D" not in sheet.columns:
+        return total
+    D = cells.numbers(sheet, "D", faults, sizes=True, empty=total is not None)
+    _nonnegative(sheet, "D", D, faults)
+    if total is None:
+        return D
+    unequal = np.abs(D - total) > ROUNDED * np.maximum(D, total)
+    for row in np.flatnonzero(unequal).tolist():
+        faults.append(sheet.fault(row, "D", f"D = {D[row]:g}, but the tokens_ columns sum to {total[row]:g}"))
+    empty = np.array([not str(cell).strip() for cell in sheet.columns["D"]])
+    return np.where(empty, total, D)
+
+
+def _from_tokens(tokens: FloatArray) -> FloatArray:
+    """Ratios (R, M) of the sources' tokens; all zero where there are none."""
+    total = row_sums(np.nan_to_num(tokens))[:, None]
+    return np.where(total > 0, tokens / np.where(total > 0, total, 1.0), tokens)
+
+
+def _checked_ratios(
+    sheet: Sheet, roles: _Roles, ratios: FloatArray, D: FloatArray, faults: list[Fault], notices: list[str]
+) -> FloatArray:
+    """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
+    if not roles.sources:
+        return ratios
+    trained = ~(D == 0)
+    columns = roles.ratios or roles.tokens
+    blank = np.isnan(ratios)
+    _empty_ratios(sheet, columns, blank & trained[:, None], faults)
+    p = np.where(blank, 0.0, ratios)
+    sums = row_sums(p)
+    clean = ~blank.any(axis=1) & (ratios >= 0).all(axis=1)
+    off = np.abs(sums - 1)
+    wrong = (off > ROUNDED) & np.where(trained, clean, sums > 0)
+    hint = "ratios of a row sum to 1; within 0.005 they are renormalised"
+    for row in np.flatnonzero(wrong).tolist():
+        faults.append(sheet.fault(row, None, f"{_sum_text(columns)} = {sums[row]:.6g}, expected 1", hint))
+    rounded = int(((off > EXACT) & (off <= ROUNDED)).sum())
+    if rounded:
+        notices.append(
+            f"ratios of {rounded} of {len(p)} rows were renormalised to sum to 1 (off by at most "
+            f"{off[off <= ROUNDED].max():.2g})"
+        )
+    return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
+
+
+def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
+    names = list(columns.values())
+    for row, index in np.argwhere(blank).tolist():
+        if not str(sheet.columns[names[index]][row]).strip():
+            faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
+
+
+def _sum_text(columns: dict[str, str]) -> str:
+    names = list(columns.values())
+    return " + ".join(names) if len(names) <= 6 else f"{names[0]} + ... + {names[-1]} ({len(names)} columns)"
+
+
+def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
+    """Losses (R, K), positive where measured."""
+    loss = np.empty((sheet.rows, len(roles.losses)))
+    for index, column in enumerate(roles.losses.values()):
+        values = cells.numbers(sheet, column, faults, empty=True)
+        cells.require(sheet, column, values, values <= 0, "expected more than 0 (nats a token)", faults)
+        loss[:, index] = values
+    return loss
+
+
+def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
+    if "weight" not in sheet.columns:
+        return None
+    weight = cells.numbers(sheet, "weight", faults)
+    _nonnegative(sheet, "weight", weight, faults)
+    return weight
+
+
+def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
+    if "split" not in sheet.columns:
+        return None
+    split = cells.texts(sheet, "split", faults)
+    for row, value in enumerate(split):
+        if value and value not in SPLITS:
+            faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
+    return split
+
+
+def _ignored_notices(roles: _Roles) -> Iterator[str]:
+    """A line for all columns that mean nothing here, and one for each that looks misspelt."""
+    labels = (*roles.sources, *roles.losses)
+    known = [*OPTIONAL, *(f"{prefix}{label}" for prefix in _PREFIXES[:2] for label in labels)]
+    plain = []
+    for column in roles.ignored:
+        close = difflib.get_close_matches(column, known, n=1, cutoff=0.75) if column != "loss" else []
+        if close:
+            yield f"ignored the column {column!r}: did you mean {close[0]!r}?"
+        else:
+            plain.append(column)
+    if plain:
+        yield f"ignored {len(plain)} columns: {', '.join(plain[:8])}{', ...' if len(plain) > 8 else ''}"
+
+
+def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
+    first: dict[tuple[str, float], int] = {}
+    for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
+        earlier = first.setdefault(key, row)
+        if earlier != row and key[0] and key[1] == key[1]:
+            message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
+            yield sheet.fault(row, "run", message, "give each trained model its own run id, or remove the row")

@@ -1,0 +1,84 @@
+"""How alike two transfer matrices are: cosine and Pearson, with and without the diagonal, per target too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.records import BoolArray, FloatArray, Record
+
+
+@dataclass(frozen=True)
+class Similarity(Record):
+    """Agreement of two matrices (M, K); NaN where too few entries or no variation leave it undefined.
+
+    Parameters
+    ----------
+    cosine, pearson : over all entries, flattened, as the paper's transferability test does.
+    cosine_off_diagonal, pearson_off_diagonal : without the entries whose source is their target: stricter, as the
+        large diagonal makes any two matrices look alike.
+    targets : (K,) labels.
+    *_by_target : (K,) the same for each target's column.
+    raw : the same for the raw Shapley values, where both matrices have them.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    cosine: float
+    pearson: float
+    cosine_off_diagonal: float
+    pearson_off_diagonal: float
+    targets: tuple[str, ...]
+    cosine_by_target: FloatArray
+    pearson_by_target: FloatArray
+    cosine_off_diagonal_by_target: FloatArray
+    pearson_off_diagonal_by_target: FloatArray
+    raw: Similarity | None = None
+
+
+def similarity(
+    left: FloatArray, right: FloatArray, targets: tuple[str, ...], off: BoolArray, raw: Similarity | None = None
+) -> Similarity:
+    """Compare two matrices (M, K); `off` (M, K) is the mask of the entries off the diagonal."""
+    everything = np.ones_like(off)
+    return Similarity(
+        cosine=_overall(_cosine, left, right, everything),
+        pearson=_overall(_pearson, left, right, everything),
+        cosine_off_diagonal=_overall(_cosine, left, right, off),
+        pearson_off_diagonal=_overall(_pearson, left, right, off),
+        targets=targets,
+        cosine_by_target=_cosine(left, right, everything),
+        pearson_by_target=_pearson(left, right, everything),
+        cosine_off_diagonal_by_target=_cosine(left, right, off),
+        pearson_off_diagonal_by_target=_pearson(left, right, off),
+        raw=raw,
+    )
+
+
+def _overall(measure, left: FloatArray, right: FloatArray, mask: BoolArray) -> float:
+    """A column measure on all entries as one column."""
+    flat = (array.reshape(-1, 1) for array in (left, right, mask))
+    return float(measure(*flat)[0])
+
+
+def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
+    """Cosine (K,) of the columns, over the entries of the mask."""
+    a, b = np.where(mask, left, 0.0), np.where(mask, right, 0.0)
+    norms = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
+    dot = (a * b).sum(axis=0)
+    return np.divide(dot, norms, out=np.full(dot.shape, np.nan), where=norms > 0)
+
+
+def _pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
+    """Pearson correlation (K,) of the columns, over the entries of the mask: the cosine of what is left of the mean."""
+    return _cosine(_centred(left, mask), _centred(right, mask), mask)
+
+
+def _centred(values: FloatArray, mask: BoolArray) -> FloatArray:
+    """Columns less their means over the mask; exactly zero where a column does not vary but for rounding."""
+    count = mask.sum(axis=0)
+    mean = np.where(mask, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    left = np.where(mask, values - mean, 0.0)
+    noise = 1e-13 * np.abs(np.where(mask, values, 0.0)).max(axis=0, initial=0.0)
+    return np.where(np.abs(left).max(axis=0, initial=0.0) <= noise, 0.0, left)

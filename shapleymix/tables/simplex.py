@@ -1,0 +1,158 @@
+"""Mixtures, the points of the simplex: check, renormalise, draw, compare, read and write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
+from shapleymix.records import FloatArray
+from shapleymix.tables.names import repeated
+
+ROUNDED = 5e-3
+"""Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
+
+EXACT = 1e-9
+"""A sum of ratios this near to one is left as it is, so that reading does not change written numbers."""
+
+
+def row_sums(p: ArrayLike) -> FloatArray:
+    """Sums over the last axis that do not depend, to the last bit, on the order of the columns."""
+    return np.sort(np.asarray(p, dtype=np.float64), axis=-1).sum(axis=-1)
+
+
+def check(p: ArrayLike, tolerance: float = EXACT) -> FloatArray:
+    """The mixture (..., M) as an array.
+
+    Raises
+    ------
+    DataError
+        If a ratio is negative or not finite, or a row does not sum to one within `tolerance`.
+    """
+    ratios = np.asarray(p, dtype=np.float64)
+    if ratios.ndim == 0 or ratios.shape[-1] == 0:
+        raise DataError("a mixture needs at least one ratio")
+    if not np.isfinite(ratios).all():
+        raise DataError("a mixture has a ratio that is not a finite number")
+    if (ratios < 0).any():
+        raise DataError(f"a mixture has a negative ratio, {ratios.min():g}")
+    sums = np.atleast_1d(row_sums(ratios))
+    worst = sums[np.argmax(np.abs(sums - 1))] if sums.size else 1.0
+    if abs(worst - 1) > tolerance:
+        raise DataError(f"a mixture sums to {worst:.6g}, expected 1")
+    return ratios
+
+
+def renormalise(p: ArrayLike) -> FloatArray:
+    """Rows (..., M) divided by their sums; a row that sums to one within rounding noise is not touched."""
+    ratios = np.asarray(p, dtype=np.float64)
+    sums = row_sums(ratios)[..., None]
+    return np.where(np.abs(sums - 1) > EXACT, ratios / np.where(sums > 0, sums, 1.0), ratios)
+
+
+def uniform(size: int) -> FloatArray:
+    """The mixture (size,) of equal ratios."""
+    return np.full(size, 1.0 / size)
+
+
+def draw(
+    rng: np.random.Generator,
+    count: int,
+    size: int,
+    *,
+    concentration: ArrayLike = 1.0,
+) -> FloatArray:
+    """Random mixtures (count, size) from a Dirichlet distribution; concentration 1 is uniform on the simplex."""
+    alpha = np.broadcast_to(np.asarray(concentration, dtype=np.float64), (size,))
+    return rng.dirichlet(alpha, size=count)
+
+
+def l1_distance(p: ArrayLike, q: ArrayLike) -> FloatArray:
+    """Sum of absolute differences over the last axis, between 0 and 2."""
+    return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1)
+
+
+def kl_divergence(p: ArrayLike, q: ArrayLike) -> FloatArray:
+    """Kullback-Leibler divergence of p from q over the last axis, nats; infinite where p leaves q's support."""
+    left, right = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))
+    live = left > 0
+    with np.errstate(divide="ignore"):
+        ratio = np.divide(left, right, out=np.ones_like(left), where=live)
+    return np.where(live, left * np.log(ratio), 0.0).sum(axis=-1)
+
+
+def parse_mixture(text: str | Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """A mixture (M,) over `names` from `en=0.5,de=0.5`, from a mapping, or from the word `uniform`.
+
+    Names that are not given have ratio zero. A sum within 5e-3 of one is taken for rounding and renormalised.
+
+    Raises
+    ------
+    UsageError
+        If a part is no `name=ratio`, a name is unknown or repeated, or the ratios are no mixture.
+    """
+    if isinstance(text, str) and text.strip() == "uniform" and "uniform" not in names:
+        return uniform(len(names))
+    pairs = _pairs(text) if isinstance(text, str) else [(str(k), float(v)) for k, v in text.items()]
+    faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
+    if faults:
+        raise UsageError.of(faults, "the mixture")
+    given = dict(pairs)
+    ratios = np.array([given.get(name, 0.0) for name in names], dtype=np.float64)
+    total = float(row_sums(ratios))
+    if abs(total - 1) > ROUNDED:
+        raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=_sum_hint(given, total))
+    return renormalise(ratios)
+
+
+def format_mixture(p: ArrayLike, names: Sequence[str], digits: int | None = None) -> str:
+    """`en=0.5,de=0.5`: exact without `digits`, so that `parse_mixture` gives the same ratios; zeros left out."""
+    ratios = np.asarray(p, dtype=np.float64).tolist()
+    parts = zip(names, ratios, strict=True)
+    return ",".join(f"{name}={_written(ratio, digits)}" for name, ratio in parts if ratio != 0)
+
+
+def _written(ratio: float, digits: int | None) -> str:
+    return repr(ratio) if digits is None else f"{ratio:.{digits}g}"
+
+
+def _pairs(text: str) -> list[tuple[str, float]]:
+    pairs = []
+    for part in text.split(","):
+        name, equals, ratio = part.rpartition("=")
+        try:
+            pairs.append((name.strip(), float(ratio)))
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"{part.strip()!r} is no ratio", hint="write a mixture like en=0.5,de=0.3,fr=0.2")
+    return pairs
+
+
+def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:
+    known = set(names)
+    unknown = [
+        Fault(f"{name!r} is not one of the sources", Location(), name, did_you_mean(name, names))
+        for name in dict.fromkeys(given)
+        if name not in known
+    ]
+    return unknown + [Fault(f"{name!r} is given twice", Location(), name) for name in repeated(given)]
+
+
+def _ratio_faults(pairs: Sequence[tuple[str, float]]) -> list[Fault]:
+    return [
+        Fault(f"{name}={ratio:g} is not a ratio between 0 and 1", Location(), f"{ratio:g}")
+        for name, ratio in pairs
+        if not (math.isfinite(ratio) and ratio >= 0)
+    ]
+
+
+def _sum_hint(given: Mapping[str, float], total: float) -> str | None:
+    """What the user may have meant: percentages, or amounts that are to be shared out."""
+    if total <= 0:
+        return None
+    shares = ",".join(f"{name}={value / total:.4g}" for name, value in given.items())
+    return f"divided by their sum they are {shares}"

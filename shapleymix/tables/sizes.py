@@ -1,0 +1,55 @@
+"""Sizes as people type them: `243M` parameters, `100B` tokens, `1e22` FLOPs."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from shapleymix.errors import UsageError
+
+_EXPONENT = {"": 0, "k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
+_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+_SIZE = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([kmbgt]?)\s*", re.IGNORECASE | re.ASCII)
+_HINT = "write it like 243M, 100B, 1.5e9 or 23712"
+
+
+def parse_size(text: str | float) -> float:
+    """The number that a size stands for.
+
+    Suffixes are k, M, B (or G) and T, for 1e3, 1e6, 1e9 and 1e12, in either case; a number passes through.
+
+    Raises
+    ------
+    UsageError
+        If the text is no size, or the number is negative or not finite.
+    """
+    value = _number(text) if isinstance(text, str) else float(text)
+    if value is None or not math.isfinite(value) or value < 0:
+        raise UsageError(f"{text!r} is not a size", hint=_HINT)
+    return value
+
+
+def parse_sizes(text: str) -> tuple[float, ...]:
+    """Several sizes with commas between them: `100M,1B` -> (1e8, 1e9)."""
+    return tuple(parse_size(part) for part in text.split(","))
+
+
+def format_size(value: float, digits: int = 4) -> str:
+    """A size in its shortest usual form, rounded to `digits` significant digits: 2.43e8 -> `243M`."""
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded) or abs(rounded) >= 1e15:
+        return f"{rounded:.{digits}g}".replace("e+", "e")
+    for unit, suffix in _UNITS:
+        if abs(rounded) >= unit:
+            return f"{rounded / unit:.{digits}g}".replace("e+03", "000") + suffix
+    return f"{rounded:.{digits}g}"
+
+
+def _number(text: str) -> float | None:
+    """The size as the nearest double to the decimal number, so that 1.1B is 1.1e9 exactly as typed."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        return None
+    exponent = _EXPONENT[found.group(2).lower()]
+    return float(Decimal(found.group(1)).scaleb(exponent))

@@ -1,0 +1,259 @@
+"""Transfer matrices: what a source language does for a target language, in raw and normalised Shapley values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.records import BoolArray, FloatArray, Record, atomic_write, read_json
+from shapleymix.tables.names import align, repeated
+from shapleymix.tables.reading import Table, read_sheet
+from shapleymix.tables.similarity import Similarity, similarity
+from shapleymix.tables.transfer_cells import parse_transfer
+from shapleymix.tables.writing import write_table
+
+__all__ = ["Similarity", "TransferMatrix", "read_transfer"]
+
+_KEY = "shapleymix"
+"""Where the provenance stands in a Parquet file's metadata."""
+
+_SIDECAR = "transfer-provenance"
+
+
+@dataclass(frozen=True)
+class TransferMatrix(Record):
+    """Shapley values of M sources for K targets.
+
+    Parameters
+    ----------
+    sources, targets : M and K labels; separate sets.
+    sv : (M, K) raw values, nats of loss drop; None where only normalised ones are known.
+    nsv : (M, K) normalised values in (0, 1]: `exp(sv - column maximum)` (ShapleyLaw paper, section on NSV), so
+        that each target's best source has 1.
+    stderr : (M, K) standard errors of `sv`, or None.
+    provenance : N, D, method, steps, calibration, `loss_drop` per target: whatever is known, JSON-ready.
+    """
+
+    kind: ClassVar[str] = "transfer"
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    sv: FloatArray | None
+    nsv: FloatArray
+    stderr: FloatArray | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_sv(
+        cls,
+        sv: ArrayLike,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        stderr: ArrayLike | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> TransferMatrix:
+        """Normalise raw values (M, K): `nsv_ij = exp(sv_ij - max_i sv_ij)`.
+
+        Raises
+        ------
+        DataError
+            If the shapes or labels do not fit, or a value is not finite.
+        """
+        values = np.array(sv, dtype=np.float64)
+        errors = None if stderr is None else np.array(stderr, dtype=np.float64)
+        shape = (len(sources), len(targets))
+        if values.shape != shape or (errors is not None and errors.shape != shape):
+            raise DataError(f"Shapley values have shape {values.shape}, the labels say {shape}")
+        again = [*repeated(sources), *repeated(targets)]
+        if 0 in shape or again:
+            raise DataError(f"{again[0]!r} occurs twice" if again else "a transfer matrix needs labels")
+        if not np.isfinite(values).all():
+            raise DataError("a Shapley value is not a finite number")
+        nsv = np.exp(values - values.max(axis=0))
+        return cls(tuple(sources), tuple(targets), values, nsv, errors, dict(provenance or {}))
+
+    @property
+    def off_diagonal(self) -> BoolArray:
+        """(M, K) entries whose source is not their target."""
+        return np.array([[source != target for target in self.targets] for source in self.sources], dtype=bool)
+
+    def aligned(self, sources: Sequence[str], targets: Sequence[str]) -> TransferMatrix:
+        """The rows and columns in the given order.
+
+        Where sources are left out, each target's best remaining source has a normalised value of 1 again.
+
+        Raises
+        ------
+        DataError
+            If a source or a target is missing; all of them at once, with what may be meant.
+        """
+        origin = self.provenance.get("origin")
+        row = align(self.sources, to=sources, what="sources of the SV matrix", origin=origin)
+        column = align(self.targets, to=targets, what="targets of the SV matrix", origin=origin)
+
+        def pick(values: FloatArray | None) -> FloatArray | None:
+            return None if values is None else values[np.ix_(row, column)]
+
+        nsv = self.nsv[np.ix_(row, column)]
+        if len(row) < len(self.sources):
+            nsv = nsv / nsv.max(axis=0)
+        return replace(
+            self, sources=tuple(sources), targets=tuple(targets), sv=pick(self.sv), nsv=nsv, stderr=pick(self.stderr)
+        )
+
+    def calibrated(self, loss_drop: ArrayLike | Mapping[str, float] | None = None) -> TransferMatrix:
+        """Column j scaled so that its values sum to the measured drop of loss j (efficiency).
+
+        Values of one run's gradients come on an arbitrary scale, and normalising depends on scale; efficiency
+        fixes it.
+
+        Parameters
+        ----------
+        loss_drop : (K,) nats, or by target; by default what the table said (`provenance["loss_drop"]`).
+
+        Raises
+        ------
+        DataError
+            If there are no raw values or no drops, a drop is not positive, or a column sums to zero or less, so
+            that scaling would turn help into harm.
+        """
+        sv = self._raw()
+        drops = self._drops(loss_drop)
+        sums = sv.sum(axis=0)
+        bad = [name for name, total in zip(self.targets, sums, strict=True) if not total > 0]
+        if bad:
+            hint = "the values of a column must sum to more than 0 to be scaled to a loss drop"
+            raise DataError(f"cannot calibrate {', '.join(bad)}: the values sum to 0 or less", hint=hint)
+        scale = drops / sums
+        stderr = None if self.stderr is None else self.stderr * scale
+        known = {
+            "loss_drop": dict(zip(self.targets, drops.tolist(), strict=True)),
+            "calibration": dict(zip(self.targets, scale.tolist(), strict=True)),
+        }
+        return TransferMatrix.from_sv(sv * scale, self.sources, self.targets, stderr, self.provenance | known)
+
+    def compare(self, other: TransferMatrix) -> Similarity:
+        """How alike the normalised matrices are, and the raw ones where both have them; labels are matched.
+
+        Raises
+        ------
+        DataError
+            If the two do not have the same sources and targets, in any order.
+        """
+        for mine, theirs, what in (
+            (self.sources, other.sources, "sources of the SV matrix"),
+            (self.targets, other.targets, "targets of the SV matrix"),
+        ):
+            align(theirs, to=mine, what=what, exact=True, origin=other.provenance.get("origin"))
+        partner = other.aligned(self.sources, self.targets)
+        raw = None
+        if self.sv is not None and partner.sv is not None:
+            raw = similarity(self.sv, partner.sv, self.targets, self.off_diagonal)
+        return similarity(self.nsv, partner.nsv, self.targets, self.off_diagonal, raw)
+
+    def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the tidy table; provenance goes into Parquet metadata, or beside the file as `PATH.json`.
+
+        Raises
+        ------
+        UsageError
+            If a file exists and `force` is not set, or the ending names no format.
+        """
+        note = json.dumps(self._note(), ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
+        sidecar = None if str(path).lower().endswith((".parquet", ".pq")) else Path(f"{os.fspath(path)}.json")
+        if sidecar and sidecar.exists() and not force:
+            hint = "choose another name, or overwrite it with --force (force=True in Python)"
+            raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
+        write_table(self.columns(), path, force=force, metadata={_KEY: note})
+        if sidecar:
+            atomic_write(sidecar, note + "\n", force=force)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the tidy table that `read_transfer` reads, one row a pair."""
+        count = len(self.targets)
+        table: dict[str, Any] = {
+            "source": [name for name in self.sources for _ in range(count)],
+            "target": list(self.targets) * len(self.sources),
+        }
+        arrays = {"sv": self.sv, "nsv": self.nsv, "stderr": self.stderr}
+        table |= {name: array.ravel() for name, array in arrays.items() if array is not None}
+        drops = self.provenance.get("loss_drop")
+        if drops:
+            table["loss_drop"] = np.array([drops[name] for name in table["target"]], dtype=np.float64)
+        return table
+
+    def _note(self) -> dict[str, Any]:
+        return {"schema_version": 1, "kind": _SIDECAR, "provenance": _own(self.provenance)}
+
+    def _raw(self) -> FloatArray:
+        if self.sv is None:
+            hint = "read the raw Shapley values: normalised ones have lost their scale"
+            raise DataError("there are only normalised values, which cannot be calibrated", hint=hint)
+        return self.sv
+
+    def _drops(self, given: ArrayLike | Mapping[str, float] | None) -> FloatArray:
+        """Loss drops (K,), all above zero."""
+        drops = self.provenance.get("loss_drop") if given is None else given
+        if drops is None:
+            hint = "add a loss_drop column to the table, or give the drops"
+            raise DataError("no loss drops are known to calibrate with", hint=hint)
+        if isinstance(drops, Mapping):
+            index = align(list(drops), to=self.targets, what="loss drops")
+            drops = np.array(list(drops.values()), dtype=np.float64)[index]
+        values = np.asarray(drops, dtype=np.float64)
+        if values.shape != (len(self.targets),) or not (np.isfinite(values) & (values > 0)).all():
+            raise DataError(f"loss drops must be {len(self.targets)} numbers above 0")
+        return values
+
+
+def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = None) -> TransferMatrix:
+    """Read a transfer matrix.
+
+    Parameters
+    ----------
+    table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
+        wide one, `source` and a column a target, with `kind`.
+    kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table.
+    """
+    if kind not in (None, "raw", "normalized"):
+        raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
+    sheet = read_sheet(table)
+    values = parse_transfer(sheet, kind)
+    provenance = _stored_provenance(table, sheet.metadata) | {"origin": sheet.origin, "digest": sheet.digest}
+    if values.loss_drop:
+        provenance["loss_drop"] = values.loss_drop
+    if values.sv is None:
+        assert values.nsv is not None
+        return TransferMatrix(values.sources, values.targets, None, values.nsv, values.stderr, provenance)
+    matrix = TransferMatrix.from_sv(values.sv, values.sources, values.targets, values.stderr, provenance)
+    return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
+
+
+def _stored_provenance(table: Any, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
+    if _KEY in metadata:
+        document = json.loads(metadata[_KEY])
+    elif isinstance(table, (str, os.PathLike)) and Path(f"{os.fspath(table)}.json").is_file():
+        document = read_json(f"{os.fspath(table)}.json")
+    else:
+        return {}
+    is_ours = isinstance(document, dict) and document.get("kind") == _SIDECAR
+    found = document.get("provenance") if is_ours else None
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Provenance without what only this reading knows: which file, and what is a column of the table."""
+    return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
