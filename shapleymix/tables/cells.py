@@ -65,7 +65,7 @@ def _quick(cells: list[Any]) -> FloatArray | None:
         values = np.array([math.nan if cell == "" else float(cell) for cell in cells], dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    return None if any("_" in cell for cell in cells if isinstance(cell, str)) else values
+    return None if "_" in "".join(cell for cell in cells if isinstance(cell, str)) else values
 
 
 def _number(cell: Any, sizes: bool) -> float:

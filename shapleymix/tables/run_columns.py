@@ -90,7 +90,7 @@ def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[F
         near = _near(column, roles.ignored)
         yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
     if need_losses and not roles.losses:
-        near = _near("loss_", [name for name in roles.ignored if "los" in name.lower()])
+        near = _near("loss_<target>", [name for name in roles.ignored if "los" in name.lower()])
         yield sheet.header_fault("loss", "has no loss_<target> column", near or _NAMED_LIKE)
     if roles.ratios and roles.tokens:
         yield sheet.header_fault("tokens", "has both p_ and tokens_ columns", "keep one of the two kinds")
@@ -99,7 +99,7 @@ def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[F
 def _near(name: str, candidates: list[str]) -> str | None:
     """A hint that names a column which looks like a misspelt `name`."""
     lowered = {candidate.lower(): candidate for candidate in candidates}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     return f"is the column {lowered[close[0]]!r} meant? rename it to {name!r}" if close else None
 
 

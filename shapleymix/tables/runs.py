@@ -86,23 +86,22 @@ def _models(log: RunLog) -> list[tuple[Any, ...]]:
 
 
 def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
-    first: dict[tuple[Any, ...], str] = {}
-    for log in logs:
-        lines = np.arange(1, len(log) + 1) if log.lines is None else log.lines
-        for model, D, line in zip(_models(log), log.D.tolist(), lines.tolist(), strict=True):
-            place = f"{log.origin}:{line}"
-            if first.setdefault((*model, D), place) != place:
-                message = f"repeats run {model[0]!r} at D = {D:g} of {first[(*model, D)]}"
-                hint = "give each trained model once"
-                yield Fault(message, Location(log.origin, line, "run"), model[0], hint)
+    first: dict[tuple[Any, ...], tuple[int, str]] = {}
+    for place, log in enumerate(logs):
+        for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
+            owner, where = first.setdefault((*model, D), (place, f"{log.origin}:{line}"))
+            if owner != place:
+                message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
+                at = Location(log.origin, line, "run")
+                yield Fault(message, at, model[0], "give each trained model once")
 
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     """The logs with ids prefixed where one id stands for different models in different logs."""
     owners: dict[str, set[Any]] = {}
-    for log in logs:
+    for place, log in enumerate(logs):
         for model in set(_models(log)):
-            owners.setdefault(model[0], set()).add((log.origin, model[1:]))
+            owners.setdefault(model[0], set()).add((place, model[1:]))
     clashing = {run for run, owned in owners.items() if _clashes(owned)}
     stems = _stems([log.origin for log in logs])
     return [
@@ -112,7 +111,7 @@ def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
 
 
 def _clashes(owned: set[Any]) -> bool:
-    return len({origin for origin, _ in owned}) > 1 and len({model for _, model in owned}) > 1
+    return len({place for place, _ in owned}) > 1 and len({model for _, model in owned}) > 1
 
 
 def _stems(origins: Sequence[str]) -> list[str]:

@@ -42,8 +42,8 @@ def format_size(value: float, digits: int = 4) -> str:
         return f"{rounded:.{digits}g}".replace("e+", "e")
     for unit, suffix in _UNITS:
         if abs(rounded) >= unit:
-            return f"{rounded / unit:.{digits}g}".replace("e+03", "000") + suffix
-    return f"{rounded:.{digits}g}"
+            return f"{rounded / unit:.12g}{suffix}"
+    return f"{rounded:.12g}"
 
 
 def _number(text: str) -> float | None:

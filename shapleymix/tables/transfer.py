@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.records import BoolArray, FloatArray, Record, atomic_write, read_json
 from shapleymix.tables.names import align, repeated
-from shapleymix.tables.reading import Table, read_sheet
+from shapleymix.tables.reading import Sheet, Table, read_sheet
 from shapleymix.tables.similarity import Similarity, similarity
 from shapleymix.tables.transfer_cells import parse_transfer
 from shapleymix.tables.writing import write_table
@@ -166,14 +167,15 @@ class TransferMatrix(Record):
         UsageError
             If a file exists and `force` is not set, or the ending names no format.
         """
-        note = json.dumps(self._note(), ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
         sidecar = None if str(path).lower().endswith((".parquet", ".pq")) else Path(f"{os.fspath(path)}.json")
         if sidecar and sidecar.exists() and not force:
             hint = "choose another name, or overwrite it with --force (force=True in Python)"
             raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
-        write_table(self.columns(), path, force=force, metadata={_KEY: note})
+        note = {"schema_version": 1, "kind": _SIDECAR, "provenance": _own(self.provenance)}
+        content = write_table(self.columns(), path, force=force, metadata={_KEY: _json(note)})
         if sidecar:
-            atomic_write(sidecar, note + "\n", force=force)
+            written_for = {"sha256": hashlib.sha256(content).hexdigest()}
+            atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
 
     def columns(self) -> dict[str, Any]:
         """The columns of the tidy table that `read_transfer` reads, one row a pair."""
@@ -188,9 +190,6 @@ class TransferMatrix(Record):
         if drops:
             table["loss_drop"] = np.array([drops[name] for name in table["target"]], dtype=np.float64)
         return table
-
-    def _note(self) -> dict[str, Any]:
-        return {"schema_version": 1, "kind": _SIDECAR, "provenance": _own(self.provenance)}
 
     def _raw(self) -> FloatArray:
         if self.sv is None:
@@ -231,7 +230,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
         raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
     sheet = read_sheet(table)
     values = parse_transfer(sheet, kind)
-    provenance = _stored_provenance(table, sheet.metadata) | {"origin": sheet.origin, "digest": sheet.digest}
+    provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
     if values.loss_drop:
         provenance["loss_drop"] = values.loss_drop
     if values.sv is None:
@@ -241,19 +240,25 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
 
 
-def _stored_provenance(table: Any, metadata: Mapping[str, str]) -> dict[str, Any]:
+def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
     """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
-    if _KEY in metadata:
-        document = json.loads(metadata[_KEY])
+    if _KEY in sheet.metadata:
+        document = json.loads(sheet.metadata[_KEY])
     elif isinstance(table, (str, os.PathLike)) and Path(f"{os.fspath(table)}.json").is_file():
         document = read_json(f"{os.fspath(table)}.json")
     else:
         return {}
-    is_ours = isinstance(document, dict) and document.get("kind") == _SIDECAR
-    found = document.get("provenance") if is_ours else None
-    return dict(found) if isinstance(found, dict) else {}
+    if not isinstance(document, dict) or document.get("kind") != _SIDECAR:
+        return {}
+    if document.get("sha256", sheet.digest) != sheet.digest:
+        return {"notice": "the provenance beside the table was written for other values and is left out"}
+    return dict(document.get("provenance") or {})
 
 
 def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Provenance without what only this reading knows: which file, and what is a column of the table."""
     return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
