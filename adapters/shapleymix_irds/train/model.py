@@ -172,10 +172,12 @@ def rotate(x_BHTd: Tensor, turn: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
-def sequence_losses(logits_BTV: Tensor, targets_BT: Tensor, z_loss: float = 0.0) -> Tensor:
-    """Cross-entropy in nats summed over each sequence (B,), plus `z_loss` times log(Z) squared."""
+def sequence_losses(logits_BTV: Tensor, targets_BT: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+    """What is trained on and what is measured, both in nats summed over each sequence (B,).
+
+    Measured is the cross-entropy; trained on, in addition, `z_loss` times log(Z) squared.
+    """
     logits = logits_BTV.float()
-    losses = F.cross_entropy(logits.flatten(0, 1), targets_BT.flatten(), reduction="none")
-    if z_loss:
-        losses = losses + z_loss * logits.logsumexp(-1).square().flatten()
-    return losses.view(targets_BT.shape).sum(-1)
+    measured = F.cross_entropy(logits.flatten(0, 1), targets_BT.flatten(), reduction="none")
+    trained = measured + z_loss * logits.logsumexp(-1).square().flatten() if z_loss else measured
+    return trained.view(targets_BT.shape).sum(-1), measured.view(targets_BT.shape).sum(-1)

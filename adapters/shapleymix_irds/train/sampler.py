@@ -1,4 +1,4 @@
-"""Which window of which language comes next: exact ratios by deficit counters, the same for any number of ranks.
+"""Which window of which language comes next: exact ratios by deficit counters, for any number of ranks.
 
 The whole state is how many sequences each language has given so far. From it follow the language of the next
 sequence, the position in its corpus and the epoch; nothing depends on ranks, workers or the clock.
@@ -19,8 +19,8 @@ ROUNDS = 4
 def deal(ratios_M: FloatArray, counts_M: IntArray, n: int) -> IntArray:
     """Languages of the next `n` sequences; `counts_M` is what was dealt before and is not changed.
 
-    Each sequence goes to the language furthest behind its due, `p_i (n + 1) - count_i`, so that no count is ever a
-    whole sequence or more above its due.
+    Each sequence goes to the language furthest behind its due, `p_i (n + 1) - count_i`, so that no count is
+    ever a whole sequence or more above its due.
     """
     counts = counts_M.astype(np.float64)
     dealt = counts.sum()
@@ -32,7 +32,7 @@ def deal(ratios_M: FloatArray, counts_M: IntArray, n: int) -> IntArray:
 
 
 def shuffled(position: int, size: int, key: str) -> int:
-    """Where a seeded permutation of `range(size)` puts `position`: a Feistel network, so nothing is stored."""
+    """Where a seeded permutation of `range(size)` puts `position`: a Feistel network, nothing stored."""
     half = max((max(size - 1, 1).bit_length() + 1) // 2, 1)
     mask = (1 << half) - 1
     keys = _round_keys(key)
@@ -88,7 +88,7 @@ class Sampler:
 
 
 def share_of_rank(n: int, rank: int, ranks: int) -> slice:
-    """The part of a batch of `n` that a rank trains on; the first ranks have one more if it does not divide."""
+    """The part of a batch of `n` that a rank trains on; the first ranks have one more if need be."""
     base, extra = divmod(n, ranks)
     start = rank * base + min(rank, extra)
     return slice(start, start + base + (rank < extra))

@@ -1,8 +1,9 @@
 """Artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text.
 
 Language i uses the words `i * shift` to `i * shift + WORDS` of one endless seeded list, each as often as the
-others. So languages i and j share exactly `max(0, 1 - |i - j| (1 - overlap))` of their words and of their text,
-up to rounding to whole words. No other structure is shared but the letters; more overlap must give more transfer.
+others. So languages i and j share exactly `max(0, 1 - |i - j| (1 - overlap))` of their words and of their
+text, up to rounding to whole words. No other structure is shared but the letters; more overlap must give more
+transfer.
 """
 
 from __future__ import annotations
