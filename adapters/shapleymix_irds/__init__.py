@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shapleymix_irds.tracker import IRDS as IRDS
-    from shapleymix_irds.tracker import Options as Options
+    from shapleymix_irds.options import Options as Options
 
 __all__ = ["IRDS", "Options"]
 

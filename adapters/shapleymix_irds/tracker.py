@@ -14,9 +14,9 @@ that sum_i g_i is what the optimiser gets; h_j is the gradient of the mean valid
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -24,45 +24,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-LossFn = Callable[[Tensor, Tensor], "Tensor | tuple[Tensor, Tensor]"]
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
+from shapleymix_irds.checks import check_modules, check_settings, non_embedding
+from shapleymix_irds.distributed import World, scalar
+from shapleymix_irds.engine import Engine, LossFn, Task, plain, trained
+from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
+from shapleymix_irds.joint import GroupedEngine, check_coverage
+from shapleymix_irds.ledger import Ledger, Losses
+from shapleymix_irds.log import EvaluationLog
+from shapleymix_irds.measuring import Stopwatch, measure_losses
+from shapleymix_irds.micro import MicroEngine
+from shapleymix_irds.options import Options
+from shapleymix_irds.pending import Pending, close
+from shapleymix_irds.report import efficiency, transfer_matrix
+from shapleymix_irds.schedule import Schedule, choose_every, extra_cost
+
 Sequences = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of a tracker beyond the common ones.
-
-    Parameters
-    ----------
-    seed
-        Seed of the evaluated steps and of the rotation of the validation set.
-    val_sequences
-        Validation sequences a language at an evaluation; the set rotates, so that few suffice.
-    overhead
-        With `every="auto"`: the share of a plain run's time that may be added.
-    total_steps
-        Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
-    ignore_index
-        Labels in `y` that carry no loss (they are not counted as tokens).
-    unseen_limit
-        Evaluations in a row without a token of a language after which that is an error.
-    chunk_mib
-        Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows.
-    measure_sequences
-        Validation sequences a language on which the loss drop of the run is measured (for calibration).
-    micro_batches
-        Calls of `backward` a step; with at least K of them `engine="auto"` takes "micro".
-    """
-
-    seed: int = 0
-    val_sequences: int = 8
-    overhead: float = 0.05
-    total_steps: int | None = None
-    ignore_index: int = -100
-    unseen_limit: int = 50
-    chunk_mib: float = 64.0
-    measure_sequences: int = 64
-    micro_batches: int = 1
+Kind = Literal["raw", "calibrated"]
 
 
 class IRDS:
@@ -107,7 +86,22 @@ class IRDS:
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.model, self.languages, self.order = model, tuple(languages), order
+        self.options = options or Options()
+        self.world = World.of(process_group)
+        check_settings(self.languages, every, engine, order, val is None, precondition is not None)
+        check_modules(model)
+        self.validation = None if val is None else self._validation_set(val)
+        self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
+        self.wanted, self.optimizer = engine, precondition
+        self.engine: Engine | None = None
+        self.fallback: str | None = None  # why engine="auto" did not take "grouped"
+        self.ledger, self.losses = Ledger(len(self.languages)), Losses()
+        self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
+        self.about: dict[str, Any] = {}  # added to the provenance of the matrix
+        self.pending: Pending | None = None
+        self.steps, self.tokens, self.next_step = 0, 0.0, -1
+        self.watch = Stopwatch()
 
     def backward(
         self,
@@ -143,7 +137,26 @@ class IRDS:
             This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is
             the mean loss a token.
         """
-        raise NotImplementedError
+        indices = language_indices(lang, self.languages, step, self.world.rank)
+        if not len(x) == len(y) == len(indices):
+            sizes = f"{len(x)}, {len(y)} and {len(indices)}"
+            raise TrackerError(f"step {step}, rank {self.world.rank}: x, y and lang have {sizes} rows")
+        total = self._total(y, tokens, step)
+        self._prepare(loss_fn, x, total)
+        pending = self._open(step, total)
+        scale = self.world.size / total
+        if not pending.evaluated:
+            both = loss_fn(x, y)
+            (trained(both).sum() * scale).backward()
+            return plain(both).detach().sum() / total
+        batch = arrange(
+            x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None
+        )
+        val = None if self.validation is None else self.validation.take(*self._position(pending), x.device)
+        task = Task(loss_fn, batch, val, scale, len(self.languages))
+        outcome = self._choose(task).run(task)
+        pending.add(outcome, batch, len(self.languages))
+        return outcome.losses.sum() / total
 
     def commit(
         self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None
@@ -157,11 +170,22 @@ class IRDS:
         grad_norm, max_norm
             What `clip_grad_norm_` returned and its limit, if the gradients were clipped.
         """
-        raise NotImplementedError
+        pending, self.pending = self.pending, None
+        if pending is None:
+            after = f"after step {self.next_step - 1}" if self.steps else "before the first step"
+            raise TrackerError(f"commit without backward {after}", hint="call `backward` once or more a step")
+        if pending.evaluated:
+            self._book(pending, float(lr), _clip(grad_norm, max_norm, pending.step))
+        self.steps, self.tokens, self.next_step = (
+            self.steps + 1,
+            self.tokens + pending.total,
+            pending.step + 1,
+        )
+        self.watch.lap(pending.evaluated)
 
     def evaluates(self, step: int) -> bool:
-        """Whether `step` is (or will be) evaluated."""
-        raise NotImplementedError
+        """Whether `step` is evaluated; with `every="auto"` this is known from the first `backward` on."""
+        return self.schedule is not None and self.schedule.evaluates(step)
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the validation set.
@@ -170,38 +194,79 @@ class IRDS:
         a calibrated matrix is wanted. Every rank must call it. Validation-free trackers have no validation
         set: give the losses to `record_losses` instead.
         """
-        raise NotImplementedError
+        if self.validation is None:
+            hint = "give measured losses to `record_losses`"
+            raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
+        device = next(self.model.parameters()).device
+        losses = measure_losses(
+            loss_fn, self.validation.fixed(self.options.measure_sequences, device)
+        ).numpy()
+        self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
+        self.watch.restart()
+        return losses
 
     def record_losses(self, losses: Mapping[str, float]) -> None:
         """Give measured validation losses instead of `measure`: the first call is the run's start."""
-        raise NotImplementedError
+        for name in losses:
+            if name not in self.languages:
+                raise LanguageError(f"a measured loss of an unknown language {name!r}")
+        self.losses.record(dict(losses))
 
-    def matrix(self, kind: Literal["raw", "calibrated"] = "calibrated") -> Any:
+    def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
         """The SV matrix so far as the core's TransferMatrix, with standard errors and provenance.
 
         Calibrated: each column scaled so that it sums to the measured drop of that validation loss.
-        """
-        raise NotImplementedError
 
-    def save(
-        self, path: str | os.PathLike[str], kind: Literal["raw", "calibrated"] = "calibrated", *, force: bool = False
-    ) -> None:
+        Raises
+        ------
+        TrackerError
+            If nothing was evaluated, or (calibrated) the loss drop was not measured.
+        """
+        return transfer_matrix(
+            self.ledger, self.losses, self.languages, kind, self._provenance() | self.about
+        )
+
+    def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
         """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending, atomically."""
-        raise NotImplementedError
+        if self.world.rank == 0:
+            self.matrix(kind).write(path, force=force)
+        if self.log is not None:
+            self.log.flush()
 
     @property
     def efficiency(self) -> NDArray[np.float64]:
         """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
-        raise NotImplementedError
+        return efficiency(self.ledger.phi, self.losses.drop(self.languages))
 
     @property
     def overhead(self) -> float:
         """Measured share of time added so far: evaluated steps against plain ones; NaN before both were seen."""
-        raise NotImplementedError
+        return float("nan") if self.schedule is None else self.watch.overhead(self.schedule.every)
 
     def state_dict(self) -> dict[str, Any]:
-        """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP)."""
-        raise NotImplementedError
+        """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
+
+        Raises
+        ------
+        TrackerError
+            Between `backward` and `commit`.
+        """
+        if self.pending is not None:
+            raise TrackerError(
+                f"step {self.pending.step} is not committed, so that it cannot be checkpointed"
+            )
+        if self.log is not None:
+            self.log.flush()
+        self.watch.restart()
+        document = {
+            "version": 1,
+            "settings": self._settings(),
+            "every": self.schedule and self.schedule.every,
+            "ledger": self.ledger.to_document(),
+            "losses": [self.losses.start, self.losses.latest],
+            "run": [self.steps, self.tokens, self.next_step],
+        }
+        return {"irds": json.dumps(document)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume; cuts log rows after the checkpoint.
@@ -211,4 +276,146 @@ class IRDS:
         ResumeError
             If the checkpoint's languages or settings differ from this tracker's.
         """
-        raise NotImplementedError
+        document = json.loads(state["irds"])
+        _compare(document["settings"], self._settings())
+        if self.schedule is not None and document["every"] not in (None, self.schedule.every):
+            raise ResumeError(
+                f"the checkpoint was made with every={document['every']}, now it is {self.schedule.every}"
+            )
+        if document["every"] is not None:
+            self.schedule = Schedule(document["every"], self.options.seed)
+        self.ledger = Ledger.from_document(document["ledger"])
+        self.losses = Losses(*document["losses"])
+        self.steps, self.tokens, self.next_step = document["run"]
+        if self.log is not None:
+            self.log.cut(max(self.next_step, 0))
+
+    def _validation_set(self, val: Mapping[str, Sequences]) -> ValidationSet:
+        options = self.options
+        return ValidationSet(val, self.languages, options.val_sequences, options.seed, options.ignore_index)
+
+    def _total(self, y: Tensor, tokens: int | None, step: int) -> float:
+        """N, the tokens of the step over ranks and micro-batches."""
+        if tokens is None:
+            counted = labelled(y, self.options.ignore_index).sum().double()
+            tokens = float(self.world.sum(counted))  # type: ignore[assignment]
+        if not tokens > 0:  # type: ignore[operator]
+            raise TrackerError(f"step {step}, rank {self.world.rank}: no token of the step has a label")
+        return float(tokens)  # type: ignore[arg-type]
+
+    def _prepare(self, loss_fn: LossFn, x: Tensor, total: float) -> None:
+        """Before the first step: the schedule, the losses at the start, a clean log."""
+        if self.schedule is None:
+            val_tokens = 0 if self.validation is None else self.validation.tokens
+            extra = extra_cost(
+                total / self.world.size, val_tokens, len(self.languages), self.validation is None
+            )
+            every = choose_every(extra, self.options.overhead, self.options.total_steps)
+            self.schedule = Schedule(every, self.options.seed)
+        if self.steps == 0 and self.pending is None:
+            if self.log is not None:
+                self.log.cut(0)
+            if self.validation is not None and not self.losses.start:
+                self.measure(loss_fn)
+
+    def _open(self, step: int, total: float) -> Pending:
+        if self.pending is None:
+            assert self.schedule is not None
+            self.pending = Pending(step, self.schedule.evaluates(step))
+        if self.pending.step != step:
+            hint = "call `commit` after each step's last `backward`"
+            raise TrackerError(
+                f"backward of step {step}, but step {self.pending.step} is not committed", hint=hint
+            )
+        self.pending.calls += 1
+        self.pending.total = total if self.pending.calls == 1 else max(total, self.pending.total)
+        return self.pending
+
+    def _position(self, pending: Pending) -> tuple[int, int]:
+        """(position, sequences a language) in the validation set: micro-batches share an evaluation's part."""
+        pieces = self.options.micro_batches
+        count = max(1, self.options.val_sequences // pieces)
+        call = min(pending.calls - 1, pieces - 1)
+        return self.ledger.count * pieces + call, count
+
+    def _choose(self, task: Task) -> Engine:
+        """The engine; with "auto", grouped where every parameter is covered."""
+        if self.engine is None:
+            whole = self.order == 2 or self.optimizer is not None
+            many = self.wanted == "auto" and len(self.languages) <= self.options.micro_batches
+            grouped = self.wanted != "micro" and not whole and not many
+            if grouped:
+                grouped = self._covered(task)
+            micro = MicroEngine(self.model, self.world, self.order, self.optimizer)
+            self.engine = GroupedEngine(self.model, self.options.chunk_mib) if grouped else micro
+        return self.engine
+
+    def _covered(self, task: Task) -> bool:
+        try:
+            check_coverage(self.model, task)
+        except CoverageError as error:
+            if self.wanted == "grouped":
+                raise
+            self.fallback = error.message
+            return False
+        return True
+
+    def _book(self, pending: Pending, lr: float, clip: float) -> None:
+        assert self.engine is not None and self.schedule is not None
+        device = next(self.model.parameters()).device
+        second = self.engine.finish(lr)
+        weight = float(self.schedule.every)
+        evaluation = close(pending, second, self.world, device, self.languages, weight, lr, clip)
+        self.ledger.add(evaluation)
+        if self.log is not None:
+            self.log.add(evaluation)
+        for name, count in zip(self.languages, self.ledger.unseen, strict=True):
+            if count >= self.options.unseen_limit:
+                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
+                raise LanguageError(
+                    f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint
+                )
+
+    def _settings(self) -> dict[str, Any]:
+        """What must not change over a resume."""
+        return {
+            "languages": list(self.languages),
+            "order": self.order,
+            "engine": self.wanted,
+            "validation": self.validation is not None,
+            "preconditioned": self.optimizer is not None,
+            "seed": self.options.seed,
+            "val_sequences": self.options.val_sequences,
+            "micro_batches": self.options.micro_batches,
+        }
+
+    def _provenance(self) -> dict[str, Any]:
+        mode = "preconditioned by AdamW's second moment" if self.optimizer is not None else "plain gradients"
+        return {
+            "N": non_embedding(self.model),
+            "D": self.tokens,
+            "steps": self.steps,
+            "every": self.schedule and self.schedule.every,
+            "engine": self.engine and self.engine.name,
+            "order": self.order,
+            "mode": mode,
+            "validation": "rotating set" if self.validation is not None else "fresh training gradients",
+            "seed": self.options.seed,
+        }
+
+
+def _clip(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:
+    """The coefficient by which `clip_grad_norm_` multiplied the gradients."""
+    if (grad_norm is None) != (max_norm is None):
+        raise TrackerError(f"step {step}: commit needs both grad_norm and max_norm, or neither")
+    norm = scalar(grad_norm)
+    return 1.0 if norm is None or max_norm is None else min(1.0, max_norm / (norm + 1e-6))
+
+
+def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    for name, value in mine.items():
+        if saved.get(name) != value:
+            hint = "resume with the settings of the checkpoint, or start a new run in another folder"
+            raise ResumeError(
+                f"the checkpoint has {name} {saved.get(name)}, this tracker has {value}", hint=hint
+            )

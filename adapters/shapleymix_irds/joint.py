@@ -1,0 +1,131 @@
+"""The grouped engine: training and validation sequences in one concatenated pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from shapleymix_irds.batch import group_sums
+from shapleymix_irds.distributed import without_sync
+from shapleymix_irds.engine import Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.errors import CoverageError, TrackerError
+from shapleymix_irds.intercept import Interceptor, Layout, Probe, tidy, uncovered
+
+
+class GroupedEngine:
+    """One pass over the concatenated batch; see `grouped` for how the products come about."""
+
+    name = "grouped"
+
+    def __init__(self, model: nn.Module, chunk_mib: float) -> None:
+        self.chunk = int(chunk_mib * 2**20 / 4)
+        self.exact = torch.float64 if _is_double(model) else torch.float32
+
+    def run(self, task: Task) -> Outcome:
+        """See `Engine.run`."""
+        batch, val = task.batch, task.val
+        x, y, bounds = batch.x, batch.y, batch.bounds
+        weights = torch.full((len(x),), task.scale, dtype=torch.float64)
+        if val is not None:
+            if val.x.shape[1:] != x.shape[1:]:
+                raise TrackerError(
+                    _LENGTH.format(tuple(val.x.shape[1:]), tuple(x.shape[1:])), hint=_LENGTH_HINT
+                )
+            x, y = torch.cat([x, val.x]), torch.cat([y, val.y])
+            bounds = bounds + [len(batch.x) + edge for edge in val.bounds[1:]]
+            weights = torch.cat([weights, _mean_weights(val.bounds, val.tokens)])
+        layout = self._layout(x, bounds, batch.groups)
+        with Interceptor(layout):
+            both = task.loss_fn(x, y)
+            measured = plain(both).detach()
+            losses = torch.cat([trained(both)[: len(batch.x)], plain(both)[len(batch.x) :]])
+            (losses * weights.to(losses)).sum().backward()
+        gram = layout.gram.grad
+        products = torch.zeros(layout.gram.shape) if gram is None else gram.double().cpu()
+        if val is None:
+            products, cover = combine_halves(products.double(), batch.tokens, 1.0 / task.scale)
+            return Outcome(measured, products, cover, None)
+        val_losses = group_sums(measured[len(batch.x) :].double().cpu(), val.bounds) / val.tokens
+        cover = full_cover(batch.tokens, task.languages)
+        return Outcome(measured[: len(batch.x)], products.double(), cover, val_losses)
+
+    def finish(self, lr: float) -> Tensor | None:
+        """First order only: nothing is left to do."""
+        return None
+
+    def _layout(self, x: Tensor, bounds: list[int], train: int) -> Layout:
+        groups = len(bounds) - 1
+        gram = torch.zeros(
+            (train, (groups - train) or train), dtype=self.exact, device=x.device, requires_grad=True
+        )
+        return Layout(len(x), x.shape[1], torch.tensor(bounds), train, gram, self.chunk)
+
+
+_LENGTH = "validation sequences have shape {}, training sequences {}"
+_LENGTH_HINT = 'cut them to the same length, or use engine="micro"'
+
+
+def _mean_weights(bounds: list[int], tokens: Tensor) -> Tensor:
+    """1 / tokens of its language for each validation sequence."""
+    sizes = torch.tensor([bounds[k + 1] - bounds[k] for k in range(len(bounds) - 1)])
+    return torch.repeat_interleave(1.0 / tokens.clamp(min=1), sizes)
+
+
+def _is_double(model: nn.Module) -> bool:
+    return any(parameter.dtype == torch.float64 for parameter in model.parameters())
+
+
+def check_coverage(model: nn.Module, task: Task) -> None:
+    """Run the model once on a few sequences and see that each parameter is used once, in a covered call.
+
+    Under distributed wrappers every rank must call. Gradients are left as they were.
+
+    Raises
+    ------
+    CoverageError
+        Naming the parameters that are tied, or used where their gradient cannot be split by language.
+    """
+    source = task.batch if len(task.batch.x) else task.val
+    assert source is not None, "an evaluated step has sequences"
+    # a number of sequences that differs from their length tells the sequence axis from the token axis
+    count = 3 if source.x.shape[1] == 2 else 2
+    pick = torch.arange(count, device=source.x.device) % len(source.x)
+    probe = Probe(_probe_layout(source.x[pick]), model)
+    missed = _gradients_outside(model, task, source.x[pick], source.y[pick], probe)
+    outside, twice = uncovered(model, probe.uses, missed)
+    if outside or twice:
+        raise CoverageError(_explain(outside, twice), hint=_COVERAGE_HINT)
+
+
+_COVERAGE_HINT = 'use engine="micro", which takes any layer'
+
+
+def _explain(outside: list[str], twice: list[str]) -> str:
+    texts = []
+    if outside:
+        texts.append(f"parameters used in calls that are not covered: {', '.join(outside)}")
+    if twice:
+        texts.append(f"parameters tied or used more than once: {', '.join(twice)}")
+    return "; ".join(texts)
+
+
+def _probe_layout(x: Tensor) -> Layout:
+    return Layout(len(x), x.shape[1], torch.tensor([0, len(x)]), 1, x.new_zeros((1, 1)), 1)
+
+
+def _gradients_outside(model: nn.Module, task: Task, x: Tensor, y: Tensor, probe: Probe) -> list[str]:
+    """Names of parameters that get a gradient although covered calls are cut off."""
+    parameters = list(model.named_parameters())
+    saved = [parameter.grad for _, parameter in parameters]
+    for _, parameter in parameters:
+        parameter.grad = None
+    try:
+        with torch.compiler.set_stance("force_eager"), without_sync(model), probe:
+            loss = trained(task.loss_fn(x, y)).sum()
+            probe.counting = False
+            if loss.requires_grad:
+                loss.backward()
+        return [tidy(name) for name, parameter in parameters if parameter.grad is not None]
+    finally:
+        for (_, parameter), grad in zip(parameters, saved, strict=True):
+            parameter.grad = grad
