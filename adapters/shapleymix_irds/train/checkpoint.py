@@ -86,7 +86,7 @@ class Checkpoints:
         try:
             with _quiet():
                 load(state, checkpoint_id=str(place), no_dist=self.world.size == 1)
-        except Exception as error:  # torch wraps every fault of a file into exceptions of many kinds
+        except (Exception, CheckpointException) as error:  # torch raises many kinds; its own is no Exception
             hint = "delete this folder to continue from the checkpoint before it"
             message = f"cannot be loaded: {_last_line(error)}"
             raise StoreError(message, location=Location(file=str(place)), hint=hint) from error

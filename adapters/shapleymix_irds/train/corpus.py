@@ -172,7 +172,7 @@ def _encoded(texts: Iterator[str], tokenizer: Tokenizer) -> Documents:
 
 
 def _place(text: str) -> float:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2.0**48
+    return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
 
 
 def _split(languages: tuple[str, ...], sources: Iterator[Documents], options: CorpusOptions) -> Corpus:

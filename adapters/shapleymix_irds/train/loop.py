@@ -112,8 +112,8 @@ class Trainer:
             If a loss is not finite.
         """
         if not self.checkpoints.steps():
-            if self.config.eval_untrained:
-                self.evaluate()
+            if self.config.eval_untrained or self.config.irds_fresh:
+                self.evaluate(log=self.config.eval_untrained)
             self.save()  # before the first step, so that a disk that cannot take it is known now
         with self._stoppable():
             while self.step < self.config.steps:
@@ -190,30 +190,31 @@ class Trainer:
         bad = torch.nonzero(~torch.isfinite(rows[:, : len(self.corpus.languages)]))
         if len(bad):
             rank, language = bad[0].tolist()
-            raise DataError(
-                f"the loss of {self.corpus.languages[language]!r} is not finite: step {self.step}, rank {rank}",
-                hint="a lower --lr or a longer --warmup helps; the last checkpoint is from before this step",
-            )
+            name = self.corpus.languages[language]
+            message = f"the loss of {name!r} is not finite at step {self.step} on rank {rank}"
+            raise DataError(message, hint="a lower --lr or a longer --warmup; the last checkpoint is sound")
         return rows[:, :-1].sum(0).view_as(sums), int(rows[:, -1].max())
 
-    def evaluate(self) -> None:
-        """Measure the test losses and log a row."""
+    def evaluate(self, log: bool = True) -> None:
+        """Measure the test losses, log a row, and let the tracker measure the drop so far."""
         config = self.config
         batch = config.micro_batch or -(-config.batch // self.world.size)
         found = mean_losses(
             self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch
         )
-        self.rows.append(Row(self.D, tuple(found.tolist())))
-        self._write_rows()
+        if log:
+            self.rows.append(Row(self.D, tuple(found.tolist())))
+            self._write_rows()
+        if self.tracker is not None and self.config.irds_fresh:
+            self.tracker.record_losses(dict(zip(self.corpus.languages, found.tolist(), strict=True)))
+        elif self.tracker is not None and self.step:  # the first step measures the start by itself
+            self.tracker.measure(self.losses)
+        self.losses.seen.clear()
 
     # -- results -------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Write runs.csv, sv.csv and summary.json; doing it again gives the same files."""
-        if self.tracker is not None and not self.config.irds_fresh:
-            self.tracker.measure(self.losses)
-        elif self.tracker is not None:
-            self.tracker.record_losses(dict(zip(self.corpus.languages, self.rows[-1].loss, strict=True)))
         self._write_rows()
         if self.tracker is not None:
             self.tracker.save(self.out / "sv.csv", force=True)

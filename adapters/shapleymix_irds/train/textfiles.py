@@ -56,7 +56,8 @@ def _open_zstd(path: Path) -> IO[str]:
         hint = "pip install zstandard"
         raise UsageError(f"{path}: a .zst file needs the package zstandard", hint=hint) from error
     try:
-        plain = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True).read()
+        with path.open("rb") as packed:
+            plain = zstandard.ZstdDecompressor().stream_reader(packed).read()
     except zstandard.ZstdError as error:
         raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
     return io.TextIOWrapper(io.BytesIO(plain), encoding="utf-8")
@@ -68,10 +69,10 @@ def _paragraphs(stream: IO[str]) -> Iterator[str]:
         if line.strip():
             lines.append(line)
         elif lines:
-            yield "".join(lines)
+            yield "".join(lines).strip("\n")
             lines = []
     if lines:
-        yield "".join(lines)
+        yield "".join(lines).strip("\n")
 
 
 def _json_lines(stream: IO[str], path: Path, field: str) -> Iterator[str]:
