@@ -1,1 +1,1 @@
-"""The command line of shapleymix."""
+"""The `shapleymix` command line: parse, call the core, show. The only place that rounds numbers."""

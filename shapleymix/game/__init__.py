@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from shapleymix.game.coalitions import Game, coalition_game
+from shapleymix.game.estimates import Estimate
 from shapleymix.game.exact import exact_shapley
+from shapleymix.game.sampled import estimate_shapley, sampled_shapley
+from shapleymix.game.values import efficiency_residual, shapley_values
 
-__all__ = ["exact_shapley"]
+__all__ = [
+    "Estimate",
+    "Game",
+    "coalition_game",
+    "efficiency_residual",
+    "estimate_shapley",
+    "exact_shapley",
+    "sampled_shapley",
+    "shapley_values",
+]

@@ -1,11 +1,11 @@
 """Exact Shapley values of a game given as a table of all its coalitions.
 
-Notation: K players, T targets, S a coalition of s players, `v` the payoffs (2**K, T). The row of a coalition is its
-bitmask: bit i is player i, row 0 is the empty coalition.
+Notation: K players, T targets, S a coalition of s players, `v` the payoffs (2**K, T). The row of a coalition
+is its bitmask: bit i is player i, row 0 is the empty coalition.
 
-Every sum here has the form `sum over S of c(s, i in S) v(S)`. It is split into a part that is common to all players
-and a part over the coalitions that hold player i, and the second part comes for all players from one table that is
-folded in half K times: O(2**K T) in all, where a loop over players costs K times as much.
+Every sum here has the form `sum over S of c(s, i in S) v(S)`. It is split into a part that is common to all
+players and a part over the coalitions that hold player i, and the second part comes for all players from one
+table that is folded in half K times: O(2**K T) in all, where a loop over players costs K times as much.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
     Parameters
     ----------
     payoffs : (2**K, T)
-        Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask. The array is
-        read once, block by block, and never copied whole.
+        Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask. The array
+        is read once, block by block, and never copied whole.
 
     Returns
     -------

@@ -111,9 +111,7 @@ class Terms:
 
     def select_sources(self, sources: Any) -> Self:
         """The terms with some sources only, the others at ratio zero (indices or mask)."""
-        return self._changed(
-            lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value
-        )
+        return self._changed(lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value)
 
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The terms with exactly one leading axis, in C order of `batch` (default: their own)."""

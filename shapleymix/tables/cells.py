@@ -65,7 +65,8 @@ def _quick(cells: list[Any]) -> FloatArray | None:
         values = np.array([math.nan if cell == "" else float(cell) for cell in cells], dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    return None if "_" in "".join(cell for cell in cells if isinstance(cell, str)) else values
+    written = cells if set(map(type, cells)) == {str} else [cell for cell in cells if isinstance(cell, str)]
+    return None if "_" in "".join(written) else values
 
 
 def _number(cell: Any, sizes: bool) -> float:

@@ -22,7 +22,10 @@ from shapleymix.records import IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
 
 Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Sequence[Any]]
-"""A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns."""
+"""A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
+
+A cell is empty where Polars has null, pandas or a NumPy array NaN, and a list None.
+"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ def _columns_of(table: Any) -> dict[str, list[Any]]:
 
 
 def _listed(column: Any) -> list[Any]:
-    """A column as Python objects, also where it is an array or a series."""
+    """A column as Python objects; in an array, which has no other sign for it, NaN is an empty cell."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "f":
+        return [None if value != value else value for value in column.tolist()]
     return column.tolist() if hasattr(column, "tolist") else [_scalar(value) for value in column]
 
 

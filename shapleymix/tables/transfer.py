@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
 from shapleymix.records import BoolArray, FloatArray, Record, atomic_write, read_json
 from shapleymix.tables.names import align, repeated
 from shapleymix.tables.reading import Sheet, Table, read_sheet
@@ -218,7 +218,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     Parameters
     ----------
     table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
-        wide one, `source` and a column a target, with `kind`.
+        wide one, `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
     kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
 
     Raises
@@ -228,6 +228,8 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     """
     if kind not in (None, "raw", "normalized"):
         raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
+    if isinstance(table, (str, os.PathLike)) and str(table).lower().endswith(".json"):
+        return TransferMatrix.load(table)
     sheet = read_sheet(table)
     values = parse_transfer(sheet, kind)
     provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
@@ -243,7 +245,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
 def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
     """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
     if _KEY in sheet.metadata:
-        document = json.loads(sheet.metadata[_KEY])
+        document = _parsed(sheet.metadata[_KEY], sheet.origin)
     elif isinstance(table, (str, os.PathLike)) and Path(f"{os.fspath(table)}.json").is_file():
         document = read_json(f"{os.fspath(table)}.json")
     else:
@@ -253,6 +255,13 @@ def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
     if document.get("sha256", sheet.digest) != sheet.digest:
         return {"notice": "the provenance beside the table was written for other values and is left out"}
     return dict(document.get("provenance") or {})
+
+
+def _parsed(text: str, origin: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"holds broken provenance: {error}", location=Location(origin)) from error
 
 
 def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""`shapleymix compare`: several laws on the same held-out runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from shapleymix.errors import UsageError
+from shapleymix_cli import options
+from shapleymix_cli.console import Output
+
+
+@options.command(
+    "shapleymix shapley fixtures/multilingual5_coalitions.csv -o sv.csv",
+    "shapleymix compare fixtures/multilingual5_runs.csv --laws shapley,shapley-tempered,learned --sv sv.csv",
+    "shapleymix compare fixtures/multilingual5_runs.csv --laws learned,family --leave-largest-N "
+    "--languages fixtures/multilingual5_languages.csv",
+)
+@options.logs
+@click.option("--laws", metavar="LAW,...", help="Names, or my_law.py:MyLaw; by default all that the inputs allow.")
+@options.sv
+@options.languages
+@click.option("--folds", type=options.Count(2), help="Cross-validation grouped by mixture.  [default: 10]")
+@click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
+@click.option("--split", "use_split", is_flag=True, help="Hold out what the log's split column says.")
+@options.seed
+@options.estimation
+@options.threads
+def command(
+    out: Output,
+    logs: tuple[str, ...],
+    laws: str | None,
+    sv: str | None,
+    languages: str | None,
+    folds: int | None,
+    leave_largest_N: bool,
+    use_split: bool,
+    seed: int,
+    threads: int,
+    **settings: Any,
+) -> None:
+    """Score laws on runs that they were not fitted to, the same for all.
+
+    A law of your own, a subclass of Law or anything with predict(p, N, D), takes part as my_law.py:Name. Where a law
+    is undefined on a row, all are scored on the rows common to them, and the table says on what share each is defined.
+    """
+    from shapleymix.fitting.comparison import compare
+    from shapleymix_cli import inputs
+    from shapleymix_cli.scores import comparison_document
+
+    if (folds is not None) + leave_largest_N + use_split > 1:
+        raise UsageError("--folds, --leave-largest-N and --split exclude each other")
+    chosen = inputs.laws_of(laws)
+    found = compare(
+        inputs.read_log(out, logs),
+        chosen,
+        inputs.read_matrix(out, sv),
+        inputs.read_table(out, languages),
+        folds=folds or 10,
+        leave_largest_N=leave_largest_N,
+        use_split=use_split,
+        seed=seed,
+        threads=threads,
+        progress=out.progress,
+        **options.estimation_settings(settings),
+    )
+    out.note(found.notices)
+    out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found))
+
+
+def _view(found: Any) -> Any:
+    from shapleymix_cli.views.scores import better_view, comparison_view
+
+    better = better_view(found)
+    return [*comparison_view(found), *([""] if better else []), *better]

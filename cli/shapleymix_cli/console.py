@@ -1,0 +1,89 @@
+"""What a command says: its result on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TextIO
+
+from shapleymix_cli.json_output import print_document
+
+Progress = Callable[[str, int, int], None]
+
+
+class Output:
+    """Where a command's result and its remarks go.
+
+    Parameters
+    ----------
+    as_json : the result is one JSON document.
+    quiet : no remarks, no warnings, no progress.
+    verbose : more of everything.
+    command_line : the call as it goes into what is written.
+    """
+
+    def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, command_line: str) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        self.command_line = command_line
+        self._line = StatusLine(sys.stderr, shown=not quiet and sys.stderr.isatty())
+
+    @property
+    def progress(self) -> Progress | None:
+        """What a long computation calls with (stage, done, total); None where nobody watches."""
+        return self._line.update if self._line.shown else None
+
+    def warn(self, messages: Iterable[str]) -> None:
+        """Things that may make the result wrong."""
+        self._remark("warning: ", messages)
+
+    def note(self, messages: Iterable[str]) -> None:
+        """Things that were done on the way: what was renormalised, written, left out."""
+        self._remark("note: ", messages)
+
+    def _remark(self, kind: str, messages: Iterable[str]) -> None:
+        if self.quiet:
+            return
+        self._line.clear()
+        for message in dict.fromkeys(messages):
+            print(f"{kind}{message}", file=sys.stderr)
+
+    def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Any]]) -> None:
+        """Show the result: the document with `--json`, else the view (texts and rich tables)."""
+        self._line.clear()
+        if self.as_json:
+            print_document(document())
+            return
+        from shapleymix_cli.views.tables import show
+
+        show(view())
+
+
+class StatusLine:
+    """One line on a terminal that says how far a computation is, rewritten at most ten times a second."""
+
+    def __init__(self, stream: TextIO, *, shown: bool) -> None:
+        self.shown = shown
+        self._stream = stream
+        self._last = 0.0
+        self._dirty = False
+
+    def update(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self.shown or (now - self._last < 0.1 and done < total):
+            return
+        self._last = now
+        width = max(os.get_terminal_size(self._stream.fileno()).columns - 1, 20)
+        text = f"{stage} {done}/{total}"[:width]
+        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.flush()
+        self._dirty = True
+
+    def clear(self) -> None:
+        if self._dirty:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._dirty = False

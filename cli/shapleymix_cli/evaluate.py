@@ -1,0 +1,58 @@
+"""`shapleymix evaluate`: a fit against runs that it has not seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shapleymix_cli import options
+from shapleymix_cli.console import Output
+
+if TYPE_CHECKING:
+    from shapleymix.fitting.evaluation import Evaluation
+
+
+@options.command(
+    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --bootstrap 50 -o fit.json",
+    "shapleymix evaluate fit.json fixtures/multilingual5_coalitions.csv",
+)
+@options.fit_file
+@options.logs
+@options.level
+def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> None:
+    """Score a fit on a log: PE, R2, rank correlation, and how often its intervals hold the loss.
+
+    PE is the mean absolute error over the mean loss. Give runs that were not fitted; the fit's own held-out scores
+    are in `shapleymix fit`.
+    """
+    from shapleymix.fitting.evaluation import evaluate
+    from shapleymix_cli.inputs import load_fit, read_log
+
+    fit = load_fit(fit_path)
+    log = read_log(out, logs)
+    if log.digest and log.digest == fit.provenance.get("log_sha256"):
+        out.warn(["this is the log that was fitted: these are no held-out scores"])
+    found = evaluate(fit, log, level)
+    out.warn(found.warnings)
+    out.emit(lambda: evaluation_document(found), lambda: _view(found))
+
+
+def evaluation_document(found: Evaluation) -> dict[str, Any]:
+    """`score.mean` and `score.targets`."""
+    from shapleymix_cli.scores import scores_document
+
+    return {
+        "kind": "evaluation",
+        "score": scores_document(found.scores),
+        "level": found.level,
+        "rows": found.rows,
+        "warnings": found.warnings,
+    }
+
+
+def _view(found: Evaluation) -> Any:
+    from shapleymix_cli.views.numbers import count, percent
+    from shapleymix_cli.views.scores import scores_table
+    from shapleymix_cli.views.tables import heading
+
+    title = f"On {count(found.rows, 'row')}; coverage of {percent(found.level, 0)} intervals"
+    return [heading(title), scores_table(found.scores)]

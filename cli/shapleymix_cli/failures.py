@@ -1,0 +1,103 @@
+"""Failures as people and programs see them: one message with its place and hint, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from shapleymix.errors import Fault, Location, ShapleyMixError, UsageError
+from shapleymix_cli.json_output import print_document
+
+OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
+MOST_FAULTS = 1000
+
+
+def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
+    """Run a command and report what goes wrong: as JSON on standard output where `--json` was asked for."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        close_stdout()
+        return OK
+    except (ShapleyMixError, click.ClickException) as error:
+        return _report(_own(error), "--json" in arguments)
+    except OSError as error:
+        close_stdout()
+        print(f"error: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+        return DATA_SAY_NO
+    except Exception as error:  # the last line of defence: a fault of ours must not look like the user's
+        return _report_bug(error, arguments)
+    return code if isinstance(code, int) else OK
+
+
+def close_stdout() -> None:
+    """Write nothing more to where nothing can be written, the interpreter's last flush included."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
+    """Click's usage errors as ours."""
+    if isinstance(error, ShapleyMixError):
+        return error
+    context = getattr(error, "ctx", None)
+    hint = f"see `{context.command_path} --help`" if context else None
+    return UsageError(error.format_message().rstrip("."), hint=hint)
+
+
+def _report(error: ShapleyMixError, as_json: bool) -> int:
+    if as_json:
+        print_document({"error": error_document(error)})
+    else:
+        print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
+    """One line for a fault of the program itself; the traceback with `-v`."""
+    message = f"internal fault, {type(error).__name__}: {error}"
+    hint = "this is a bug in shapleymix; run again with -v for the traceback, and report it"
+    if "--json" in arguments:
+        print_document({"error": {"code": "internal", "message": message, "hint": hint, "location": None}})
+    else:
+        print(f"error: {message}\n  hint: {hint}", file=sys.stderr)
+    if "-v" in arguments or "--verbose" in arguments:
+        traceback.print_exc()
+    return DATA_SAY_NO
+
+
+def error_document(error: ShapleyMixError) -> dict[str, Any]:
+    """An error as JSON; `faults` holds the first thousand, `fault_count` says how many there are."""
+    document: dict[str, Any] = {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "location": _place(error.location),
+    }
+    if error.faults:
+        document["faults"] = [_fault(fault) for fault in error.faults[:MOST_FAULTS]]
+        document["fault_count"] = len(error.faults)
+    return document
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    place = _place(fault.location)
+    return {"message": fault.message, "value": fault.value, "hint": fault.hint, "location": place}
+
+
+def _place(location: Location) -> dict[str, Any] | None:
+    known = (location.file, location.line, location.column)
+    if all(part is None for part in known):
+        return None
+    return {"file": location.file, "line": location.line, "column": location.column}

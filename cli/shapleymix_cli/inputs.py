@@ -1,0 +1,128 @@
+"""Files as the commands take them: logs with their notices, fits, laws by name or in a user's own file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from shapleymix.errors import Location, UsageError, did_you_mean
+from shapleymix_cli.console import Output
+
+if TYPE_CHECKING:
+    from shapleymix.fitting.fits import Fit
+    from shapleymix.tables.languages import Languages
+    from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.transfer import TransferMatrix
+
+
+def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
+    """One or several run logs as one, saying what reading changed."""
+    from shapleymix.tables.runs import read_runs
+
+    if len([path for path in paths if path == "-"]) > 1:
+        raise UsageError("standard input can be read only once", hint="give - once")
+    log = read_runs(list(paths) if len(paths) > 1 else paths[0], losses=losses)
+    out.note(log.notices)
+    return log
+
+
+def read_matrix(out: Output, path: str | None) -> TransferMatrix | None:
+    """The transfer matrix of `--sv`."""
+    if path is None:
+        return None
+    from shapleymix.tables.transfer import read_transfer
+
+    matrix = read_transfer(path)
+    notice = matrix.provenance.get("notice")
+    out.warn([f"{path}: {notice}"] if notice else [])
+    return matrix
+
+
+def read_table(out: Output, path: str | None) -> Languages | None:
+    """The languages table of `--languages`."""
+    if path is None:
+        return None
+    from shapleymix.tables.languages import read_languages
+
+    table = read_languages(path)
+    out.note(f"{path}: {notice}" for notice in table.notices)
+    return table
+
+
+def load_fit(path: str) -> Fit:
+    """What `shapleymix fit -o` wrote."""
+    from shapleymix.fitting.fits import Fit
+
+    return Fit.load(path)
+
+
+def laws_of(text: str | None) -> list[Any] | None:
+    """Laws from `shapley,learned,my_law.py:MyLaw`: names stay names, a user's own become what the file holds."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--laws names no law", hint="see `shapleymix laws`")
+    return [_from_file(name) if ".py:" in name else known_law(name) for name in dict.fromkeys(names)]
+
+
+def known_law(name: str) -> str:
+    """The name of a law, or a UsageError with the nearest one."""
+    from shapleymix.laws import BLACK_BOXES, LAWS
+
+    known = (*LAWS, *BLACK_BOXES)
+    if name not in known:
+        raise UsageError(f"there is no law {name!r}", hint=did_you_mean(name, known))
+    return name
+
+
+def fitted_law(name: str) -> str:
+    """The name of a law with parameters, or a UsageError with the nearest one."""
+    from shapleymix.laws import LAWS
+
+    if name not in LAWS:
+        raise UsageError(f"there is no law {name!r} with parameters", hint=did_you_mean(name, LAWS))
+    return name
+
+
+def _from_file(text: str) -> Any:
+    """The object `Name` of `file.py:Name`."""
+    path, _, name = text.rpartition(":")
+    module = _module(path)
+    if not hasattr(module, name):
+        public = [known for known in vars(module) if not known.startswith("_")]
+        hint = did_you_mean(name, public)
+        raise UsageError(f"holds no {name!r}", hint=hint, location=Location(file=path))
+    return getattr(module, name)
+
+
+def _module(path: str) -> ModuleType:
+    """A user's file as a module, under its own name so that its dataclasses can be found again."""
+    if not Path(path).is_file():
+        raise UsageError("there is no such file", location=Location(file=path), hint="write --laws my_law.py:MyLaw")
+    spec = importlib.util.spec_from_file_location(f"shapleymix_user_{Path(path).stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file may do
+        line = getattr(error, "lineno", None) or _last_line(error, path)
+        place = Location(file=path, line=line)
+        raise UsageError(f"cannot be imported, {type(error).__name__}: {error}", location=place) from error
+    return module
+
+
+def _last_line(error: Exception, path: str) -> int | None:
+    """Line of the user's file that raised."""
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,43 @@
+"""JSON documents: one a call on standard output, with a schema version, exact numbers, and no NaN."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+def print_document(content: Mapping[str, Any]) -> None:
+    """Write one document to standard output."""
+    document = plain({"schema_version": SCHEMA_VERSION, **content})
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(document, indent=2, ensure_ascii=not unicode, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """JSON values: arrays as lists, and a number that is not finite as null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def by_name(names: Sequence[str], values: Any) -> dict[str, Any]:
+    """A row of numbers as `{name: number}`."""
+    return dict(zip(names, plain(values), strict=True))
+
+
+def by_pair(sources: Sequence[str], targets: Sequence[str], matrix: Any) -> dict[str, Any] | None:
+    """A matrix nested by source, then target; None stays None."""
+    if matrix is None:
+        return None
+    return {source: by_name(targets, row) for source, row in zip(sources, matrix, strict=True)}

@@ -1,0 +1,235 @@
+"""Options that commands share, the types of their values, and the commands' own form of help."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shapleymix.errors import Location, UsageError
+from shapleymix_cli.console import Output
+
+_OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
+_OF_THE_CALL |= {"-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
+"""Options (and how many words follow) that change nothing in a result, and so are not part of its provenance."""
+
+
+class Command(click.Command):
+    """A command whose help begins with examples, and that takes `--json`, `-q` and `-v`."""
+
+    examples: tuple[str, ...] = ()
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = "".join(f"  {example}\n" for example in self.examples)
+        formatter.write(f"Examples:\n{lines}\n")
+        super().format_help(ctx, formatter)
+
+
+def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
+    """Make a function a command: it gets its `Output` first, and its options by name."""
+
+    def make(function: Callable[..., None]) -> Command:
+        @functools.wraps(function)
+        def call(as_json: bool, quiet: bool, verbose: bool, **options: Any) -> None:
+            line = recorded_command(click.get_current_context().find_root().obj or [])
+            check_output(options)
+            function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
+
+        settings = {"help_option_names": ["-h", "--help"]}
+        made = click.command(cls=Command, context_settings=settings)(call)
+        made.params.extend(_common())
+        made.examples = examples
+        return made
+
+    return make
+
+
+def _common() -> list[click.Option]:
+    return [
+        click.Option(["--json", "as_json"], is_flag=True, help="One JSON document on standard output."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="No notes, warnings or progress."),
+        click.Option(["-v", "--verbose"], is_flag=True, help="Show more."),
+    ]
+
+
+def recorded_command(arguments: Sequence[str]) -> str:
+    """The call as provenance: without what cannot change the result, so that the same result has the same bytes."""
+    kept: list[str] = []
+    skip = 0
+    for word in arguments:
+        if skip:
+            skip -= 1
+            continue
+        name = word.partition("=")[0] if word.startswith("--") else word
+        if name in _OF_THE_CALL:
+            skip = 0 if "=" in word else _OF_THE_CALL[name]
+        elif not (word.startswith("-o") and not word.startswith("--")):
+            kept.append(word)
+    return shlex.join(["shapleymix", *kept])
+
+
+class Size(click.ParamType):
+    """A size above zero: `243M`, `100B`, `1e22`; with `many`, several with commas between."""
+
+    name = "SIZE"
+
+    def __init__(self, *, many: bool = False, zero: bool = False) -> None:
+        self.many = many
+        self.zero = zero
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "SIZE[,...]" if self.many else "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",") if self.many else [value]
+        sizes = tuple(self._parse(part, _named(param)) for part in parts)
+        return sizes if self.many else sizes[0]
+
+    def _parse(self, text: str, option: str) -> float:
+        from shapleymix.tables.sizes import parse_size
+
+        try:
+            size = parse_size(text)
+        except UsageError as error:
+            raise UsageError(f"{option}: {error.message}", hint=error.hint) from error
+        if size <= 0 and not self.zero:
+            raise UsageError(f"{option}: {text!r} is not a size above zero", hint="write it like 243M or 1.5e9")
+        return size
+
+
+class Number(click.ParamType):
+    """A finite number between bounds, which belong to it unless `open_ends`."""
+
+    name = "NUMBER"
+
+    def __init__(self, low: float = -math.inf, high: float = math.inf, *, open_ends: bool = False) -> None:
+        self.low, self.high, self.open_ends = low, high, open_ends
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        inside = self.low < number < self.high if self.open_ends else self.low <= number <= self.high
+        if not (math.isfinite(number) and inside):
+            raise UsageError(f"{_named(param)}: {value!r} is not a number{self._range()}")
+        return number
+
+    def _range(self) -> str:
+        bounds = []
+        if math.isfinite(self.low):
+            bounds.append(f"{'above' if self.open_ends else 'at least'} {self.low:g}")
+        if math.isfinite(self.high):
+            bounds.append(f"{'below' if self.open_ends else 'at most'} {self.high:g}")
+        return f" {' and '.join(bounds)}" if bounds else ""
+
+
+class Count(click.ParamType):
+    """A whole number of at least `low`."""
+
+    name = "COUNT"
+
+    def __init__(self, low: int = 0) -> None:
+        self.low = low
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.low - 1
+        if number < self.low:
+            raise UsageError(f"{_named(param)}: {value!r} is not a whole number of at least {self.low}")
+        return number
+
+
+def _named(param: click.Parameter | None) -> str:
+    return param.opts[0] if param is not None else "the value"
+
+
+SIZE = Size()
+SIZES = Size(many=True)
+SIZE_OR_ZERO = Size(zero=True)
+COUNT = Count()
+FRACTION = Number(0, 1, open_ends=True)
+POSITIVE = Number(0, open_ends=True)
+
+logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
+fit_file = click.argument("fit_path", metavar="FIT")
+force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
+seed = click.option("--seed", type=COUNT, default=0, show_default=True, help="Of everything random.")
+level = click.option("--level", type=FRACTION, default=0.9, show_default=True, help="Of the intervals.")
+sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
+languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
+threads = click.option("--threads", type=Count(1), default=2, show_default=True, help="Cores to use.")
+
+
+def estimation(function: Any) -> Any:
+    """The options that say which rows count and what is minimised."""
+    for option in reversed(_ESTIMATION):
+        function = option(function)
+    return function
+
+
+_ESTIMATION = (
+    click.option("--delta", type=POSITIVE, help="Huber's threshold on log residuals.  [default: 0.001]"),
+    click.option("--least-squares", is_flag=True, help="Plain least squares on log residuals."),
+    click.option("--prior", type=Number(0), default=1e-5, show_default=True, help="Weak prior on learned transfer."),
+    click.option("--min-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out runs with a language below this."),
+    click.option(
+        "--min-own-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out losses whose own language has less."
+    ),
+)
+
+
+def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options as the core takes them: plain least squares is an infinite threshold."""
+    settings = dict(given)
+    delta, plain = settings.pop("delta"), settings.pop("least_squares")
+    if plain and delta is not None:
+        raise UsageError("--delta and --least-squares exclude each other")
+    return settings | {"delta": math.inf if plain else 1e-3 if delta is None else delta}
+
+
+def output(what: str) -> Callable[[Any], Any]:
+    """The options `-o FILE` and `--force`."""
+
+    def add(function: Any) -> Any:
+        return click.option("-o", "--output", metavar="FILE", help=f"Write {what}.")(force(function))
+
+    return add
+
+
+def check_output(options: Mapping[str, Any]) -> None:
+    """Refuse a name of `-o` now that could not be written to after a long computation."""
+    name = options.get("output")
+    if name is None:
+        return
+    goal, place = Path(name), Location(file=name)
+    if name == "-":
+        raise UsageError("-o takes the name of a file", hint="use --json for the result on standard output")
+    if goal.is_dir():
+        raise UsageError("is a folder", location=place, hint="give -o the name of a file")
+    if not goal.parent.is_dir():
+        raise UsageError("there is no such folder", location=Location(file=str(goal.parent)))
+    if any(_same(goal, source) for source in _texts(options, "output")):
+        raise UsageError("is an input as well", location=place, hint="give -o another name")
+    if goal.exists() and not options.get("force"):
+        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def _texts(options: Mapping[str, Any], leave_out: str) -> list[str]:
+    """Whatever was given that may be the name of a file."""
+    values = [value for name, value in options.items() if name != leave_out]
+    flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]
+    return [item for item in flat if isinstance(item, str)]
+
+
+def _same(goal: Path, source: str) -> bool:
+    return goal.exists() and Path(source).exists() and goal.samefile(source)

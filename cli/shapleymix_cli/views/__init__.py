@@ -1,0 +1,1 @@
+"""What people see of each result: text and tables, with rounded numbers."""

@@ -1,0 +1,114 @@
+"""A fit on the screen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shapleymix.fitting.fits import Fit
+from shapleymix_cli.laws import formula_of
+from shapleymix_cli.views.numbers import count, interval, percent, significant, size
+from shapleymix_cli.views.scores import comparison_view, scores_table
+from shapleymix_cli.views.tables import heading, matrix, table
+
+BOUND = 0.01
+"""An interval that reaches below this share of its upper end tells only that end."""
+
+Cell = tuple[float, float, float]
+
+
+def fit_view(found: Fit, verbose: bool) -> list[Any]:
+    """The law, how it was chosen, how well it predicts, its parameters, and where it may be trusted."""
+    law = type(found.law)
+    parts: list[Any] = [heading(f"Law {law.name}: {law.assumption}"), f"  {formula_of(law)}", ""]
+    if found.selection is not None:
+        parts += [*comparison_view(found.selection, law.name), ""]
+    parts += [*_scores(found, verbose), "", *_parameters(found, verbose), *_left_out(found)]
+    return [*parts, *_advice(found), _ranges(found)]
+
+
+def _scores(found: Fit, verbose: bool) -> list[Any]:
+    fitted = f"fitted PE {percent(found.fitted_scores.mean['PE'])}"
+    if found.held_out is None:
+        return [
+            heading(f"On the runs it was fitted to ({count(found.rows, 'row')})"),
+            scores_table(found.fitted_scores),
+        ]
+    parts = [heading(f"On held-out mixtures ({count(found.rows, 'row')}; {fitted})"), scores_table(found.held_out)]
+    if verbose:
+        parts += ["", heading("On the runs it was fitted to"), scores_table(found.fitted_scores)]
+    return parts
+
+
+def _parameters(found: Fit, verbose: bool) -> list[Any]:
+    """Symbols a target with their intervals; then each matrix of coefficients."""
+    alone: dict[str, dict[str, Cell]] = {}
+    paired: dict[str, dict[str, dict[str, Cell]]] = {}
+    for symbol, source, target, *cell in found.parameters():
+        value, low, high = cell
+        if source is None:
+            alone.setdefault(symbol, {})[target] = (value, low, high)
+        else:
+            paired.setdefault(symbol, {}).setdefault(source, {})[target] = (value, low, high)
+    positive = {known.name for known in type(found.law).fitted() if known.positive}
+    parts: list[Any] = []
+    if alone:
+        intervals = " with 90% intervals" if found.replicates is not None else ""
+        parts += [heading(f"Parameters{intervals}"), *_rows(found, "symbol", alone, True), ""]
+    for symbol, rows in paired.items():
+        bounded = symbol in positive
+        parts += [heading(f"{symbol} (row: source, column: target)")]
+        parts += [*_rows(found, "source", rows, verbose, bounded), ""]
+    return parts
+
+
+def _rows(
+    found: Fit, corner: str, rows: dict[str, dict[str, Cell]], intervals: bool, bounded: bool = False
+) -> list[Any]:
+    """A matrix of values (bounds, for `bounded` ones that are not told apart from 0); below each row its intervals."""
+    names, cells = [], []
+    for name, row in rows.items():
+        ordered = [row[target] for target in found.targets]
+        names.append(name)
+        cells.append([_value(cell, bounded) for cell in ordered])
+        spread = [_spread(low, high) for _, low, high in ordered]
+        if intervals and any(spread):
+            names.append("")
+            cells.append(spread)
+    return matrix(corner, names, found.targets, cells, block=6 if intervals else 12)
+
+
+def _value(cell: Cell, bounded: bool) -> str:
+    """The value; where the data tell an upper bound only, that bound."""
+    value, low, high = cell
+    if bounded and math.isfinite(high) and 0 <= low < BOUND * high:
+        return f"< {significant(high, 2)}"
+    return significant(value, 3 if bounded else 4)
+
+
+def _spread(low: float, high: float) -> str:
+    """An interval; only its upper end where it reaches down to nothing, and nothing for a symbol that was held."""
+    if low == high:
+        return ""
+    return f"< {significant(high)}" if 0 <= low < BOUND * high else interval(low, high, significant)
+
+
+def _left_out(found: Fit) -> list[Any]:
+    return [f"{symbol}: {reason}" for symbol, reason in found.dropped.items()]
+
+
+def _advice(found: Fit) -> list[Any]:
+    rows = [[one.target, one.state, one.advice] for one in found.status if one.advice]
+    if not rows:
+        return [f"All {count(len(found.status), 'target')} converged."]
+    return ["", heading("Status"), table(["target", "state", "advice"], rows, left=3), ""]
+
+
+def _ranges(found: Fit) -> str:
+    """Where predictions interpolate."""
+    N, D = (_range(*bounds) for bounds in (found.N_range.tolist(), found.D_range.tolist()))
+    return f"Fitted at N {N}, D {D}."
+
+
+def _range(low: float, high: float) -> str:
+    return size(low) if low == high else f"{size(low)} to {size(high)}"

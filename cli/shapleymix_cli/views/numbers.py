@@ -1,0 +1,54 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+MISSING = "-"
+
+
+def fixed(value: float | None, digits: int = 3) -> str:
+    """A number with so many decimals: losses, ratios."""
+    return _or_missing(value, f".{digits}f")
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """A number with so many significant digits: parameters."""
+    return _or_missing(value, f".{digits}g")
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction as percent."""
+    return _or_missing(value, f".{digits}%")
+
+
+def size(value: float | None) -> str:
+    """Parameters or tokens as people write them: 243M."""
+    from shapleymix.tables.sizes import format_size
+
+    return MISSING if _absent(value) else format_size(float(value))  # type: ignore[arg-type]
+
+
+def interval(low: float | None, high: float | None, form: Any = fixed) -> str:
+    """`low .. high`, or nothing where there is none."""
+    return "" if _absent(low) or _absent(high) else f"{form(low)} .. {form(high)}"
+
+
+def each(values: Iterable[float], form: Any = fixed) -> list[str]:
+    """A row of numbers in one form."""
+    return [form(float(value)) for value in values]
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _or_missing(value: float | None, form: str) -> str:
+    return MISSING if _absent(value) else format(float(value), form)  # type: ignore[arg-type]
+
+
+def _absent(value: float | None) -> bool:
+    return value is None or math.isnan(value)

@@ -1,0 +1,75 @@
+"""Scores of laws on the screen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shapleymix.fitting.comparison import Comparison, Entry
+from shapleymix.fitting.scores import Scores
+from shapleymix_cli.scores import error_of, numbers_of, ranked
+from shapleymix_cli.views.numbers import MISSING, fixed, percent
+from shapleymix_cli.views.tables import heading, matrix, table
+
+
+def scores_table(scores: Scores) -> Any:
+    """A row a target and the mean; coverage only where there are intervals."""
+    covered = bool(np.isfinite(scores.coverage).any())
+    headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
+    rows = [
+        [name, *_cells(row, covered), str(int(scores.rows[place]))]
+        for place, (name, row) in enumerate(zip(scores.targets, _rows(scores), strict=True))
+    ]
+    mean = scores.mean
+    last = ["mean", *_cells([mean[key] for key in ("PE", "R2", "spearman", "coverage")], covered), ""]
+    return table(headers, [*rows, last])
+
+
+def _rows(scores: Scores) -> list[list[float]]:
+    columns = (scores.PE, scores.R2, scores.spearman, scores.coverage)
+    return np.stack(columns, axis=1).tolist()
+
+
+def _cells(row: list[float], covered: bool) -> list[str]:
+    PE, R2, spearman, coverage = row
+    return [percent(PE), fixed(R2), fixed(spearman), *([percent(coverage, 0)] if covered else [])]
+
+
+def comparison_view(found: Comparison, chosen: str | None = None) -> list[Any]:
+    """The laws, best first; the chosen one is marked."""
+    partial = any(entry.coverage < 1 and entry.scores is not None for entry in found.entries)
+    headers = ["law", "numbers a target", "held-out PE", "SE", "R2", "Spearman", *(["defined"] if partial else [])]
+    rows = [_comparison_row(entry, partial, chosen) for entry in ranked(found)]
+    failed = [f"{entry.law} could not be fitted: {entry.error}" for entry in found.entries if entry.error]
+    title = f"{found.design[:1].upper()}{found.design[1:]}, {found.rows} rows"
+    return [heading(title), table(headers, rows), *failed]
+
+
+def _comparison_row(entry: Entry, partial: bool, chosen: str | None) -> list[str]:
+    mean = entry.scores.mean if entry.scores else dict.fromkeys(("PE", "R2", "spearman"), math.nan)
+    size = numbers_of(entry)
+    return [
+        f"{entry.law} (chosen)" if entry.law == chosen else entry.law,
+        MISSING if size is None else str(size),
+        percent(error_of(entry)),
+        percent(entry.standard_error),
+        fixed(mean["R2"]),
+        fixed(mean["spearman"]),
+        *([percent(entry.coverage, 0)] if partial else []),
+    ]
+
+
+def better_view(found: Comparison) -> list[Any]:
+    """Probabilities that the law of the row has the lower error than that of the column."""
+    place = {entry.law: index for index, entry in enumerate(e for e in found.entries if e.scores is not None)}
+    laws = [entry.law for entry in ranked(found) if entry.scores is not None]
+    cells = [[_chance(found, place[row], place[column]) for column in laws] for row in laws]
+    if len(laws) < 2:
+        return []
+    return [heading("Probability that the row's law has the lower error"), *matrix("law", laws, laws, cells)]
+
+
+def _chance(found: Comparison, row: int, column: int) -> str:
+    return MISSING if row == column else percent(float(found.better[row, column]), 0)

@@ -1,0 +1,178 @@
+"""Whatever can be compared: a law that is fitted, a black box that learns, a predictor that is taken as it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from shapleymix.errors import FitError, UsageError, did_you_mean
+from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.packing import Packing
+from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
+from shapleymix.records import BoolArray, FloatArray
+
+
+UNCOUNTED = 10**6  # a black box is never the simplest
+
+
+class Candidate(Protocol):
+    """What a comparison asks of a law: a name, a size, and predictions of rows that it was not fitted to."""
+
+    name: str
+
+    def size(self, evidence: Evidence) -> int:
+        """How many numbers a target are fitted."""
+        ...
+
+    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
+        """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere."""
+        ...
+
+
+@dataclass(frozen=True)
+class LawCandidate:
+    """A parametric law: all folds are fitted in one batch."""
+
+    law: type[Law]
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        return self.law.name
+
+    def size(self, evidence: Evidence) -> int:
+        return len(Packing(self.law, len(evidence.log.sources), evidence.held(self.law)).names)
+
+    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
+        problem = Problem.of(self.law, evidence, inputs, self.settings)
+        for mask in masks:
+            require_runs(problem, evidence, ~mask)
+        estimate = problem.estimate((~masks).astype(np.float64))
+        log = evidence.log
+        predicted = np.broadcast_to(estimate.law(log.p, log.N, log.D), (*masks.shape, len(inputs.targets)))
+        return _held_out(predicted, masks)
+
+
+@dataclass(frozen=True)
+class BlackBoxCandidate:
+    """A learner such as boosted trees: one fit a fold."""
+
+    learner: type[BlackBox]
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.learner.name
+
+    def size(self, evidence: Evidence) -> int:
+        return UNCOUNTED
+
+    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
+        log = evidence.log
+        seen = evidence.observations(self.learner, inputs)
+        predicted = [
+            self.learner.learn(log.p, log.N, log.D, seen.log_loss, seen.weight * ~mask[:, None], log.groups, self.seed)(
+                log.p, log.N, log.D
+            )
+            for mask in masks
+        ]
+        return _held_out(np.stack(predicted), masks)
+
+
+@dataclass(frozen=True)
+class FixedCandidate:
+    """Anything with `predict(p, N, D)`: not fitted again, so its own data must not include the held-out rows."""
+
+    predictor: Any
+    label: str
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    def size(self, evidence: Evidence) -> int:
+        return UNCOUNTED
+
+    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
+        log = evidence.log
+        answer = self.predictor.predict(log.p, log.N, log.D)
+        losses = np.asarray(getattr(answer, "losses", answer), dtype=np.float64)
+        if losses.shape != log.loss.shape:
+            hint = "predict(p (R, M), N (R,), D (R,)) must return losses (R, K), targets in the log's order"
+            raise FitError(f"{self.label} predicts shape {losses.shape}, expected {log.loss.shape}", hint=hint)
+        return np.where(masks.any(axis=0)[:, None], losses, np.nan)
+
+
+def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
+    """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
+    chosen = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
+    return np.where(masks.any(axis=0)[:, None], chosen, np.nan)
+
+
+def candidate(law: Any, settings: Settings, seed: int = 0) -> Candidate:
+    """A candidate from a law's name, a Law or BlackBox class, or an object with `predict(p, N, D)`.
+
+    Raises
+    ------
+    UsageError
+        If it is none of these.
+    """
+    if isinstance(law, str):
+        law = named_law(law)
+    if inspect.isclass(law) and issubclass(law, BlackBox):
+        return BlackBoxCandidate(law, seed)
+    if inspect.isclass(law) and issubclass(law, Law):
+        return LawCandidate(law, settings)
+    if inspect.isclass(law) and hasattr(law, "predict"):
+        law = law()
+    if hasattr(law, "predict"):
+        return FixedCandidate(law, getattr(law, "name", type(law).__name__))
+    raise UsageError(f"{law!r} is no law", hint="give a law's name, a Law subclass, or an object with predict(p, N, D)")
+
+
+def named_law(name: str) -> type[Law]:
+    """The law of that name, or an error with the nearest one."""
+    known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
+    if name not in known:
+        raise UsageError(f"no law is called {name!r}", hint=did_you_mean(name, known))
+    return known[name]
+
+
+def allowed(inputs: Inputs, laws: Sequence[str] | None = None) -> list[str]:
+    """The laws that these inputs can feed, simplest first."""
+    there = {
+        "mixture": len(inputs.sources) > 1,
+        "transfer": inputs.transfer is not None,
+        "families": inputs.languages is not None and any(inputs.languages.family),
+    }
+    names = LAWS if laws is None else laws
+    return [name for name in names if all(there[need] for need in LAWS[name].needs)]
+
+
+def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
+    """Refuse a law with more numbers a target than there are runs to tell them.
+
+    Raises
+    ------
+    FitError
+        Naming the law, the target, what is there and what is needed.
+    """
+    log = evidence.log
+    settings = {(key, n, d) for key, n, d in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)}
+    number = {setting: index for index, setting in enumerate(sorted(settings))}
+    which = np.array([number[s] for s in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)])
+    needed = len(problem.packing.names)
+    for index, target in enumerate(log.targets):
+        use = rows & (problem.observed.weight[:, index] > 0)
+        count = len(np.unique(which[use]))
+        if count < needed:
+            message = (
+                f"law {problem.packing.law.name!r} fits {needed} numbers for target {target!r} "
+                f"but has {count} different runs for it"
+            )
+            raise FitError(message, hint="add runs, loosen the filters, or choose a law with fewer symbols")

@@ -1,0 +1,235 @@
+"""Every law on the same held-out runs, and how sure it is that one beats another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shapleymix.errors import FitError, ShapleyMixError, UsageError
+from shapleymix.fitting.candidates import Candidate, allowed, candidate
+from shapleymix.fitting.estimation import Settings
+from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.resampling import bootstrap_shares, fold_masks, largest_mask
+from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.tables import Logs, Table, evidence_of, inputs_of
+from shapleymix.laws import Inputs
+from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.languages import Languages
+from shapleymix.tables.transfer import TransferMatrix
+
+DRAWS = 2000
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Entry(Record):
+    """One law in a comparison.
+
+    `scores` are on the rows on which every compared law is defined; `coverage` is the share of the held-out losses on
+    which this law is; `standard_error` is that of the mean PE over mixtures. A law that could not be fitted has its
+    `error` instead.
+    """
+
+    kind = "comparison/entry"
+
+    law: str
+    parameters: int
+    scores: Scores | None
+    coverage: float
+    standard_error: float
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Comparison(Record):
+    """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE."""
+
+    kind = "comparison"
+
+    entries: tuple[Entry, ...]
+    better: FloatArray
+    design: str
+    rows: int
+    gap: FloatArray  # (L, L) mean PE of a less that of b
+    gap_error: FloatArray  # (L, L) its standard error over mixtures
+    notices: tuple[str, ...]
+
+    def best(self) -> str:
+        """The law with the lowest mean held-out PE."""
+        return self._scored()[int(np.argmin(self._errors()))].law
+
+    def simplest(self) -> str:
+        """The law with the fewest numbers a target within one (paired) standard error of the best."""
+        errors, scored = self._errors(), self._scored()
+        top = int(np.argmin(errors))
+        close = [i for i in range(len(scored)) if self.gap[i, top] <= self.gap_error[i, top]]
+        return scored[min(close, key=lambda i: (scored[i].parameters, errors[i]))].law
+
+    def _scored(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.scores is not None]
+
+    def _errors(self) -> FloatArray:
+        return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
+
+
+def compare(
+    log: Logs,
+    laws: Sequence[Any] | None = None,
+    transfer: TransferMatrix | Table | None = None,
+    languages: Languages | Table | None = None,
+    *,
+    folds: int = 10,
+    leave_largest_N: bool = False,
+    use_split: bool = False,
+    seed: int = 0,
+    delta: float = 1e-3,
+    prior: float = 1e-5,
+    starts: int = 6,
+    threads: int = 2,
+    min_tokens: float = 0.0,
+    min_own_tokens: float = 0.0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare laws on runs that they were not fitted to.
+
+    Parameters
+    ----------
+    log
+        One or several run logs, or their paths.
+    laws
+        Names, Law subclasses, or objects with `predict(p, N, D)`; all that the inputs allow if None.
+    transfer, languages
+        What some laws need; tables or paths.
+    folds
+        Grouped cross-validation, folds by a hash of the mixture.
+    leave_largest_N, use_split
+        Instead of folds: hold out the largest size, or the rows that the log's `split` column marks.
+    seed
+        Of the paired bootstrap.
+
+    Raises
+    ------
+    UsageError, DataError
+        If a name is unknown or the log does not allow the design.
+    FitError
+        If no law could be fitted.
+    """
+    settings = Settings(delta=delta, prior=prior, starts=starts, threads=threads)
+    evidence = evidence_of(log, min_tokens, min_own_tokens, with_held_out=use_split)
+    inputs = inputs_of(evidence.log, transfer, languages)
+    masks, design = hold_out(evidence, folds, leave_largest_N, use_split)
+    chosen = allowed(inputs) if laws is None else laws
+    contenders = [candidate(law, settings, seed) for law in chosen]
+    return contest(contenders, evidence, inputs, masks, design, seed, progress)
+
+
+def hold_out(evidence: Evidence, folds: int, leave_largest_N: bool, use_split: bool) -> tuple[BoolArray, str]:
+    """Held-out rows of every fit (V, R), and the design in words."""
+    log = evidence.log
+    if leave_largest_N and use_split:
+        raise UsageError("--leave-largest-N and --split exclude each other")
+    if use_split:
+        if log.split is None:
+            raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
+        aside = np.array([label != "fit" for label in log.split])[None, :]
+        return _both(aside, "split"), "rows held out by the split column"
+    if leave_largest_N:
+        return _both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
+    return fold_masks(log, folds), f"{folds}-fold cross-validation grouped by mixture"
+
+
+def _both(mask: BoolArray, what: str) -> BoolArray:
+    if mask.all() or not mask.any():
+        hint = "use --folds, or give a log with " + ("several sizes" if what == "size" else "both kinds of rows")
+        raise UsageError(f"the log has only one {what}: nothing to fit or nothing to hold out", hint=hint)
+    return mask
+
+
+def contest(
+    contenders: Sequence[Candidate],
+    evidence: Evidence,
+    inputs: Inputs,
+    masks: BoolArray,
+    design: str,
+    seed: int,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Put every contender to the same held-out rows."""
+    predictions: list[FloatArray | None] = []
+    faults: list[str | None] = []
+    for index, contender in enumerate(contenders):
+        if progress is not None:
+            progress(contender.name, index, len(contenders))
+        predicted, fault = _attempt(contender, evidence, inputs, masks)
+        predictions.append(predicted)
+        faults.append(fault)
+    if all(predicted is None for predicted in predictions):
+        raise FitError(f"no law could be fitted: {faults[0]}", hint="give more runs, or name another law")
+    return _summary(contenders, predictions, faults, evidence, masks, design, seed)
+
+
+def _attempt(
+    contender: Candidate, evidence: Evidence, inputs: Inputs, masks: BoolArray
+) -> tuple[FloatArray | None, str | None]:
+    """A law that these data cannot support drops out with its reason; the others go on."""
+    try:
+        return contender.predict_held_out(evidence, inputs, masks), None
+    except ShapleyMixError as error:
+        if len(masks) and isinstance(error, UsageError):
+            raise
+        return None, error.message
+
+
+def _summary(
+    contenders: Sequence[Candidate],
+    predictions: list[FloatArray | None],
+    faults: list[str | None],
+    evidence: Evidence,
+    masks: BoolArray,
+    design: str,
+    seed: int,
+) -> Comparison:
+    log = evidence.log
+    wanted = (evidence.weight > 0) & masks.any(axis=0)[:, None]
+    scored = [predicted for predicted in predictions if predicted is not None]
+    common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
+    draws = bootstrap_shares(log, DRAWS, seed)
+    replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
+    error = replicated.std(axis=1)
+    gap = replicated[:, None, :] - replicated[None, :, :]
+    point = np.array([score(log.targets, log.loss, predicted, counted=common).mean["PE"] for predicted in scored])
+    entries, place = [], iter(range(len(scored)))
+    for contender, predicted, fault in zip(contenders, predictions, faults, strict=True):
+        if predicted is None:
+            entries.append(Entry(contender.name, contender.size(evidence), None, 0.0, float("nan"), fault))
+            continue
+        scores = score(log.targets, log.loss, predicted, counted=common)
+        share = float((wanted & ~np.isnan(predicted)).sum() / wanted.sum())
+        entries.append(Entry(contender.name, contender.size(evidence), scores, share, float(error[next(place)]), None))
+    return Comparison(
+        entries=tuple(entries),
+        better=(gap < 0).mean(axis=2) + 0.5 * (gap == 0).mean(axis=2),
+        design=design,
+        rows=int(common.any(axis=1).sum()),
+        gap=point[:, None] - point[None, :],
+        gap_error=gap.std(axis=2),
+        notices=evidence.notices + _partial(wanted, common),
+    )
+
+
+def _replicated_error(loss: FloatArray, predicted: FloatArray, common: BoolArray, draws: FloatArray) -> FloatArray:
+    """Mean PE over targets under every weighting of the mixtures, (B,)."""
+    error = draws @ np.where(common, np.abs(loss - predicted), 0.0)
+    total = draws @ np.where(common, loss, 0.0)
+    scored = common.any(axis=0)
+    return (error[:, scored] / total[:, scored]).mean(axis=1)
+
+
+def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:
+    lost = int((wanted & ~common).sum())
+    if not lost:
+        return ()
+    return (f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others",)

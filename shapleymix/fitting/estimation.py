@@ -1,0 +1,174 @@
+"""Fit one law to weighted evidence: every target, start and replicate in one batch.
+
+Legend: V weightings of the rows (the data itself, cross-validation folds, bootstrap replicates), K targets, S starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
+from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.starts import starting_points
+from shapleymix.laws import Inputs, Law
+from shapleymix.laws.base import Observations
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+CHUNK_BYTES = 24e6  # of Jacobian at once a thread: small enough to stay near the cache
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit.
+
+    Parameters
+    ----------
+    delta
+        Huber's threshold on log residuals; `inf` is plain least squares.
+    starts
+        Starting points a target that are followed to the end.
+    prior
+        Precision of the weak pull of log coefficients towards their mean, a share of the total weight times delta.
+    iterations, tolerance
+        Of the search.
+    threads
+        How many chunks are worked on at once; the result does not depend on it.
+    """
+
+    delta: float = 1e-3
+    starts: int = 6
+    prior: float = 1e-5
+    iterations: int = 200
+    tolerance: float = 1e-8
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A fitted law with leading axis V, in plain units; objective and status (V, K); at-bound mask (V, K, P)."""
+
+    law: Law
+    packing: Packing
+    x: FloatArray  # (V, K, P) in the units of the search
+    cost: FloatArray
+    status: IntArray
+    at_bound: BoolArray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One law on one body of evidence, ready to be estimated under any weighting of the rows."""
+
+    packing: Packing
+    observed: Observations
+    inputs: Inputs
+    givens: dict[str, FloatArray]
+    evidence: Evidence
+    settings: Settings
+
+    @classmethod
+    def of(cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings) -> Problem:
+        """Put a law to the evidence; rows where the law is undefined get no weight."""
+        givens = law.givens(inputs)
+        packing = Packing(law, len(inputs.sources), evidence.held(law))
+        observed = evidence.observations(law, inputs)
+        return cls(packing, observed, inputs, givens, evidence, settings)
+
+    def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
+        """Fit from scratch under each weighting `shares` (V, R)."""
+        kept = [self._starts(row) for row in shares]
+        start = np.stack(kept)  # (V, S, K, P)
+        solution = self._search(shares, start, progress)
+        V, S, K = start.shape[:3]
+        best = solution.cost.reshape(V, S, K).argmin(axis=1)
+        rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
+        return self._estimate(solution, rows)
+
+    def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
+        """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
+        start = np.broadcast_to(x, (len(shares), 1, *x.shape))
+        solution = self._search(shares, start, progress)
+        rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
+        return self._estimate(solution, rows)
+
+    def condition(self, x: FloatArray) -> FloatArray:
+        """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
+        targets = np.arange(len(x))
+        _, jacobian = self._residuals(targets)(x, targets)
+        weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
+        gram = weighted.swapaxes(1, 2) @ weighted
+        scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
+        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]))
+        return values[:, -1] / np.maximum(values[:, self.packing.law.gauge], 1e-300)
+
+    def _starts(self, share: FloatArray) -> FloatArray:
+        seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
+        return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
+
+    def _search(self, shares: FloatArray, start: FloatArray, progress: Progress | None) -> Solution:
+        V, S, K, P = start.shape
+        replicate = np.repeat(np.arange(V), S * K)
+        target = np.tile(np.arange(K), V * S)
+        flat = start.reshape(-1, P)
+        chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
+        parts: list[Solution] = []
+        with ThreadPoolExecutor(self.settings.threads) as pool:
+            jobs = pool.map(lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows]), chunks)
+            for rows, part in zip(chunks, jobs, strict=True):
+                parts.append(part)
+                if progress is not None:
+                    progress(rows.stop, len(flat))
+        return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+
+    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray) -> Solution:
+        weight = self.observed.weight.T[target] * shares
+        weight = weight / weight.sum(axis=1, keepdims=True)
+        low, high = self.packing.bounds()
+        objective = Objective(self._residuals(target), weight, Loss(self.settings.delta), low, high, self._prior())
+        return minimize(objective, start, iterations=self.settings.iterations, tolerance=self.settings.tolerance)
+
+    def _residuals(self, target: IntArray) -> Residuals:
+        seen = self.observed
+        measured = (seen.weight > 0).T
+        log_loss = seen.log_loss.T
+
+        def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
+            column = target[number]
+            givens = {name: value.T[column][..., None] for name, value in self.givens.items()}
+            predicted, slopes = self.packing.unpack(x, givens).expansion(seen.p, seen.N, seen.D)
+            residual = np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
+            return residual, self.packing.jacobian(slopes)
+
+        return residuals
+
+    def _prior(self) -> Prior | None:
+        spread = np.array([known.axes == "MK" for known in self.packing.free for _ in range(self.packing.width(known))])
+        if not spread.any():
+            return None
+        scale = self.settings.prior * min(self.settings.delta, 1.0)
+        return Prior(np.zeros(len(spread)), np.where(spread, scale, 0.0))
+
+    def _estimate(self, solution: Solution, rows: IntArray) -> Estimate:
+        V, K = rows.shape
+        x = solution.x[rows]
+        givens = {name: np.tile(value.T[..., None], (V, 1, 1)) for name, value in self.givens.items()}
+        flat = self.packing.unpack(x.reshape(V * K, -1), givens)
+        law = flat.mapped(
+            lambda known, value: (
+                value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
+            )
+        )
+        plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
+        return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
+
+
+def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:
+    size = max(1, int(CHUNK_BYTES / max(bytes_each, 1)))
+    for first in range(0, problems, size):
+        yield slice(first, min(first + size, problems))

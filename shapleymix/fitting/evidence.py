@@ -1,0 +1,149 @@
+"""What a fit gets to see: the rows, which losses count, what the budgets can tell, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.errors import DataError, Location
+from shapleymix.laws import Inputs, Law
+from shapleymix.laws.base import Observations
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.runs import RunLog
+
+HELD_EXPONENT = 0.35  # Hoffmann et al. 2022: alpha .34, beta .37; used where two levels of N or D cannot tell one
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which rows may inform the fit.
+
+    `min_tokens`: no row whose mixture gives some language fewer tokens (the paper's rule, 1.5e9 there).
+    `min_own_tokens`: a row informs target j only where j's own language has that many.
+    """
+
+    min_tokens: float = 0.0
+    min_own_tokens: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A log with the weight of every loss; weight zero where it was not measured or was filtered out."""
+
+    log: RunLog
+    weight: FloatArray  # (R, K)
+    notices: tuple[str, ...]
+
+    @property
+    def N0(self) -> float:
+        """Geometric mean size; the search works on N / N0."""
+        return float(np.exp(np.log(self.log.N).mean()))
+
+    @property
+    def D0(self) -> float:
+        """Geometric mean token count."""
+        return float(np.exp(np.log(self.log.D).mean()))
+
+    def held(self, law: type[Law]) -> dict[str, float]:
+        """Symbols of the law that these budgets cannot tell, with the value they are held at."""
+        levels = {"N": len(np.unique(self.log.N)), "D": len(np.unique(self.log.D))}
+        held: dict[str, float] = {}
+        for known in law.fitted():
+            count = levels.get(known.core or "", 3)
+            is_exponent = known.name in ("alpha", "beta")
+            if count == 1:
+                held[known.name] = 0.0
+            elif count == 2 and is_exponent:
+                held[known.name] = HELD_EXPONENT
+        return held
+
+    def observations(self, law: type[Law], inputs: Inputs, shares: FloatArray | None = None) -> Observations:
+        """The rows in the units of the search; `shares` (R,) multiplies the weights."""
+        loss = law.seen_losses(self.log.loss, inputs)
+        weight = np.where(np.isnan(loss), 0.0, self.weight)
+        if shares is not None:
+            weight = weight * shares[:, None]
+        log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
+        return Observations(self.log.p, self.log.N / self.N0, self.log.D / self.D0, log_loss, weight)
+
+
+def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:
+    """The rows that a fit may use; those that the log's `split` column sets aside only `with_held_out`.
+
+    Raises
+    ------
+    DataError
+        If no trained row is left.
+    """
+    notices: list[str] = []
+    keep = _drop(log.trained, "untrained models (D = 0)", notices)
+    if log.split is not None and not with_held_out:
+        inside = np.array([label == "fit" for label in log.split])
+        keep &= _drop(inside, "held out by the split column", notices, within=keep)
+    if filters.min_tokens > 0:
+        enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= filters.min_tokens
+        keep &= _drop(enough, f"with a language below {filters.min_tokens:g} tokens", notices, within=keep)
+    if not keep.any():
+        raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
+    kept = log.select(keep)
+    measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
+    if not own.all():
+        notices.append(
+            f"left out {int((measured & ~own).sum())} losses whose own language has below "
+            f"{filters.min_own_tokens:g} tokens"
+        )
+    base = np.ones(len(kept.N)) if kept.weight is None else kept.weight
+    weight = np.where(measured & own, base[:, None], 0.0)
+    _check_targets(kept, weight)
+    return Evidence(kept, weight, tuple(notices + _absent_own(kept, filters)))
+
+
+_NOTHING_LEFT = "check D, the split column, and --min-tokens"
+
+
+def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
+    lost = int((~keep if within is None else within & ~keep).sum())
+    if lost:
+        notices.append(f"left out {lost} rows {what}")
+    return keep.copy()
+
+
+def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
+    """For each target the index of the source of its name, or -1."""
+    place = {name: index for index, name in enumerate(sources)}
+    return np.array([place.get(name, -1) for name in targets], dtype=np.int64)
+
+
+def own_tokens(log: RunLog) -> FloatArray:
+    """Tokens of each target's own language in each run, (R, K); infinite for a target that is no source."""
+    own = own_source(log.sources, log.targets)
+    if not len(log.sources):
+        return np.full(log.loss.shape, np.inf)
+    return np.where(own >= 0, log.p[:, np.maximum(own, 0)] * log.D[:, None], np.inf)
+
+
+def _enough_own(log: RunLog, minimum: float) -> BoolArray:
+    return own_tokens(log) >= minimum
+
+
+def _absent_own(log: RunLog, filters: Filters) -> list[str]:
+    """Runs without the target's own language follow another regime; say so unless they were filtered out."""
+    absent = int(((own_tokens(log) == 0) & ~np.isnan(log.loss)).sum())
+    if filters.min_own_tokens > 0 or not absent:
+        return []
+    return [
+        f"{absent} of {log.loss.size} losses are of runs without the target's own language, another regime: "
+        "--min-own-tokens leaves them out"
+    ]
+
+
+def _check_targets(log: RunLog, weight: FloatArray) -> None:
+    empty = [name for name, total in zip(log.targets, weight.sum(axis=0), strict=True) if total == 0]
+    if empty:
+        place = Location(file=log.origin, column=f"loss_{empty[0]}")
+        raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
+
+
+_NO_LOSS = "fill in the losses, drop the column, or loosen --min-own-tokens"

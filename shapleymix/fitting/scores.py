@@ -1,0 +1,87 @@
+"""How well predictions match losses: PE, R2, rank correlation, coverage of intervals; per target and mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+
+
+@dataclass(frozen=True)
+class Scores(Record):
+    """Scores of each target; NaN where there is nothing to score.
+
+    PE (K,) is the mean absolute error over the mean loss (normalised MAE, ShapleyLaw paper, section 4.1), a fraction.
+    `coverage` (K,) is the share of losses inside their interval. `rows` (K,) counts the losses scored.
+    """
+
+    kind = "scores"
+
+    targets: tuple[str, ...]
+    PE: FloatArray
+    R2: FloatArray
+    spearman: FloatArray
+    coverage: FloatArray
+    rows: IntArray
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of each score over the targets that have it."""
+        return {name: mean_of(getattr(self, name)) for name in ("PE", "R2", "spearman", "coverage")}
+
+
+def mean_of(values: FloatArray) -> float:
+    """Mean without NaN; NaN if nothing is left."""
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if len(there) else float("nan")
+
+
+def score(
+    targets: tuple[str, ...],
+    loss: FloatArray,
+    predicted: FloatArray,
+    low: FloatArray | None = None,
+    high: FloatArray | None = None,
+    counted: BoolArray | None = None,
+) -> Scores:
+    """Score predictions (R, K) against losses (R, K), where both are there and `counted`."""
+    use = ~np.isnan(loss) & ~np.isnan(predicted)
+    if counted is not None:
+        use &= counted
+    rows = use.sum(axis=0)
+    error = np.where(use, np.abs(loss - predicted), 0.0).sum(axis=0)
+    total = np.where(use, loss, 0.0).sum(axis=0)
+    inside = None if low is None or high is None else use & (loss >= low) & (loss <= high)
+    return Scores(
+        targets=targets,
+        PE=_ratio(error, total),
+        R2=_r_squared(loss, predicted, use),
+        spearman=_spearman(loss, predicted, use),
+        coverage=np.full(len(targets), np.nan) if inside is None else _ratio(inside.sum(axis=0), rows),
+        rows=rows.astype(np.int64),
+    )
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
+    rows = np.maximum(use.sum(axis=0), 1)
+    center = np.where(use, loss, 0.0).sum(axis=0) / rows
+    spread = np.where(use, (loss - center) ** 2, 0.0).sum(axis=0)
+    residual = np.where(use, (loss - predicted) ** 2, 0.0).sum(axis=0)
+    return np.where(spread > 0, 1.0 - residual / np.where(spread > 0, spread, 1.0), np.nan)
+
+
+def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
+    """Rank correlation of every target; ties get their mean rank, a constant prediction has none."""
+    ranks = [rankdata(np.where(use, values, np.nan), axis=0, nan_policy="omit") for values in (loss, predicted)]
+    rows = np.maximum(use.sum(axis=0), 1)
+    centred = [np.where(use, rank - np.where(use, rank, 0.0).sum(axis=0) / rows, 0.0) for rank in ranks]
+    product = (centred[0] * centred[1]).sum(axis=0)
+    scale = np.sqrt((centred[0] ** 2).sum(axis=0) * (centred[1] ** 2).sum(axis=0))
+    return np.where(scale > 0, product / np.where(scale > 0, scale, 1.0), np.nan)

@@ -1,0 +1,217 @@
+"""The game in a run log: which runs are coalitions, what each coalition earned, and which are missing.
+
+R rows of the log, K players (its sources), T targets, C coalitions found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.game.exact import members_of, name_coalition, refuse_too_many
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:  # a game of arrays needs no tables, and tables need polars
+    from shapleymix.tables.runs import RunLog
+
+UNIFORM_RATIO = 5e-3  # of 1 / |S|: logs round their ratios
+UNIFORM_STEP = 1e-3  # and those of three decimals are off by one in the last
+SAME_SIZE = 1e-2  # a size that a person typed (1M) means one in the log (999424)
+SHOWN = 20
+_MOST_PLAYERS = 62  # bits of a mask
+
+
+@dataclass(frozen=True)
+class Game:
+    """The coalitions found in a log at one model size and one token count.
+
+    Attributes
+    ----------
+    players, targets : names, K and T.
+    masks : (C,) bitmasks of the coalitions, ascending; the first is the empty one.
+    loss : (C, T) nats; the mean where a coalition was run several times.
+    repeats : (C,) runs of each coalition.
+    noise : (C, T) variance of each mean, or None where no coalition was run twice.
+    N, D : size and tokens of the coalitions' runs.
+    origin : the log.
+    notices : what a reader should know of the choices made.
+    """
+
+    players: tuple[str, ...]
+    targets: tuple[str, ...]
+    masks: IntArray
+    loss: FloatArray
+    repeats: IntArray
+    noise: FloatArray | None
+    N: float
+    D: float
+    origin: str = "<memory>"
+    notices: tuple[str, ...] = ()
+
+    @property
+    def payoffs(self) -> FloatArray:
+        """(C, T) nats saved against the untrained model, `v(S) = L(empty) - L(S)`."""
+        return self.loss[0] - self.loss
+
+    @property
+    def members(self) -> BoolArray:
+        """(C, K) who is in each coalition."""
+        return members_of(self.masks, len(self.players))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all 2**K coalitions are there."""
+        return len(self.masks) == 2 ** len(self.players)
+
+    def missing(self, limit: int | None = None) -> tuple[str, ...]:
+        """Names of missing coalitions, the first `limit` of them in the order of bitmasks."""
+        known = set(self.masks.tolist())
+        absent = (mask for mask in range(2 ** len(self.players)) if mask not in known)
+        return tuple(name_coalition(mask, self.players) for mask in islice(absent, limit))
+
+    def require_complete(self) -> None:
+        """Raise a DataError that names the missing coalitions, if there are any."""
+        refuse_too_many(len(self.players), len(self.targets))
+        if self.complete:
+            return
+        total = 2 ** len(self.players)
+        count = total - len(self.masks)
+        more = f", ... and {count - SHOWN} more" if count > SHOWN else ""
+        names = ", ".join(self.missing(SHOWN))
+        message = (
+            f"{count} of {total - 1} coalitions {'is' if count == 1 else 'are'} missing "
+            f"at N = {self.N:.10g}, D = {self.D:.10g}: {names}{more}"
+        )
+        hint = "train them (uniform mixtures), or estimate from those that are there with --sampled (sampled=True)"
+        raise DataError(message, hint=hint, location=Location(file=self.origin))
+
+
+def coalition_game(log: RunLog, *, n: float | None = None, d: float | None = None) -> Game:
+    """Find the coalition runs of a log.
+
+    A run is a coalition if its ratios are uniform over their support: each within 0.5% of 1 / |S|, or within 0.001
+    of it, of which the larger holds (published logs are rounded). Runs of one coalition are averaged, and their
+    scatter, pooled over coalitions, gives the noise of every mean. The untrained model has the same N; where there
+    is none, the nearest N is taken and a notice says so.
+
+    Parameters
+    ----------
+    log : RunLog
+    n, d : float, optional
+        The size and token count to use, to within 1%. By default the one (N, D) that has all coalitions; if none
+        has, the one that has the most.
+
+    Raises
+    ------
+    DataError
+        If there is no coalition, no untrained model, or a loss of one is not measured (each is named).
+    UsageError
+        If several (N, D) have all coalitions and none was chosen, or `n` or `d` is not in the log.
+    """
+    place = Location(file=log.origin)
+    if not 0 < len(log.sources) <= _MOST_PLAYERS:
+        message = f"a game needs 1 to {_MOST_PLAYERS} languages, the log has {len(log.sources)}"
+        raise DataError(message, location=place)
+    masks = coalition_masks(log.p, log.D)
+    size, tokens = _choose_budget(log, masks, n, d)
+    empty, notices = _untrained_rows(log, size)
+    rows = np.flatnonzero((masks > 0) & (size == log.N) & (tokens == log.D))
+    rows = np.concatenate([empty, rows])
+    _check_measured(log, rows, masks)
+    found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
+    loss, noise = _average(log.loss[rows], index.ravel(), repeats)
+    return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
+
+
+def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:
+    """Bitmask of the coalition of each row (R,): 0 where untrained, -1 where the mixture is no coalition's."""
+    held = p > 0.5 * p.max(axis=1, keepdims=True, initial=0.0)
+    size = np.maximum(held.sum(axis=1, keepdims=True), 1)
+    allowed = np.maximum(UNIFORM_STEP, UNIFORM_RATIO / size)
+    uniform = (np.abs(p - held / size) <= allowed).all(axis=1)
+    masks = held @ (np.int64(1) << np.arange(p.shape[1], dtype=np.int64))
+    return np.where(D == 0, 0, np.where(uniform & (masks > 0), masks, -1))
+
+
+def _choose_budget(log: RunLog, masks: IntArray, n: float | None, d: float | None) -> tuple[float, float]:
+    """The (N, D) whose coalitions make the game."""
+    coalition = masks > 0
+    if not coalition.any():
+        hint = "coalition runs are trained on uniform mixtures over a subset of the languages"
+        raise DataError("the log holds no coalition run", hint=hint, location=Location(file=log.origin))
+    keep = coalition & _near(log.N, n, "N", coalition)
+    keep &= _near(log.D, d, "D", keep)
+    counts = {
+        (size, tokens): len(np.unique(masks[keep & (size == log.N) & (tokens == log.D)]))
+        for size, tokens in set(zip(log.N[keep].tolist(), log.D[keep].tolist(), strict=True))
+    }
+    full = sorted(pair for pair, count in counts.items() if count == 2 ** len(log.sources) - 1)
+    if len(full) > 1:
+        listed = "; ".join(f"N = {size:.10g}, D = {tokens:.10g}" for size, tokens in full)
+        message = f"the log holds {len(full)} complete games: {listed}"
+        raise UsageError(message, hint="choose one with -N and -D (n= and d= in Python)")
+    return full[0] if full else max(counts, key=lambda pair: (counts[pair], pair))
+
+
+def _near(values: FloatArray, wanted: float | None, name: str, rows: BoolArray) -> BoolArray:
+    """Rows whose value is the one nearest to what was asked for."""
+    if wanted is None:
+        return rows
+    known = np.unique(values[rows])
+    nearest = known[np.abs(known - wanted).argmin()]
+    if abs(nearest - wanted) > SAME_SIZE * abs(wanted):
+        listed = ", ".join(f"{value:.10g}" for value in known[:SHOWN])
+        raise UsageError(f"no coalition run has {name} = {wanted:.10g}", hint=f"there are {name} = {listed}")
+    return rows & (values == nearest)
+
+
+def _untrained_rows(log: RunLog, size: float) -> tuple[IntArray, list[str]]:
+    """Rows of the untrained model at this N, or at the nearest N with a notice."""
+    untrained = log.D == 0
+    if not untrained.any():
+        hint = "add a row with D = 0: the losses of the model before training, about ln(vocabulary), measured"
+        message = "the untrained model (D = 0), the empty coalition, is missing"
+        raise DataError(message, hint=hint, location=Location(file=log.origin))
+    known = np.unique(log.N[untrained])
+    nearest = float(known[np.abs(np.log(known / size)).argmin()])
+    notice = f"no untrained model at N = {size:.10g}; the one at N = {nearest:.10g} stands in"
+    return np.flatnonzero(untrained & (nearest == log.N)), [] if nearest == size else [notice]
+
+
+def _check_measured(log: RunLog, rows: IntArray, masks: IntArray) -> None:
+    """Raise a DataError with every (coalition, target) whose loss is not there."""
+    faults = [
+        Fault(
+            f"coalition {name_coalition(int(masks[row]), log.sources)} has no loss for {log.targets[target]}",
+            Location(log.origin, None if log.lines is None else int(log.lines[row]), f"loss_{log.targets[target]}"),
+            hint="measure it, or leave the run or the target out of the log",
+        )
+        for row in rows.tolist()
+        for target in np.flatnonzero(~np.isfinite(log.loss[row])).tolist()
+    ]
+    if faults:
+        raise DataError.of(faults, "the game")
+
+
+def _average(loss: FloatArray, index: IntArray, repeats: IntArray) -> tuple[FloatArray, FloatArray | None]:
+    """Mean loss (C, T) of each coalition and the variance of that mean, or None without repeated coalitions.
+
+    A run's variance is pooled over the trained coalitions, per target. The untrained model has another, usually
+    far smaller scatter: its own where it was measured more than once, else the pooled one, which errs high.
+    """
+    mean = np.zeros((len(repeats), loss.shape[1]))
+    np.add.at(mean, index, loss)
+    mean /= repeats[:, None]
+    squares = np.zeros_like(mean)
+    np.add.at(squares, index, (loss - mean[index]) ** 2)
+    freedom = repeats[1:].sum() - len(repeats[1:])
+    if freedom == 0:
+        return mean, None
+    noise = squares[1:].sum(axis=0) / freedom / repeats[:, None]
+    if repeats[0] > 1:
+        noise[0] = squares[0] / (repeats[0] - 1) / repeats[0]
+    return mean, noise

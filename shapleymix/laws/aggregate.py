@@ -1,0 +1,109 @@
+"""Aggregate transfer `Theta_j = sum_i phi_ij p_i^a_j`, its logarithm, and the laws' shared derivative pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.parameters import fitted, over_runs
+from shapleymix.laws.terms import PowerTerms
+from shapleymix.records import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Theta and the shares of its sources: log Theta (..., R, K), shares and pieces (..., R, M, K)."""
+
+    log_theta: FloatArray
+    pieces: FloatArray
+
+    def shares(self) -> FloatArray:
+        """`phi_ij p_i^a / Theta_j`, which sum to one over the sources."""
+        return self.pieces * np.exp(-self.log_theta)[..., None, :]
+
+
+def mix(p: FloatArray, phi: FloatArray) -> FloatArray:
+    """`sum_i p_ri phi_ij`, shape (..., R, K), by one matrix product whatever the leading axes of phi."""
+    return np.ascontiguousarray(np.moveaxis(np.tensordot(p, phi, axes=(1, phi.ndim - 2)), 0, -2))
+
+
+def safe_log(theta: FloatArray) -> FloatArray:
+    """log Theta, and 0 where Theta = 0, which callers mask: no law is defined there."""
+    return np.log(np.where(theta > 0, theta, 1.0))
+
+
+def concave_powers(p: FloatArray, a: FloatArray) -> FloatArray:
+    """`p_ri ^ a_j`, shape (..., R, M, K), with 0^a = 0."""
+    present = p > 0
+    log_p = np.log(np.where(present, p, 1.0))
+    return np.exp(log_p[:, :, None] * a[..., None, None, :]) * present[:, :, None]
+
+
+@dataclass(frozen=True)
+class TransferLaw(CoreLaw):
+    """`L_j = C_j(N, D) Theta_j(p)^-gamma_j`; members say what phi and a are made of (ShapleyLaw paper, section 3.3)."""
+
+    gamma: FloatArray = fitted(low=1e-6, high=20.0)
+
+    def phi(self) -> FloatArray:
+        """Transfer coefficients, shape (..., M, K)."""
+        raise NotImplementedError
+
+    def exponent(self) -> FloatArray | None:
+        """The exponent a of the ratios, shape (..., K), or None for 1."""
+        return None
+
+    def theta(self, p: FloatArray) -> FloatArray:
+        """Theta, shape (..., R, K)."""
+        a = self.exponent()
+        if a is None:
+            return mix(p, self.phi())
+        return (concave_powers(p, a) * self.phi()[..., None, :, :]).sum(axis=-2)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        theta = self.theta(p)
+        loss = self.core(N, D) * np.exp(-over_runs(self.gamma) * safe_log(theta))
+        return np.where(theta > 0, loss, np.nan)
+
+    def defined(self, p: FloatArray) -> BoolArray:
+        return self.theta(p) > 0
+
+    def aggregate(self, p: FloatArray) -> Aggregate:
+        """Theta with the pieces that derivatives by phi and a need."""
+        a = self.exponent()
+        powers = p[:, :, None] if a is None else concave_powers(p, a)
+        pieces = powers * self.phi()[..., None, :, :]
+        return Aggregate(safe_log(pieces.sum(axis=-2)), pieces)
+
+    def transfer_expansion(
+        self, N: FloatArray, D: FloatArray, log_theta: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """log L from log Theta, and its derivatives by the core's symbols and by log gamma."""
+        core, slopes = self.core_expansion(N, D)
+        factor = over_runs(self.gamma) * log_theta
+        return np.log(core) - factor, slopes | {"gamma": -factor}
+
+    def a_slope(self, p: FloatArray, found: Aggregate) -> FloatArray:
+        """Derivative of log L by log a, for members with an exponent."""
+        log_p = np.log(np.where(p > 0, p, 1.0))
+        by_a = -over_runs(self.gamma) * (found.shares() * log_p[:, :, None]).sum(axis=-2)
+        return by_a * over_runs(np.asarray(self.exponent()))
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        phi = self.phi()
+        a = self.exponent()
+        s = (
+            None
+            if a is None
+            else np.broadcast_to(a[..., None, :], np.broadcast_shapes(phi.shape, a[..., None, :].shape))
+        )
+        scale = self.core_at(N, D)
+        return PowerTerms(np.zeros_like(scale), scale, self.gamma, phi, s)
+
+
+def grid(targets: int, **axes: FloatArray) -> dict[str, FloatArray]:
+    """Every combination of the values, the same for every target: arrays of shape (S, K)."""
+    crossed = np.meshgrid(*axes.values(), indexing="ij")
+    return {name: np.tile(values.reshape(-1, 1), targets) for name, values in zip(axes, crossed, strict=True)}

@@ -1,0 +1,52 @@
+"""The exponential data mixing law (Ye et al. 2025) with size and data terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.laws.aggregate import mix
+from shapleymix.laws.base import Inputs, Observations
+from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.parameters import fitted, over_runs
+from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.laws.terms import ExponentialTerms
+from shapleymix.records import FloatArray
+
+
+@dataclass(frozen=True)
+class Exponential(CoreLaw):
+    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j + k_j exp(sum_i t_ij p_i)`."""
+
+    kind = "law/exponential"
+    name = "exponential"
+    reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
+    assumption = "log of the reducible loss is linear in the ratios"
+    needs = ("mixture",)
+    linear = ("E", "A", "B", "k")
+
+    k: FloatArray = fitted(low=1e-6)
+    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False)
+
+    def bump(self, p: FloatArray) -> FloatArray:
+        """The mixture's term, shape (..., R, K)."""
+        return over_runs(self.k) * np.exp(np.minimum(mix(p, self.t), 60.0))
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        return self.core(N, D) + self.bump(p)
+
+    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+        bump = self.bump(p)
+        loss, slopes = self.core_expansion(N, D, bump)
+        share = bump / loss
+        return np.log(loss), slopes | {"k": share, "t": share[..., None, :] * p[:, :, None]}
+
+    @classmethod
+    def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
+        slopes = mixture_slopes(observed)
+        slopes = slopes - slopes.mean(axis=0)
+        return {"t": np.stack([scale * slopes for scale in (1.0, 2.0, 4.0, 8.0)])}
+
+    def terms(self, N: float, D: float) -> ExponentialTerms:
+        return ExponentialTerms(self.core_at(N, D), self.k, self.t)

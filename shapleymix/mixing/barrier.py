@@ -1,0 +1,278 @@
+"""The engine: a batched primal-dual barrier Newton method on the capped simplex.
+
+    minimise  sum_j w_j loss_j(p) + kl KL(p || anchor)   over  sum_i p_i = 1,  lower_i <= p_i <= upper_i
+
+for a whole batch of replicates, budgets and weights at once. Each iteration factorises one positive definite
+matrix an instance (Hessian plus barrier) and uses it twice, for Mehrotra's predictor and for his corrector; the
+equality is eliminated. Trial steps are accepted by their slope, not by differences of values, so that rounding
+never stops the descent. Iterates stay strictly inside, hence concave powers (infinite slope at zero) need no
+special care. `polish` then moves the iterate onto the face of active bounds. Seven to ten iterations are usual.
+
+The bound that stops the iteration is the engine's own; `certificate` recomputes it from nothing but the terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.terms import Terms
+from shapleymix.mixing.newton import Factor
+from shapleymix.mixing.polish import polished
+from shapleymix.mixing.smooth import Local, Smooth, add_to_diagonal, smooth_of
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+TOLERANCE = 1e-11
+EARLY = 1e-5
+MAX_ITERATIONS = 100
+TO_THE_WALL = 0.995
+OVERSHOOT = 0.9
+MAX_HALVINGS = 12
+CHUNK = 2_000_000
+NARROW = 1e-13
+NONE = 1e-300
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where the engine stopped, on any leading axes: p (..., M), the multiplier `price` (...) of the unit sum
+    (d objective / d p_i of every source between its bounds), the engine's own bound `gap` (...) on the excess
+    over the minimum, and the iterations used (...)."""
+
+    p: FloatArray
+    price: FloatArray
+    gap: FloatArray
+    iterations: IntArray
+
+
+@dataclass
+class _State:
+    """One iterate of a batch. `room` (B, 2M) is the distance to the lower, then to the upper bounds; `dual` the
+    multipliers of these (`NONE` where a bound cannot bind); `movable` is 1 where a bound matters, `count` (B, 1)
+    how many do."""
+
+    p: FloatArray
+    room: FloatArray
+    dual: FloatArray
+    price: FloatArray
+    movable: FloatArray
+    count: FloatArray
+    scale: FloatArray
+
+    def take(self, rows: BoolArray) -> _State:
+        return _State(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def minimise(
+    terms: Terms,
+    w: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    kl: float = 0.0,
+    anchor: FloatArray | None = None,
+    tolerance: float = TOLERANCE,
+) -> Optimum:
+    """The optimal mixture under bounds, for every member of the broadcast leading axes.
+
+    Parameters
+    ----------
+    terms : law at a budget, with any leading axes; M sources, K targets.
+    w : (..., K) weights of the targets, >= 0.
+    lower, upper : (..., M) bounds of the ratios; they must leave a mixture (see `constraints`).
+    kl, anchor : weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
+    tolerance : relative to the objective at the start, where the iteration may stop.
+
+    Raises
+    ------
+    SolveError
+        If no mixture has a finite objective, or a number is not finite.
+    """
+    anchored = np.broadcast_to(lower, lower.shape) if anchor is None else anchor
+    batch = np.broadcast_shapes(terms.batch, w.shape[:-1], lower.shape[:-1], upper.shape[:-1], anchored.shape[:-1])
+    size = int(np.prod(batch))
+    vectors = [_flat(value, batch) for value in (w, lower, upper, anchored)]
+    step = max(1, CHUNK // (terms.n_sources * max(terms.n_sources, terms.n_targets)))
+    flat = terms.flat(batch) if terms.batch else terms
+    strength = kl if anchor is not None else 0.0
+    parts = []
+    for start in range(0, size, step):
+        rows = slice(start, start + step)
+        part = flat.take(rows) if terms.batch else flat
+        w_part, low, high, toward = (vector[rows] for vector in vectors)
+        parts.append(_minimise_flat(part, w_part, low, high, toward, strength, tolerance))
+    joined = [np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Optimum)]
+    return Optimum(*(value.reshape(batch + value.shape[1:]) for value in joined))
+
+
+def _flat(value: FloatArray, batch: tuple[int, ...]) -> FloatArray:
+    whole = np.broadcast_to(np.asarray(value, dtype=float), (*batch, value.shape[-1]))
+    return whole.reshape(-1, value.shape[-1])
+
+
+def _minimise_flat(
+    terms: Terms,
+    w: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    anchor: FloatArray,
+    kl: float,
+    tolerance: float,
+) -> Optimum:
+    """The same on one leading axis, in memory at once; sources that nobody may use are left out."""
+    if kl > 0:
+        upper = np.where(anchor > 0, upper, lower)
+    used = np.flatnonzero((upper > NARROW).any(axis=0))
+    if len(used) < lower.shape[-1]:
+        part = _minimise_flat(
+            terms.select_sources(used), w, lower[:, used], upper[:, used], anchor[:, used], kl, tolerance
+        )
+        p = np.zeros_like(lower)
+        p[:, used] = part.p
+        return Optimum(p, part.price, part.gap, part.iterations)
+    inside, free = _interior(lower, upper)
+    absent = ~free & (upper <= NARROW)
+    smooth = smooth_of(terms, w, free, absent, kl, anchor if kl > 0 else None)
+    return _iterate(smooth, *inside, tolerance)
+
+
+def _interior(lower: FloatArray, upper: FloatArray) -> tuple[tuple[FloatArray, FloatArray, FloatArray], BoolArray]:
+    """A strictly feasible start with its bounds, (B, M) each, and which sources can move at all."""
+    rest = 1 - lower.sum(axis=1, keepdims=True)
+    upper = np.minimum(upper, lower + rest)
+    width = np.maximum(upper - lower, 0.0)
+    share = np.clip(rest / np.maximum(width.sum(axis=1, keepdims=True), 1e-300), 0.0, 1.0)
+    movable = (share > NARROW) & (share < 1 - NARROW)
+    return (lower + share * width, lower, upper), (width > NARROW) & movable
+
+
+def _iterate(smooth: Smooth, p: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float) -> Optimum:
+    """Newton steps until every member of the batch has its bound; finished members leave the batch."""
+    size = len(p)
+    final = Optimum(p.copy(), np.zeros(size), np.full(size, np.inf), np.zeros(size, dtype=np.int64))
+    bounds, index = (lower, upper), np.arange(size)
+    local = smooth.at(p)
+    state = _start(smooth, local, p, lower, upper)
+    goal = EARLY
+    for iteration in range(MAX_ITERATIONS + 1):
+        gap = _bound(local.gradient, state)
+        near = gap <= goal * state.scale
+        if 2 * near.sum() >= len(near) or iteration == MAX_ITERATIONS:
+            _check_finite(gap)
+            p, price, bound = polished(smooth, state.p, state.price[:, 0], gap, state.dual, *bounds)
+            done = (bound <= tolerance * state.scale) | (iteration == MAX_ITERATIONS)
+            _record(final, index[done], p[done], price[done], bound[done], iteration)
+            if done.all():
+                break
+            index, state, smooth = index[~done], state.take(~done), smooth.take(~done)
+            bounds = (bounds[0][~done], bounds[1][~done])
+            local = smooth.at(state.p)
+            goal *= 0.01
+        state, local = _step(smooth, local, state)
+    return final
+
+
+def _record(final: Optimum, rows: IntArray, p: FloatArray, price: FloatArray, gap: FloatArray, iteration: int) -> None:
+    final.p[rows], final.price[rows], final.gap[rows] = p, price, gap
+    final.iterations[rows] = iteration
+
+
+def _check_finite(gap: FloatArray) -> None:
+    if not np.isfinite(gap).all():
+        raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
+
+
+def _start(smooth: Smooth, local: Local, p: FloatArray, lower: FloatArray, upper: FloatArray) -> _State:
+    """Multipliers on the central path of the spread of the gradient; bounds that cannot bind get none."""
+    free, size = smooth.free, p.shape[1]
+    gradient = local.gradient
+    fixed = 1 - free
+    room = np.concatenate([p - lower + fixed, upper - p + fixed], axis=1)
+    # Where the other sources' floors cap a source already, its own cap says nothing.
+    idle = upper >= 1 - (lower.sum(axis=1, keepdims=True) - lower) - NARROW
+    movable = np.concatenate([free, free * ~idle], axis=1)
+    total = np.maximum(free.sum(axis=1, keepdims=True), 1.0)
+    price = gradient.sum(axis=1, keepdims=True) / total
+    spread = np.sum(np.abs(gradient - price * free) * room[:, :size], axis=1)
+    scale = np.maximum(np.abs(gradient * p).sum(axis=1), 1e-300)
+    center = np.maximum(spread, 1e-6 * scale) / total[:, 0]
+    dual = np.where(movable > 0, center[:, None] / room, NONE)
+    count = np.maximum(movable.sum(axis=1, keepdims=True), 1.0)
+    return _State(p, room, dual, price, movable, count, scale)
+
+
+def _bound(gradient: FloatArray, state: _State) -> FloatArray:
+    """Excess over the minimum, at most: the linearised objective against its dual at the current price."""
+    size = gradient.shape[1]
+    tilt = (gradient - state.price) * state.movable[:, :size]
+    return _sum(np.maximum(tilt * state.room[:, :size], -tilt * state.room[:, size:]))
+
+
+def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
+    """One predictor-corrector iteration."""
+    size = state.p.shape[1]
+    ratio = state.dual / state.room
+    matrix = local.hessian()
+    add_to_diagonal(matrix, ratio[:, :size] + ratio[:, size:])
+    factor = Factor(matrix, smooth.free)
+    pull = state.price * smooth.free - local.gradient
+    push = _corrector_target(state, factor.solve(pull)[0], ratio) / state.room
+    pull = pull + push[:, :size]
+    pull -= push[:, size:]
+    move, shift = factor.solve(pull)
+    way = np.concatenate([move, -move], axis=1)
+    turn = push - state.dual - ratio * way
+    step, local = _search(smooth, state, move, way, push, pull, _reach(state.room, way, TO_THE_WALL))
+    state.dual = state.dual + _reach(state.dual, turn, TO_THE_WALL) * turn
+    state.room = state.room + step * way
+    state.p = state.p + step * move
+    state.price = state.price + step * shift
+    return state, local
+
+
+def _corrector_target(state: _State, move: FloatArray, ratio: FloatArray) -> FloatArray:
+    """Mehrotra's complementarity target: the centre that the predictor allows, less its second-order error."""
+    way = np.concatenate([move, -move], axis=1)
+    turn = -state.dual - ratio * way
+    now = _sum(state.room * state.dual)
+    room = state.room + _reach(state.room, way, 1.0) * way
+    after = _sum(room * (state.dual + _reach(state.dual, turn, 1.0) * turn))
+    aim = (now * (after / np.maximum(now, 1e-290)) ** 3)[:, None] / state.count
+    return (aim - way * turn) * state.movable
+
+
+def _reach(value: FloatArray, change: FloatArray, limit: float) -> FloatArray:
+    """The step (B, 1), at most 1, that goes `limit` of the way to where a positive value would reach zero."""
+    fall = np.minimum.reduce(change / value, axis=1, keepdims=True)
+    return limit / np.maximum(-fall, limit)
+
+
+def _search(
+    smooth: Smooth,
+    state: _State,
+    move: FloatArray,
+    way: FloatArray,
+    push: FloatArray,
+    pull: FloatArray,
+    step: FloatArray,
+) -> tuple[FloatArray, Local]:
+    """Shorten the steps of those members whose slope past the step says they went too far."""
+    start = _sum(pull * move)
+    for _ in range(MAX_HALVINGS):
+        local = smooth.at(state.p + step * move)
+        # `push` is the barrier's slope here; at the new place it shrinks or grows with the room left.
+        barrier = _sum(push * way / (1 + step * (way / state.room)))
+        end = _sum((local.gradient - state.price) * move) - barrier
+        far = end > OVERSHOOT * start
+        if not far.any():
+            return step, local
+        shorter = np.clip(start / np.where(far, start + end, 1.0), 0.1, 0.7)
+        step = np.where(far, shorter, 1.0)[:, None] * step
+    return step, smooth.at(state.p + step * move)
+
+
+def _sum(values: FloatArray) -> FloatArray:
+    """Sums over the last axis; the bare reduction halves the cost of small problems."""
+    return np.add.reduce(values, axis=-1)

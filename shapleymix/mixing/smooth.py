@@ -1,0 +1,172 @@
+"""The weighted objective as the engine sees it: gradient and curvature at interior mixtures, without checks.
+
+`Terms` answers for every mixture, at a price; the engine stays strictly inside the simplex and calls this tens of
+times a millisecond. Arrays carry exactly one leading axis B (replicates, budgets, weights), except that matrices
+shared by the whole batch stay two-dimensional. Sources fixed by their bounds have their slopes masked to zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
+from shapleymix.records import BoolArray, FloatArray
+
+# Stands for ratio zero where a slope is infinite there, so that it is merely huge.
+TINY = 1e-150
+RIDGE = 1e-14
+
+
+class Local(NamedTuple):
+    """Derivatives at one point: gradient (B, M), and U, h, diagonal with Hessian = U diag(h) U' + diagonal."""
+
+    gradient: FloatArray
+    inner: FloatArray
+    second: FloatArray
+    diagonal: FloatArray | None
+
+    def hessian(self) -> FloatArray:
+        """(B, M, M), a fresh array."""
+        matrix = (self.inner * self.second[:, None, :]) @ _transposed(self.inner)
+        if self.diagonal is None:
+            # Sources that do the same for every target leave it singular; the ridge changes the path only.
+            size = matrix.shape[-1]
+            largest = matrix.reshape(len(matrix), size * size)[:, :: size + 1].max(axis=1, keepdims=True)
+            add_to_diagonal(matrix, RIDGE * largest)
+        else:
+            add_to_diagonal(matrix, self.diagonal)
+        return matrix
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
+
+    `scale` (B, K) is w a gamma for powers and w k for exponentials; `matrix` holds phi or t, `slope` the same with
+    the rows of fixed sources zeroed; `free` (B, M) is 1 where a source may move.
+    """
+
+    scale: FloatArray
+    matrix: FloatArray
+    slope: FloatArray
+    free: FloatArray
+    exponent: FloatArray | None = None
+    s: FloatArray | None = None
+    kl: float = 0.0
+    log_anchor: FloatArray | None = None
+
+    def at(self, p: FloatArray) -> Local:
+        """Derivatives at the interior mixtures p (B, M)."""
+        local = self._exponential(p) if self.exponent is None else self._power(p, self.exponent)
+        return local if self.kl == 0 else self._anchored(local, p)
+
+    def take(self, rows: BoolArray) -> Smooth:
+        """The members of the batch where `rows` holds."""
+        return replace(
+            self,
+            scale=self.scale[rows],
+            matrix=_rows(self.matrix, rows),
+            slope=_rows(self.slope, rows),
+            free=self.free[rows],
+            exponent=None if self.exponent is None else self.exponent[rows],
+            s=None if self.s is None else _rows(self.s, rows),
+            log_anchor=None if self.log_anchor is None else self.log_anchor[rows],
+        )
+
+    def masked(self, free: FloatArray) -> Smooth:
+        """The same objective with fewer sources free to move."""
+        return replace(self, free=free, slope=self.matrix * free[:, :, None])
+
+    def _power(self, p: FloatArray, exponent: FloatArray) -> Local:
+        if self.s is not None:
+            return self._concave(p, exponent, self.s)
+        theta = _weigh_rows(p, self.matrix)
+        pull = self.scale * theta**-exponent
+        return Local(-_weigh(self.slope, pull), self.slope, pull * exponent / theta, None)
+
+    def _concave(self, p: FloatArray, exponent: FloatArray, s: FloatArray) -> Local:
+        column = np.maximum(p, TINY)[:, :, None]
+        part = column**s
+        theta = np.sum(self.matrix * part, axis=1)
+        inner = s * self.slope * part / column
+        pull = self.scale * theta**-exponent
+        bend = _weigh(inner * (1 - s) / column, pull)
+        return Local(-_weigh(inner, pull), inner, pull * exponent / theta, bend)
+
+    def _exponential(self, p: FloatArray) -> Local:
+        value = self.scale * np.exp(_weigh_rows(p, self.matrix))
+        return Local(_weigh(self.slope, value), self.slope, value, None)
+
+    def _anchored(self, local: Local, p: FloatArray) -> Local:
+        inside = np.maximum(p, TINY)
+        gradient = local.gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
+        bend = self.free * self.kl / inside
+        diagonal = bend if local.diagonal is None else local.diagonal + bend
+        return local._replace(gradient=gradient, diagonal=diagonal)
+
+
+def smooth_of(
+    terms: Terms, w: FloatArray, free: BoolArray, absent: BoolArray, kl: float, anchor: FloatArray | None
+) -> Smooth:
+    """The engine's view of flat terms (one leading axis B, or none on shared matrices).
+
+    `free` and `absent` (B, M) mark the sources that may move, and those fixed at ratio zero.
+
+    Raises
+    ------
+    SolveError
+        If a target that counts gets no transfer from any source that may be used: its loss is infinite everywhere.
+    """
+    mask = free.astype(float)
+    log_anchor = None if anchor is None else np.log(np.where(anchor > 0, anchor, 1.0))
+    if isinstance(terms, ExponentialTerms):
+        return Smooth(w * terms.k, terms.t, _masked(terms.t, free), mask, kl=kl, log_anchor=log_anchor)
+    if not isinstance(terms, PowerTerms):
+        raise SolveError(f"the engine does not know terms of type {type(terms).__name__}")
+    scale = w * terms.a * terms.gamma
+    phi = _reaching(terms.phi, scale, absent)
+    exponent = np.broadcast_to(terms.gamma + 1, scale.shape)
+    return Smooth(scale, phi, _masked(phi, free), mask, exponent, terms.s, kl, log_anchor)
+
+
+def _reaching(phi: FloatArray, scale: FloatArray, absent: BoolArray) -> FloatArray:
+    """phi, with ones for targets that nothing reaches and that do not count; else an error."""
+    usable = phi * ~absent[:, :, None] if absent.any() else phi
+    lost = usable.max(axis=-2) <= 0
+    if not lost.any():
+        return phi
+    if np.any(lost & (scale > 0)):
+        places = ", ".join(str(j) for j in np.flatnonzero(np.any(lost & (scale > 0), axis=0)))
+        hint = "give the targets weight zero, or allow a source that helps them"
+        raise SolveError(f"no usable source transfers anything to target number {places}", hint=hint)
+    return np.where(lost[..., None, :], 1.0, phi)
+
+
+def _masked(matrix: FloatArray, free: BoolArray) -> FloatArray:
+    return matrix if free.all() else matrix * free[:, :, None]
+
+
+def _rows(matrix: FloatArray, rows: BoolArray) -> FloatArray:
+    return matrix if matrix.ndim == 2 else matrix[rows]
+
+
+def _transposed(matrix: FloatArray) -> FloatArray:
+    return matrix.T if matrix.ndim == 2 else matrix.transpose(0, 2, 1)
+
+
+def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
+    return p @ matrix if matrix.ndim == 2 else (p[:, None, :] @ matrix)[:, 0, :]
+
+
+def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
+    return weights @ matrix.T if matrix.ndim == 2 else (matrix @ weights[:, :, None])[:, :, 0]
+
+
+def add_to_diagonal(matrix: FloatArray, diagonal: FloatArray) -> None:
+    """Add (B, M) or (B, 1) to the diagonals of contiguous matrices (B, M, M), in place."""
+    size = matrix.shape[-1]
+    matrix.reshape(len(matrix), size * size)[:, :: size + 1] += diagonal

@@ -1,0 +1,446 @@
+"""Run logs: what is written reads back bit for bit, and every fault of a wrong one is named with its place."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shapleymix.errors import DataError, UsageError
+from shapleymix.tables.runs import UNTRAINED, RunLog, concat, read_runs, write_runs
+
+ENDINGS = ("csv", "csv.gz", "parquet", "jsonl")
+HEADER = "run,N,D,p_en,p_de,loss_en,loss_de\n"
+SIZES = st.floats(min_value=1e-3, max_value=1e25)
+RATIOS = st.lists(st.floats(min_value=0, max_value=1), min_size=3, max_size=3).filter(lambda row: sum(row) > 0.1)
+IDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6).filter(
+    lambda text: text == text.strip()
+)
+
+
+@st.composite
+def logs(draw) -> RunLog:
+    """Random logs with untrained models, missing losses and any run id."""
+    runs = tuple(draw(st.lists(IDS, min_size=1, max_size=5, unique=True)))
+    count = len(runs)
+    trained = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    p = np.array([draw(RATIOS) for _ in runs])
+    loss = st.one_of(st.just(np.nan), st.floats(min_value=1e-9, max_value=1e3))
+    return RunLog(
+        runs=runs,
+        N=np.array([draw(SIZES) for _ in runs]),
+        D=np.where(trained, [draw(SIZES) for _ in runs], 0.0),
+        p=np.where(trained[:, None], p / np.sort(p, axis=1).sum(axis=1, keepdims=True), 0.0),
+        loss=np.array([[draw(loss) for _ in range(2)] for _ in runs]),
+        sources=("en", "zh hans", "日本語"),
+        targets=("en", "x"),
+        weight=np.array([draw(st.floats(min_value=0, max_value=9)) for _ in runs]),
+        split=tuple(draw(st.sampled_from(("fit", "held-out"))) for _ in runs),
+    )
+
+
+def same_rows(one: RunLog, other: RunLog) -> bool:
+    arrays = ((getattr(one, name), getattr(other, name)) for name in ("N", "D", "p", "loss", "weight"))
+    texts = ((getattr(one, name), getattr(other, name)) for name in ("runs", "sources", "targets", "split", "seed"))
+    same = (a is b if a is None or b is None else np.array_equal(a, b, equal_nan=True) for a, b in arrays)
+    return all(same) and all(a == b for a, b in texts)
+
+
+def faults_of(text: str | bytes, tmp_path, name: str = "runs.csv") -> DataError:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError) as caught:
+        read_runs(path)
+    assert str(path) in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@settings(deadline=None, max_examples=50)
+@given(log=logs())
+def test_written_and_read_back_to_the_last_bit(ending, log, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / f"log.{ending}"
+    write_runs(log, path)
+    again = read_runs(path)
+    assert same_rows(log, again)
+    assert again.notices == ()
+    assert again.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@settings(deadline=None)
+@given(log=logs(), random=st.randoms())
+def test_the_order_of_rows_and_columns_does_not_matter(log, random):
+    columns = list(log.columns().items())
+    random.shuffle(columns)
+    rows = list(range(len(log)))
+    random.shuffle(rows)
+    shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)})
+    again = shuffled.select(np.argsort(rows)).aligned(log.sources, log.targets)
+    assert same_rows(log, again)
+    assert again.mixture_keys == log.mixture_keys
+
+
+def _gaps(columns):
+    """Columns with None for NaN, as a frame has it."""
+    return [
+        (name, [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in column])
+        for name, column in columns
+    ]
+
+
+def test_the_fixtures(fixtures):
+    game = read_runs(fixtures / "multilingual5_coalitions.csv")
+    assert (len(game), len(game.sources), len(game.targets)) == (32, 5, 5)
+    assert game.trained.sum() == 31
+    assert game.mixture_keys[0] == UNTRAINED
+    assert game.mixture_keys[-1] == "de=0.2000,en=0.2000,fr=0.2000,ja=0.2000,zh=0.2000"
+    runs = read_runs(fixtures / "multilingual5_runs.csv")
+    assert len(runs) == 76
+    assert len(set(runs.mixture_keys)) == 40
+    assert runs.lines is not None
+    assert runs.lines[[0, -1]].tolist() == [2, 77]
+
+
+def test_every_published_log_is_read(shared_data):
+    shapes = {}
+    for path in sorted(shared_data.glob("*.csv")):
+        if "irds" not in path.name:
+            log = read_runs(path)
+            shapes[path.stem] = (len(log), len(log.sources), len(log.targets))
+            assert log.p[log.trained].sum(axis=1) == pytest.approx(1.0 if log.sources else 0.0)
+    assert shapes["regmix_1m_train"] == (512, 17, 13)
+    assert shapes["chinchilla_245"] == (245, 0, 1)
+    assert shapes["dmsl_slimpajama_122m"] == (594, 7, 8)
+
+
+def test_every_fault_at_once_with_its_place(tmp_path):
+    error = faults_of(
+        HEADER
+        + "a,1e6,1e9,.5,.5,2,3\n"
+        + "b,-1,1e9,.5,.7,nan,0\n"
+        + "c,x,-5,1.5,-.5,inf,\n"
+        + "a,1e6,1e9,.5,.5,2,3\n"
+        + "d,1_000,1B,,1,2,NA\n"
+        + ',"1,5",5,1,0,1,1\n',
+        tmp_path,
+    )
+    expected = [
+        ":3 [N]: N = -1, expected more than 0",
+        ":3: p_en + p_de = 1.2, expected 1",
+        ":3 [loss_en]: loss_en is NaN",
+        ":3 [loss_de]: loss_de = 0, expected more than 0",
+        ":4 [N]: N is not a number: 'x'",
+        ":4 [D]: D = -5, expected 0 or more",
+        ":4 [p_de]: p_de = -0.5, expected 0 or more",
+        ":4 [loss_en]: loss_en is infinite",
+        ":5 [run]: repeats run 'a' at D = 1e+09 of line 2",
+        ":6 [N]: N is not a number: '1_000'",
+        ":6 [p_en]: p_en is empty",
+        ":6 [loss_de]: loss_de is not a number: 'NA'",
+        ":7 [N]: N is not a number: '1,5'",
+        ":7 [run]: run is empty",
+    ]
+    assert [part for part in expected if part not in str(error)] == []
+    assert len(error.faults) == len(expected)
+    lines = [fault.location.line for fault in error.faults]
+    assert lines == sorted(lines)
+    hints = {fault.hint for fault in error.faults}
+    assert {"leave the cell empty where nothing was measured", "write decimals with a point"} <= hints
+    assert error.faults[0].value == "-1"
+
+
+def test_only_twenty_faults_are_shown(tmp_path):
+    error = faults_of(HEADER + "".join(f"r{k},1,1,.5,.6,1,1\n" for k in range(50)), tmp_path)
+    assert len(error.faults) == 50
+    assert str(error).endswith("... and 30 more")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ('""\n', "is empty"),
+        (HEADER, "holds no rows"),
+        ("run;N;D;p_en\na;1,5;2;3\n", "separated by semicolons"),
+        ("run\tN\tD\na\t1\t2\n", "separated by tabs"),
+        (HEADER + "ü,1,1,1,0,1,1\n", None),
+        ((HEADER + "ok,1,1,1,0,1,1\nü,1,1,1,0,1,1\n").encode("latin-1"), ":3: byte 0xfc at offset 49 is not UTF-8"),
+        (HEADER.encode("utf-16"), "byte 0xff at offset 0 is not UTF-8"),
+        ("run,N\0,D\n", "NUL"),
+        ("run,N,N,D,loss\na,1,1,1,1\n", "column 'N' occurs twice"),
+        (HEADER + 'a,1,1,1,0,1,1\n"b,1,1,1,0,1,1\n', ":3: is not valid CSV"),
+        ("run,N,D,p_,p_x=y,loss_en\na,1M,20M,0,1,3\n", "the label 'x=y' of column 'p_x=y' contains '='"),
+        ("run,N,D,p_en,tokens_en,loss\na,1,1,1,1,1\n", "both p_ and tokens_"),
+        ("run,N,D,split,loss\na,1,1,test,1\n", "split is 'test'"),
+        ("run,N,D,weight,loss\na,1,1,-1,1\n", "weight = -1"),
+        ("run,N,D,p_en\na,1,1,1\n", "has no loss_<target> column"),
+        ("run,N,D,p_en,loss\nu,1,0,0.5,1\n", "p_en = 0.5, expected 1"),
+        (b"PK\x03\x04....", "is a spreadsheet or a zip file"),
+        (b"PAR1....", "is not a whole Parquet file"),
+        (gzip.compress(b"run,N,D,loss\na,1,1,1\n")[:-9], "is not a whole gzip file"),
+        ("[1, 2]\n", "is not a JSON object"),
+    ],
+)
+def test_what_is_no_run_log(content, message, tmp_path):
+    if message is None:
+        (tmp_path / "runs.csv").write_text(content, encoding="utf-8")
+        assert read_runs(tmp_path / "runs.csv").runs == ("ü",)
+    else:
+        assert message in str(faults_of(content, tmp_path))
+
+
+def test_every_ragged_row_with_its_line(tmp_path):
+    error = faults_of(HEADER + "a,1,1,.5,.5,2\n\nb,1,1,1,0,1,1,5\nc,1,1,1,0,1,1\n", tmp_path)
+    assert [fault.location.line for fault in error.faults] == [2, 4]
+    assert "has 6 cells, the header has 7" in str(error)
+    quoted = faults_of(HEADER + 'a,1,1,.5,.5,2\n\n"b",1,1,1,0,1,1,5\nc,1,1,1,0,1,1\n', tmp_path)
+    assert quoted.faults == error.faults
+
+
+def test_lines_are_those_of_an_editor(tmp_path):
+    error = faults_of(HEADER + '"a\nb",1,1,1,0,1,1\n\n,,,,,,\nc,0,1,1,0,1,1\n', tmp_path)
+    assert error.location.line == 6
+    crlf = (HEADER + "a,1,1,1,0,1,1\n\nc,0,1,1,0,1,1\n").replace("\n", "\r\n")
+    assert faults_of(crlf, tmp_path).location.line == 4
+
+
+def test_broken_json_lines_are_all_named(tmp_path):
+    text = '{"run":"a","N":1,"D":1,"loss":1}\n{"run":"b" "N":1}\n\n[1]\n{"run":1,"run":2}\n'
+    error = faults_of(text, tmp_path, "runs.jsonl")
+    assert [fault.location.line for fault in error.faults] == [2, 4, 5]
+    text = '{"run":"a","N":1,"D":1,"loss":1}\n{"run":"b","N":NaN,"D":[1],"loss":true}\n'
+    error = faults_of(text, tmp_path, "runs.jsonl")
+    assert [fault.location.column for fault in error.faults] == ["N", "D", "loss"]
+
+
+def test_missing_files_and_folders(tmp_path):
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(DataError, match="cannot be read"):
+            read_runs(path)
+    with pytest.raises(DataError, match="cannot read a table from a int"):
+        read_runs(3)  # type: ignore[arg-type]
+
+
+def test_misspelt_columns_are_pointed_out(tmp_path):
+    error = faults_of("Run,n,D,p_en,Loss_en\na,1,1,1,1\n", tmp_path)
+    assert "is the column 'Run' meant? rename it to 'run'" in str(error)
+    assert "is the column 'n' meant?" in str(error)
+    assert "is the column 'Loss_en' meant?" in str(error)
+    log = read_runs({"run": ["a"], "N": [1], "D": [1], "loss_en": [1], "wieght": [1], "note": ["x"], "loss": [2]})
+    assert log.targets == ("en",)
+    assert log.notices == (
+        "ignored the column 'wieght': did you mean 'weight'?",
+        "ignored 2 columns: note, loss",
+    )
+
+
+def test_rounded_ratios_are_renormalised_and_counted():
+    table = {"run": ["a", "b"], "N": [1, 1], "D": [1, 1], "p_x": [0.333, 0.5], "p_y": [0.663, 0.5], "loss": [1, 1]}
+    log = read_runs(table)
+    assert log.p[0].tolist() == [0.333 / 0.996, 0.663 / 0.996]
+    assert log.notices == ("ratios of 1 of 2 rows were renormalised to sum to 1 (off by at most 0.004)",)
+    table["p_y"][0] = 0.661
+    with pytest.raises(DataError, match=r"p_x \+ p_y = 0.994, expected 1"):
+        read_runs(table)
+
+
+def test_sizes_and_untrained_models():
+    table = {
+        "run": ["a", "u", "v"],
+        "N": ["243M", 5, "1k"],
+        "D": ["1B", 0, "0"],
+        "p_x": ["1", "", 0],
+        "loss": [1, 2, ""],
+    }
+    log = read_runs(table)
+    assert log.N.tolist() == [243e6, 5, 1000]
+    assert log.trained.tolist() == [True, False, False]
+    assert log.p.tolist() == [[1], [0], [0]]
+    assert log.measured.ravel().tolist() == [True, True, False]
+    assert log.mixture_keys == ("x=1.0000", UNTRAINED, UNTRAINED)
+
+
+def test_tokens_of_each_source_instead_of_ratios():
+    table = {"run": ["a", "u"], "N": [1, 1], "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
+    log = read_runs(table)
+    assert log.p.tolist() == [[0.25, 0.75], [0, 0]]
+    assert log.D.tolist() == [20e6, 0]
+    assert read_runs(table | {"D": [20.05e6, ""]}).D.tolist() == [20.05e6, 0]
+    with pytest.raises(DataError, match="the tokens_ columns sum to 2e"):
+        read_runs(table | {"D": [21e6, 0]})
+
+
+def test_tables_for_prediction_need_no_losses():
+    table = {"run": ["a"], "N": [1], "D": [1], "p_x": [1]}
+    assert read_runs(table, losses="optional").loss.shape == (1, 0)
+    with pytest.raises(DataError, match="loss"):
+        read_runs(table)
+
+
+def test_standard_input_in_any_format(monkeypatch, tmp_path, fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    for ending in ENDINGS:
+        write_runs(log, tmp_path / f"log.{ending}")
+        stream = io.TextIOWrapper(io.BytesIO((tmp_path / f"log.{ending}").read_bytes()))
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert same_rows(read_runs("-"), log)
+
+
+def test_frames_and_mappings_read_as_files_do(fixtures):
+    path = fixtures / "multilingual5_runs.csv"
+    log = read_runs(path)
+    assert same_rows(read_runs(pl.read_csv(path)), log)
+    assert same_rows(read_runs(pl.read_csv(path).to_dict(as_series=False)), log)
+    assert same_rows(read_runs(log.columns()), log)
+    gaps = log.with_loss(np.where(log.loss > 3, np.nan, log.loss))
+    assert same_rows(read_runs(gaps.columns()), gaps)
+    with pytest.raises(DataError, match="differ in length"):
+        read_runs({"run": ["a"], "N": [1, 2]})
+
+
+def test_a_byte_order_mark_and_windows_lines_are_no_fault(tmp_path, fixtures):
+    text = (fixtures / "multilingual5_runs.csv").read_text()
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert same_rows(read_runs(tmp_path / "bom.csv"), read_runs(fixtures / "multilingual5_runs.csv"))
+
+
+def test_writing_keeps_what_is_there(tmp_path, fixtures):
+    log = read_runs(fixtures / "multilingual5_coalitions.csv")
+    path = tmp_path / "log.csv"
+    write_runs(log, path)
+    with pytest.raises(UsageError, match="exists already"):
+        write_runs(log, path)
+    write_runs(log.select([1]), path, force=True)
+    assert len(read_runs(path)) == 1
+    with pytest.raises(UsageError, match="no format"):
+        write_runs(log, tmp_path / "log.xlsx")
+
+
+def test_folds_keep_mixtures_together_and_are_balanced(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    folds = log.folds(5)
+    by_key: dict[str, set[int]] = {}
+    for key, fold in zip(log.mixture_keys, folds.tolist(), strict=True):
+        by_key.setdefault(key, set()).add(fold)
+    assert all(len(found) == 1 for found in by_key.values())
+    counts = np.bincount([next(iter(found)) for found in by_key.values()])
+    assert counts.tolist() == [8] * 5
+
+
+def test_folds_do_not_see_the_order_of_rows_or_columns(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    order = np.random.default_rng(0).permutation(len(log))
+    turned = log.select(order).aligned(log.sources[::-1], log.targets[::-1])
+    assert np.array_equal(turned.folds(5), log.folds(5)[order])
+    same = log.groups[order][:, None] == log.groups[order]
+    assert np.array_equal(turned.groups[:, None] == turned.groups, same)
+
+
+def test_folds_that_cannot_be(fixtures):
+    log = read_runs(fixtures / "multilingual5_coalitions.csv")
+    with pytest.raises(DataError, match="33 folds need 33 different mixtures; the log has 32"):
+        log.folds(33)
+    with pytest.raises(UsageError):
+        log.folds(1)
+
+
+def test_noise_in_the_last_bits_does_not_part_a_mixture():
+    halves = np.array([[0.00005, 0.99995], [0.12345, 0.87655], [0.5, 0.5]])
+    nudged = np.nextafter(halves, 1)
+    table = {"run": [f"{k}" for k in range(6)], "N": [1.0] * 6, "D": [1.0] * 6, "loss": [1.0] * 6}
+    both = np.vstack([halves, nudged])
+    log = read_runs(table | {"p_x": both[:, 0], "p_y": both[:, 1]})
+    assert log.mixture_keys[:3] == log.mixture_keys[3:]
+
+
+def test_a_log_without_ratios_groups_by_run():
+    log = read_runs({"run": ["a", "a", "b"], "N": [1, 1, 1], "D": [1, 2, 1], "loss": [3, 2, 4]})
+    assert log.groups.tolist() == [0, 0, 1]
+
+
+def test_with_loss_checks_its_shape(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    mean = log.with_loss(log.loss.mean(axis=1, keepdims=True), ["mean"])
+    assert mean.targets == ("mean",)
+    with pytest.raises(ValueError, match="expected"):
+        log.with_loss(log.loss, ["mean"])
+
+
+def test_several_logs_as_one(fixtures):
+    game, runs = (read_runs(fixtures / f"multilingual5_{name}.csv") for name in ("coalitions", "runs"))
+    turned = runs.aligned(runs.sources[::-1], runs.targets[::-1])
+    both = concat([game, turned])
+    assert len(both) == len(game) + len(runs)
+    assert both.sources == game.sources
+    assert same_rows(both.select(np.arange(len(game), len(both))), runs)
+    assert same_rows(both, read_runs([fixtures / "multilingual5_coalitions.csv", fixtures / "multilingual5_runs.csv"]))
+    assert both.digest not in (game.digest, runs.digest)
+
+
+def test_several_logs_with_other_labels_are_refused():
+    first = read_runs({"run": ["a"], "N": [1], "D": [1], "p_en": [1], "loss_en": [1]})
+    other = read_runs({"run": ["b"], "N": [1], "D": [1], "p_eng": [1], "loss_en": [1]})
+    with pytest.raises(DataError, match="did you mean 'eng'"):
+        concat([first, other])
+
+
+def test_a_row_in_two_logs_is_refused_and_a_clash_of_ids_resolved(tmp_path):
+    base = {"run": ["a", "b"], "N": [1, 1], "D": [1, 1], "p_en": [1, 0.5], "p_de": [0, 0.5], "loss_en": [3, 3]}
+    first = read_runs(base)
+    with pytest.raises(DataError, match="repeats run 'a' at D = 1 of <memory>:1"):
+        concat([first, read_runs(base)])
+    later = concat([first, read_runs(base | {"D": [2, 2]})])
+    assert later.runs == ("a", "b", "a", "b")
+    assert concat([first, read_runs(base | {"seed": [1, 1]})]).runs[0] != "a"
+    for name, N in (("small", 1), ("large", 2)):
+        write_runs(read_runs(base | {"N": [N, 1], "D": [1, N]}), tmp_path / f"{name}.csv")
+    joined = read_runs([tmp_path / "small.csv", tmp_path / "large.csv"])
+    assert joined.runs == ("small/a", "b", "large/a", "b")
+
+
+def test_weights_and_splits_of_several_logs_are_filled():
+    table = {"run": ["a"], "N": [1], "D": [1], "loss": [1]}
+    both = concat([read_runs(table | {"weight": [2], "split": ["held-out"]}), read_runs(table | {"run": ["b"]})])
+    assert both.weight is not None
+    assert both.weight.tolist() == [2, 1]
+    assert both.split == ("held-out", "fit")
+    assert both.seed is None
+
+
+def test_a_large_log_is_read_in_well_under_a_second(tmp_path):
+    rng, rows = np.random.default_rng(0), 20_000
+    table = {"run": [f"r{k}" for k in range(rows)], "N": np.full(rows, 1e6), "D": np.full(rows, 1e9)}
+    p, loss = rng.dirichlet(np.ones(20), rows), rng.random((rows, 20)) + 1
+    table |= {f"p_{k}": p[:, k] for k in range(20)} | {f"loss_{k}": loss[:, k] for k in range(20)}
+    log = read_runs(table)
+    write_runs(log, tmp_path / "large.csv")
+    start = time.process_time()
+    again = read_runs(tmp_path / "large.csv")
+    # Twice what a slow, busy machine needed.
+    assert time.process_time() - start < 1.5
+    assert np.array_equal(again.p, log.p)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=200), st.sampled_from([b"", b"run,N,D,loss\n", b'{"run":', b"PAR1", b"\x1f\x8b"]))
+def test_no_bytes_break_the_reader(tail, head):
+    """Whatever the file, the answer is a log or a DataError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.csv"
+        path.write_bytes(head + tail)
+        try:
+            verdict = read_runs(path).origin
+        except DataError as error:
+            verdict = str(error)
+    assert str(path) in verdict
