@@ -27,9 +27,7 @@ The same command continues a run that was killed.
 def command() -> click.Command:
     """The command with a flag for each setting."""
     config = click.Option(["--config"], metavar="CONFIG.toml", help="File of settings; flags win over it.")
-    return click.Command(
-        "irds_train.py", params=[config, *map(_option, fields())], callback=_run, help=EXAMPLES
-    )
+    return click.Command("irds_train.py", params=[config, *map(_option, fields())], callback=_run, help=EXAMPLES)
 
 
 def _option(field: Any) -> click.Option:

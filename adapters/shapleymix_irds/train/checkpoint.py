@@ -43,9 +43,7 @@ class Checkpoints:
         found = self.folder.glob("step-*") if self.folder.is_dir() else ()
         return sorted(int(path.name.removeprefix("step-")) for path in found)
 
-    def save(
-        self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, meta: dict[str, Any]
-    ) -> None:
+    def save(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, meta: dict[str, Any]) -> None:
         """Write the checkpoint of `step`, then drop the oldest.
 
         Raises
@@ -114,9 +112,7 @@ def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, 
     return state
 
 
-def fill_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any], step: int
-) -> None:
+def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any], step: int) -> None:
     """Give AdamW the moments in `state` after `step` steps; after none it starts as it is made."""
     if not step:
         return

@@ -31,9 +31,7 @@ class TrainConfig:
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
     resume: bool = setting(True, "Continue from the last checkpoint in --out if there is one.", result=False)
     force: bool = setting(False, "Start anew although --out holds a run; it is overwritten.", result=False)
-    run: str = setting(
-        "", "Name of the run in the run log; a hash of the settings if not given.", result=False
-    )
+    run: str = setting("", "Name of the run in the run log; a hash of the settings if not given.", result=False)
 
     model: str = setting("tiny", "tiny, mini, small, or the paper's 50M, 243M, 684M, 1460M, 3171M.")
     layers: int | None = setting(None, "Layers, in place of the model's own.")
@@ -242,8 +240,7 @@ def _choices(config: TrainConfig) -> list[Fault]:
     return [
         Fault(f"{flag(field.name)} {value} is not one of {', '.join(field.metadata['choices'])}")
         for field in fields()
-        if field.metadata["choices"]
-        and (value := str(getattr(config, field.name))) not in field.metadata["choices"]
+        if field.metadata["choices"] and (value := str(getattr(config, field.name))) not in field.metadata["choices"]
     ]
 
 

@@ -86,9 +86,7 @@ class Corpus:
         """A hash that changes if a split of a language changes its size or its first and last tokens."""
         digest = hashlib.sha256()
         for language, *streams in zip(self.languages, self.train, self.val, self.test, strict=True):
-            ends = [
-                stream.window(number).tolist() for stream in streams for number in (0, stream.windows - 1)
-            ]
+            ends = [stream.window(number).tolist() for stream in streams for number in (0, stream.windows - 1)]
             digest.update(repr((language, [stream.tokens for stream in streams], ends)).encode())
         return digest.hexdigest()[:16]
 
@@ -178,9 +176,7 @@ def _place(text: str) -> float:
 def _split(languages: tuple[str, ...], sources: Iterator[Documents], options: CorpusOptions) -> Corpus:
     if options.val_share <= 0 or options.test_share <= 0 or options.val_share + options.test_share >= 1:
         raise UsageError("--val-share and --test-share are above 0 and leave something to train on")
-    splits = [
-        _streams(language, documents, options) for language, documents in zip(languages, sources, strict=True)
-    ]
+    splits = [_streams(language, documents, options) for language, documents in zip(languages, sources, strict=True)]
     train, val, test = zip(*splits, strict=True)
     return Corpus(languages, train, val, test)
 

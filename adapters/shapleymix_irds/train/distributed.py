@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -62,11 +64,41 @@ def joined_world(device: str) -> Iterator[World]:
     if size == 1:
         yield World(0, 1, local)
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
+    store, rank, size = next(iter(dist.rendezvous("env://")))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        store = dist.PrefixStore(agreed_round(store, rank, size), store)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
     try:
         yield World(dist.get_rank(), size, local)
     finally:
         dist.destroy_process_group()
+
+
+def agreed_round(store: dist.Store, rank: int, size: int) -> str:
+    """A name that rank 0 gives to this start of the group, and that all its living ranks have heard.
+
+    torchrun keeps one store over its restarts; without a name of its own, a restarted group would find there the
+    addresses of its dead predecessor. Restart counts differ between nodes, so that they cannot be the name.
+    """
+    nonce = uuid.uuid4().hex
+    if rank:
+        store.set(f"hello/{rank}", nonce)
+        name = store.get(f"round/{nonce}").decode()
+        store.set(f"heard/{nonce}", "1")
+        return name
+    for peer in range(1, size):
+        while not _hears(store, store.get(f"hello/{peer}").decode(), nonce):
+            pass  # that was the greeting of a dead predecessor; the living one's will come
+    return nonce
+
+
+def _hears(store: dist.Store, greeting: str, name: str) -> bool:
+    store.set(f"round/{greeting}", name)
+    try:
+        store.wait([f"heard/{greeting}"], timedelta(seconds=1))
+    except dist.DistStoreError:
+        return False
+    return True
 
 
 def wrap(model: nn.Module, blocks: Any, world: World, *, parallel: str, bf16: bool) -> nn.Module:

@@ -113,9 +113,7 @@ def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
         return
     begun = bool(checkpoints.steps())
     if begun and not config.resume:
-        raise UsageError(
-            "holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force"
-        )
+        raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
     if not begun and (out / "runs.csv").exists():
         hint = "choose another --out, or overwrite it with --force"
         raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)

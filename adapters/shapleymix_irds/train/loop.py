@@ -32,18 +32,14 @@ class Stopped(Exception):
     """The run was asked to stop, and its checkpoint is on disk."""
 
     def __init__(self, signum: int, step: int) -> None:
-        super().__init__(
-            f"stopped by {signal.Signals(signum).name} after step {step}; the same command continues"
-        )
+        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}; the same command continues")
         self.exit_code = 128 + signum
 
 
 class Trainer:
     """One run: its parts, its position, and what it has measured so far."""
 
-    def __init__(
-        self, config: TrainConfig, corpus: Corpus, ratios: FloatArray, parts: Parts, world: World
-    ) -> None:
+    def __init__(self, config: TrainConfig, corpus: Corpus, ratios: FloatArray, parts: Parts, world: World) -> None:
         self.config, self.corpus, self.ratios, self.world = config, corpus, ratios, world
         self.model, self.optimiser, self.N = parts.model, parts.optimiser, parts.N
         self.losses = Losses(parts.model, config.z_loss, parts.autocast)
@@ -172,8 +168,7 @@ class Trainer:
 
     def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
         windows = [
-            windows_of(self.corpus.train[language], places[at : at + 1])
-            for at, language in enumerate(languages)
+            windows_of(self.corpus.train[language], places[at : at + 1]) for at, language in enumerate(languages)
         ]
         x, y = (torch.cat(rows).to(self.world.device) for rows in zip(*windows, strict=True))
         return x, y
@@ -199,9 +194,7 @@ class Trainer:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
         config = self.config
         batch = config.micro_batch or -(-config.batch // self.world.size)
-        found = mean_losses(
-            self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch
-        )
+        found = mean_losses(self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch)
         if log:
             self.rows.append(Row(self.D, tuple(found.tolist())))
             self._write_rows()
@@ -251,9 +244,7 @@ class Trainer:
             loss=dict(zip(names, (sums[0] / sums[1]).tolist(), strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
-            efficiency={}
-            if tracker is None
-            else dict(zip(names, map(float, tracker.efficiency), strict=True)),
+            efficiency={} if tracker is None else dict(zip(names, map(float, tracker.efficiency), strict=True)),
         )
         for sink in self.sinks:
             sink.step(metrics)

@@ -88,8 +88,7 @@ class Attention(nn.Module):
     def forward(self, x_BTh: Tensor, turn: Tensor) -> Tensor:
         B, T, _ = x_BTh.shape
         q, k, v = (
-            layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
+            layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2) for layer in (self.query, self.key, self.value)
         )
         mixed = F.scaled_dot_product_attention(rotate(q, turn), rotate(k, turn), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(B, T, -1))

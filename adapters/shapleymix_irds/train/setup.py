@@ -59,9 +59,7 @@ class Losses:
         groups = [(x, lang, found)] if found is not None else self._by_group(x, lang)
         for _, labels, losses in groups:
             sums[0].index_add_(0, labels.cpu(), losses.double().cpu())
-            sums[1].index_add_(
-                0, labels.cpu(), torch.full((len(labels),), float(x.shape[1]), dtype=torch.float64)
-            )
+            sums[1].index_add_(0, labels.cpu(), torch.full((len(labels),), float(x.shape[1]), dtype=torch.float64))
         self.seen.clear()
         return sums
 
@@ -70,9 +68,7 @@ class Losses:
         return [(part, labels, found) for part, labels in parts if (found := self._found(part)) is not None]
 
     def _found(self, x: Tensor) -> Tensor | None:
-        calls = (
-            losses for rows, losses in self.seen if len(rows) >= len(x) and torch.equal(rows[: len(x)], x)
-        )
+        calls = (losses for rows, losses in self.seen if len(rows) >= len(x) and torch.equal(rows[: len(x)], x))
         losses = next(calls, None)
         return None if losses is None else losses[: len(x)]
 

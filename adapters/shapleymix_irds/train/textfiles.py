@@ -85,9 +85,7 @@ def _json_lines(stream: IO[str], path: Path, field: str) -> Iterator[str]:
         except json.JSONDecodeError as error:
             raise DataError(f"is not JSON: {error.msg}", location=place) from error
         if not isinstance(row, dict) or not isinstance(row.get(field), str):
-            raise DataError(
-                f"has no text in the field {field!r}", location=place, hint="name it: --text-field"
-            )
+            raise DataError(f"has no text in the field {field!r}", location=place, hint="name it: --text-field")
         yield row[field]
 
 

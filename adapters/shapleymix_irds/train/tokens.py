@@ -79,9 +79,7 @@ def _load_tokenizer(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer as HuggingFaceTokenizer
     except ImportError as error:
-        raise UsageError(
-            "a tokenizer file needs the package tokenizers", hint="pip install tokenizers"
-        ) from error
+        raise UsageError("a tokenizer file needs the package tokenizers", hint="pip install tokenizers") from error
     try:
         return HuggingFaceTokenizer.from_file(str(path))
     except Exception as error:  # the package raises bare Exception for every fault of the file
@@ -131,9 +129,7 @@ def joined(several: Iterable[Documents]) -> Documents:
 
 def from_lengths(tokens: np.ndarray, start: np.ndarray, length: np.ndarray, place: np.ndarray) -> Documents:
     """Documents of one flat array; empty ones are left out."""
-    whole = Documents(
-        (tokens,), np.zeros(len(start), np.int64), start.astype(np.int64), length.astype(np.int64), place
-    )
+    whole = Documents((tokens,), np.zeros(len(start), np.int64), start.astype(np.int64), length.astype(np.int64), place)
     return whole.select(whole.length > 0)
 
 
@@ -181,9 +177,7 @@ def open_npy(path: Path, end: int | None = None) -> Documents:
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         message = f"holds {tokens.dtype} of {tokens.ndim} axes; token numbers are integers on one axis"
         raise DataError(message, location=Location(file=str(path)))
-    stops = (
-        np.flatnonzero(tokens == end) + 1 if end is not None else np.arange(0, len(tokens), UNMARKED_DOCUMENT)
-    )
+    stops = np.flatnonzero(tokens == end) + 1 if end is not None else np.arange(0, len(tokens), UNMARKED_DOCUMENT)
     bounds = np.unique(np.concatenate([[0], stops, [len(tokens)]]))
     return from_lengths(tokens, bounds[:-1], np.diff(bounds), places_by_number(len(bounds) - 1))
 

@@ -1,0 +1,97 @@
+"""Two processes under torchrun: the same data, the same losses, elastic restarts, errors with their rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from shapleymix.tables.runs import read_runs
+from shapleymix.tables.transfer import read_transfer
+from tests.irds.training import STEPS, results, said, start, train, wait_for_step
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in one process."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    assert train(out) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in two processes, of which one has a sequence more than the other."""
+    out = tmp_path_factory.mktemp("pair") / "run"
+    assert start(out, ranks=2).wait() == 0, said(out)
+    return out
+
+
+def same_run(left: Path, right: Path, tolerance: float = 1e-4) -> None:
+    """The same data in the same order, and losses and values that differ by rounding only."""
+    logs = [read_runs(out / "runs.csv") for out in (left, right)]
+    assert np.array_equal(logs[0].p, logs[1].p)
+    assert np.allclose(logs[0].loss, logs[1].loss, rtol=tolerance)
+    trained = [json.loads((out / "summary.json").read_text())["languages"] for out in (left, right)]
+    assert trained[0] == trained[1]
+    sv = [read_transfer(out / "sv_raw.csv").sv for out in (left, right)]
+    assert sv[0] is not None
+    assert sv[1] is not None
+    assert np.allclose(sv[0], sv[1], rtol=100 * tolerance, atol=tolerance * np.abs(sv[0]).max())
+
+
+def test_two_ranks_with_uneven_shares_train_as_one(alone: Path, pair: Path) -> None:
+    same_run(alone, pair)
+
+
+def test_sharded_ranks_train_as_one(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert start(out, "--parallel", "fsdp", ranks=2).wait() == 0, said(out)
+    same_run(alone, out)
+
+
+def test_a_checkpoint_of_two_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, "--parallel", "fsdp", ranks=2)
+    wait_for_step(run, out, 5)
+    run.terminate()
+    assert run.wait() != 0
+    assert train(out, "--parallel", "fsdp") == 0
+    same_run(alone, out)
+
+
+def test_an_elastic_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, ranks=2, restarts=1)
+    wait_for_step(run, out, 6)
+    os.kill(workers(run)[-1], signal.SIGKILL)
+    assert run.wait() == 0, said(out)
+    assert results(out) == results(pair)
+    lines = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert lines == list(range(1, STEPS + 1))
+
+
+def test_errors_of_two_ranks_are_plain(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert start(out, "--lr", "1e9", "--clip", "1e30", "--warmup", "0", "--no-irds", ranks=2).wait() != 0
+    assert "is not finite at step" in said(out)
+    assert 'irds_train.py", line' not in said(out)
+
+
+def workers(run: subprocess.Popen[bytes]) -> list[int]:
+    """Processes that torchrun started for the script, in the order of their ranks."""
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    ranks = {}
+    for child in map(int, children):
+        pairs = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        found = dict(pair.split(b"=", 1) for pair in pairs if b"=" in pair)
+        if b"RANK" in found:
+            ranks[int(found[b"RANK"])] = child
+    return [ranks[rank] for rank in sorted(ranks)]
