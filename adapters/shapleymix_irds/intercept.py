@@ -60,6 +60,9 @@ class Interceptor(TorchFunctionMode):
             call = read_call(func, args, options, self.layout)
             if call is not None:
                 return self.replace(*call, func, args, options)
+        if func is torch.Tensor.unflatten:
+            # a method written in Python with super(), which the compiler cannot trace under a mode
+            return torch.unflatten(*args, **options)
         return func(*args, **options)
 
     def replace(
@@ -104,6 +107,18 @@ class Probe(Interceptor):
         return self.names.get(id(weight), "a parameter outside the model")
 
 
+def backward_in_mode(loss: Tensor) -> None:
+    """`loss.backward()` with the interceptor active, so that recomputed layers are intercepted, too.
+
+    `Tensor.backward` and `torch.autograd.backward` are torch functions themselves: under a mode they run its
+    handler, and there modes are off. Hence the engine is called as they call it.
+    """
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.run_backward(
+        (loss,), (torch.ones_like(loss),), False, False, (), allow_unreachable=True, accumulate_grad=True
+    )
+
+
 def tidy(name: str) -> str:
     """A parameter's name without what wrappers add to it."""
     for wrapper in ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."):
@@ -119,8 +134,10 @@ def read_call(
         return _read_linear(layout, *args, **options)
     if func is F.embedding:
         return _read_embedding(layout, *args, **options)
-    if func is F.rms_norm or func is F.layer_norm:
-        return _read_norm(func, layout, *args, **options)
+    if func is F.rms_norm or func is torch.rms_norm:
+        return _read_norm(F.rms_norm, layout, *args, **options)
+    if func is F.layer_norm or func is torch.layer_norm:
+        return _read_norm(F.layer_norm, layout, *args, **options)
     if (
         func is torch.Tensor.mul
         or func is torch.Tensor.__mul__
@@ -187,7 +204,10 @@ def _read_norm(
     weight: Any = None,
     bias: Any = None,
     eps: float | None = None,
+    cudnn_enable: bool = True,
 ) -> tuple[Handler, tuple[Any, ...]] | None:
+    if func is F.rms_norm and isinstance(bias, float):
+        bias, eps = None, bias  # rms_norm has no bias: its fourth argument is eps
     if not (trainable(weight) or trainable(bias)) or not layout.has_rows(input):
         return None
     if input.dim() - len(normalized_shape) < 1:
