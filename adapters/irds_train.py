@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 ADAPTERS = Path(__file__).resolve().parent
-sys.path[:0] = [str(ADAPTERS), str(ADAPTERS.parent)]
+sys.path.insert(0, str(ADAPTERS.parent))
+sys.path.insert(0, str(ADAPTERS))
 
 from shapleymix_irds.train.app import main  # noqa: E402
 

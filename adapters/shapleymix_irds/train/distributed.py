@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from shapleymix.errors import UsageError
 
@@ -64,9 +66,9 @@ def joined_world(device: str) -> Iterator[World]:
     if size == 1:
         yield World(0, 1, local)
         return
-    store, rank, size = next(iter(dist.rendezvous("env://")))
+    store, rank, size = next(iter(rendezvous("env://")))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        store = dist.PrefixStore(agreed_round(store, rank, size), store)
+        store = PrefixStore(agreed_round(store, rank, size), store)
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
     try:
         yield World(dist.get_rank(), size, local)
@@ -74,7 +76,7 @@ def joined_world(device: str) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def agreed_round(store: dist.Store, rank: int, size: int) -> str:
+def agreed_round(store: Store, rank: int, size: int) -> str:
     """A name that rank 0 gives to this start of the group, and that all its living ranks have heard.
 
     torchrun keeps one store over its restarts; without a name of its own, a restarted group would find there the
@@ -92,7 +94,7 @@ def agreed_round(store: dist.Store, rank: int, size: int) -> str:
     return nonce
 
 
-def _hears(store: dist.Store, greeting: str, name: str) -> bool:
+def _hears(store: Store, greeting: str, name: str) -> bool:
     store.set(f"round/{greeting}", name)
     try:
         store.wait([f"heard/{greeting}"], timedelta(seconds=1))
