@@ -59,9 +59,7 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
     known = {name: index for index, name in enumerate(languages)}
     for name in lang:
         if name not in known:
-            raise LanguageError(
-                f"{place}: unknown language {name!r}", hint=did_you_mean(str(name), languages)
-            )
+            raise LanguageError(f"{place}: unknown language {name!r}", hint=did_you_mean(str(name), languages))
     return torch.tensor([known[name] for name in lang], dtype=torch.long)
 
 

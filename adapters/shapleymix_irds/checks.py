@@ -11,9 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from shapleymix_irds.errors import CoverageError, TrackerError
 
 
-def check_settings(
-    languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool
-) -> None:
+def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool) -> None:
     """Settings that cannot be meant.
 
     Raises
@@ -47,9 +45,7 @@ def check_modules(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm):
             hint = "use LayerNorm, RMSNorm or GroupNorm"
-            raise CoverageError(
-                f"module {name!r} is a {type(module).__name__}, which mixes sequences", hint=hint
-            )
+            raise CoverageError(f"module {name!r} is a {type(module).__name__}, which mixes sequences", hint=hint)
 
 
 def non_embedding(model: nn.Module) -> int:

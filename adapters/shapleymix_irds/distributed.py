@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 
@@ -41,16 +43,35 @@ class World:
         dist.all_gather(parts, values, group=self.group)
         return parts
 
-    def mean_gradients(self, model: nn.Module) -> None:
+    def mean_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """What DDP would have done at the end of a backward pass: `.grad` becomes the mean over ranks."""
-        for parameter in model.parameters():
+        for parameter in parameters:
             if parameter.grad is not None and self.size > 1:
                 self.sum(parameter.grad.div_(self.size))
 
 
-def is_sharded(model: nn.Module) -> bool:
+def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters, sharded where they are.
+
+    After a forward pass without a backward pass FSDP2 may leave whole parameters in their places, which it frees
+    later: hence they are put back before they are listed.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    return {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def tidy(name: str) -> str:
+    """A parameter's name without what wrappers add to it."""
+    for wrapper in ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."):
+        name = name.replace(wrapper, "")
+    return name.removeprefix("module.")
+
+
+def is_sharded(parameters: Iterable[nn.Parameter]) -> bool:
     """Whether parameters are distributed tensors (FSDP2), whose gradients come reduced over ranks."""
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    return any(isinstance(parameter, DTensor) for parameter in parameters)
 
 
 def local(values: Tensor) -> Tensor:

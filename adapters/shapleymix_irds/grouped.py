@@ -41,9 +41,7 @@ def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int
     gram = x.new_zeros((train, (groups - train) or train), dtype=exact)
     for first in range(0, outputs, step):
         last = min(first + step, outputs)
-        part = (
-            held[:, : last - first] if last - first == step else x.new_empty((groups, last - first, inputs))
-        )
+        part = held[:, : last - first] if last - first == step else x.new_empty((groups, last - first, inputs))
         _grouped_products(grad[:, first:last], x, edges, train, part)
         flat = part.view(groups, -1).to(exact)
         gram += flat[:train] @ flat[train if groups > train else 0 :].T
@@ -73,9 +71,7 @@ def _(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int) -> tuple[
 
 
 @torch.library.custom_op("shapleymix_irds::embedding_grads", mutates_args=())
-def embedding_grads(
-    grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int
-) -> tuple[Tensor, Tensor]:
+def embedding_grads(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
     """The same for an embedding: grad (rows, I), ids (rows,), id -1 without gradient; -> (vocab, I), (t, v).
 
     Only tokens that occur are held: one row for each (group, token) that is in the batch.
@@ -93,9 +89,7 @@ def embedding_grads(
     return weight, _sparse_products(rows, keys // vocab, keys % vocab, train, groups, vocab)
 
 
-def _sparse_products(
-    rows: Tensor, group: Tensor, token: Tensor, train: int, groups: int, vocab: int
-) -> Tensor:
+def _sparse_products(rows: Tensor, group: Tensor, token: Tensor, train: int, groups: int, vocab: int) -> Tensor:
     """Products of groups of sparse rows: for each group on the right, its row of each token of the left ones."""
     left = group < train
     rows_left, token_left, group_left = rows[left], token[left], group[left]
@@ -138,9 +132,7 @@ class GroupedLinear(torch.autograd.Function):
     """`F.linear(x, weight)`; x (..., I) with sequences in front."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, chunk: int
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, chunk: int) -> Tensor:
         ctx.save_for_backward(x, weight, bounds)
         ctx.train, ctx.chunk, ctx.exact = train, chunk, gram.dtype
         return F.linear(x, weight.to(x.dtype))
@@ -160,9 +152,7 @@ class GroupedEmbedding(torch.autograd.Function):
     """`F.embedding(ids, weight, padding_idx)`; ids (B, ...); padding -1 for none."""
 
     @staticmethod
-    def forward(
-        ctx: Any, ids: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, pad: int
-    ) -> Tensor:
+    def forward(ctx: Any, ids: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, pad: int) -> Tensor:
         ctx.save_for_backward(ids, weight, bounds)
         ctx.train, ctx.pad, ctx.exact = train, pad, gram.dtype
         return F.embedding(ids, weight)
@@ -173,9 +163,7 @@ class GroupedEmbedding(torch.autograd.Function):
         flat = ids.reshape(-1)
         flat = torch.where(flat == ctx.pad, -1, flat)
         grad = grads[0].reshape(-1, weight.shape[1])
-        total, gram = torch.ops.shapleymix_irds.embedding_grads(
-            grad, flat, bounds, ctx.train, weight.shape[0]
-        )
+        total, gram = torch.ops.shapleymix_irds.embedding_grads(grad, flat, bounds, ctx.train, weight.shape[0])
         return None, total.to(weight.dtype), gram.to(ctx.exact), None, None, None
 
 

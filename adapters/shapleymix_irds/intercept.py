@@ -8,7 +8,7 @@ finds parameters that would be missed or met twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 
+from shapleymix_irds.distributed import tidy
 from shapleymix_irds.grouped import GroupedEmbedding, GroupedLinear, GroupedScale, GroupedShift
 
 Handler = Callable[..., Any]
@@ -119,13 +120,6 @@ def backward_in_mode(loss: Tensor) -> None:
     )
 
 
-def tidy(name: str) -> str:
-    """A parameter's name without what wrappers add to it."""
-    for wrapper in ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."):
-        name = name.replace(wrapper, "")
-    return name.removeprefix("module.")
-
-
 def read_call(
     func: Any, args: tuple[Any, ...], options: dict[str, Any], layout: Layout
 ) -> tuple[Handler, tuple[Any, ...]] | None:
@@ -138,19 +132,9 @@ def read_call(
         return _read_norm(F.rms_norm, layout, *args, **options)
     if func is F.layer_norm or func is torch.layer_norm:
         return _read_norm(F.layer_norm, layout, *args, **options)
-    if (
-        func is torch.Tensor.mul
-        or func is torch.Tensor.__mul__
-        or func is torch.mul
-        or func is torch.Tensor.__rmul__
-    ):
+    if func is torch.Tensor.mul or func is torch.Tensor.__mul__ or func is torch.mul or func is torch.Tensor.__rmul__:
         return _read_pointwise(_scale, layout, *args, **options)
-    if (
-        func is torch.Tensor.add
-        or func is torch.Tensor.__add__
-        or func is torch.add
-        or func is torch.Tensor.__radd__
-    ):
+    if func is torch.Tensor.add or func is torch.Tensor.__add__ or func is torch.add or func is torch.Tensor.__radd__:
         return _read_pointwise(_shift, layout, *args, **options)
     return None
 
@@ -243,13 +227,7 @@ def _read_pointwise(
     form: Handler, layout: Layout, input: Any, other: Any, **options: Any
 ) -> tuple[Handler, tuple[Any, ...]] | None:
     weight, x = (input, other) if trainable(input) else (other, input)
-    if (
-        not trainable(weight)
-        or trainable(x)
-        or options
-        or not isinstance(x, Tensor)
-        or not layout.has_rows(x)
-    ):
+    if not trainable(weight) or trainable(x) or options or not isinstance(x, Tensor) or not layout.has_rows(x):
         return None
     seen = layout.by_sequence(x)
     fits = weight.dim() < seen.dim() and all(
@@ -275,11 +253,3 @@ def _shift(layout: Layout, x: Tensor, weight: Tensor) -> Tensor:
 def _as(weight: Tensor, x: Tensor) -> Tensor:
     """A bias in the type of what it is added to (autocast adds it in the lower precision)."""
     return weight.to(x.dtype) if torch.is_autocast_enabled(x.device.type) else weight
-
-
-def uncovered(model: nn.Module, uses: Counter[str], missed: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Names of (parameters used in calls that are not covered, parameters covered more than once)."""
-    order = {tidy(name): place for place, (name, _) in enumerate(model.named_parameters())}
-    outside = sorted(set(missed), key=lambda name: order.get(name, -1))
-    twice = sorted((name for name, count in uses.items() if count > 1), key=lambda name: order.get(name, -1))
-    return outside, twice

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,7 @@ from shapleymix_irds.batch import group_sums
 from shapleymix_irds.distributed import without_sync
 from shapleymix_irds.engine import Outcome, Task, combine_halves, full_cover, plain, trained
 from shapleymix_irds.errors import CoverageError, TrackerError
-from shapleymix_irds.intercept import Interceptor, Layout, Probe, backward_in_mode, tidy, uncovered
+from shapleymix_irds.intercept import Interceptor, Layout, Probe, backward_in_mode
 
 
 class GroupedEngine:
@@ -17,9 +19,10 @@ class GroupedEngine:
 
     name = "grouped"
 
-    def __init__(self, model: nn.Module, chunk_mib: float) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], chunk_mib: float) -> None:
         self.chunk = int(chunk_mib * 2**20 / 4)
-        self.exact = torch.float64 if _is_double(model) else torch.float32
+        double = any(parameter.dtype == torch.float64 for parameter in parameters)
+        self.exact = torch.float64 if double else torch.float32
 
     def run(self, task: Task) -> Outcome:
         """See `Engine.run`."""
@@ -50,9 +53,7 @@ class GroupedEngine:
 
     def _layout(self, x: Tensor, bounds: list[int], train: int) -> Layout:
         groups = len(bounds) - 1
-        gram = torch.zeros(
-            (train, (groups - train) or train), dtype=self.exact, device=x.device, requires_grad=True
-        )
+        gram = torch.zeros((train, (groups - train) or train), dtype=self.exact, device=x.device, requires_grad=True)
         return Layout(len(x), x.shape[1], torch.tensor(bounds), train, gram, self.chunk)
 
 
@@ -77,17 +78,13 @@ def _mean_weights(bounds: list[int], tokens: Tensor) -> Tensor:
     return torch.repeat_interleave(1.0 / tokens.clamp(min=1), sizes)
 
 
-def _is_double(model: nn.Module) -> bool:
-    return any(parameter.dtype == torch.float64 for parameter in model.parameters())
-
-
 def is_compiled(model: nn.Module) -> bool:
     """Whether the model or a part of it runs through `torch.compile`."""
     kind = torch._dynamo.eval_frame.OptimizedModule
     return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
 
 
-def check_coverage(model: nn.Module, task: Task) -> None:
+def check_coverage(model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task) -> None:
     """Run the model once on a few sequences and see that each parameter is used once, in a covered call.
 
     Under distributed wrappers every rank must call. Gradients are left as they were.
@@ -104,15 +101,15 @@ def check_coverage(model: nn.Module, task: Task) -> None:
     pick = torch.arange(count, device=source.x.device) % len(source.x)
     probe = Probe(_probe_layout(source.x[pick]), model)
     with torch.compiler.set_stance("force_eager"):
-        missed = _gradients_outside(model, task, source.x[pick], source.y[pick], probe)
+        missed = _gradients_outside(model, parameters, task, source.x[pick], source.y[pick], probe)
     if is_compiled(model) and not missed:
         # a compiler may hand over other calls than Python does, so that its own view counts, too
         x, y = _concatenated(task)
         probe.layout = _probe_layout(x)
-        missed = _gradients_outside(model, task, x, y, probe)
-    outside, twice = uncovered(model, probe.uses, missed)
-    if outside or twice:
-        raise CoverageError(_explain(outside, twice), hint=_COVERAGE_HINT)
+        missed = _gradients_outside(model, parameters, task, x, y, probe)
+    twice = [name for name in parameters if probe.uses[name] > 1]
+    if missed or twice:
+        raise CoverageError(_explain(missed, twice), hint=_COVERAGE_HINT)
 
 
 _COVERAGE_HINT = 'use engine="micro", which takes any layer'
@@ -131,11 +128,12 @@ def _probe_layout(x: Tensor) -> Layout:
     return Layout(len(x), x.shape[1], torch.tensor([0, len(x)]), 1, x.new_zeros((1, 1)), 1)
 
 
-def _gradients_outside(model: nn.Module, task: Task, x: Tensor, y: Tensor, probe: Probe) -> list[str]:
+def _gradients_outside(
+    model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task, x: Tensor, y: Tensor, probe: Probe
+) -> list[str]:
     """Names of parameters that get a gradient although covered calls are cut off."""
-    parameters = list(model.named_parameters())
-    saved = [parameter.grad for _, parameter in parameters]
-    for _, parameter in parameters:
+    saved = [parameter.grad for parameter in parameters.values()]
+    for parameter in parameters.values():
         parameter.grad = None
     try:
         with without_sync(model), probe:
@@ -143,7 +141,7 @@ def _gradients_outside(model: nn.Module, task: Task, x: Tensor, y: Tensor, probe
             probe.counting = False
             if loss.requires_grad:
                 backward_in_mode(loss)
-        return [tidy(name) for name, parameter in parameters if parameter.grad is not None]
+        return [name for name, parameter in parameters.items() if parameter.grad is not None]
     finally:
-        for (_, parameter), grad in zip(parameters, saved, strict=True):
+        for parameter, grad in zip(parameters.values(), saved, strict=True):
             parameter.grad = grad

@@ -45,9 +45,7 @@ class Evaluation:
     @property
     def contribution(self) -> Array:
         """What is added to phi: weight * lr * clip * Gram, where a part of the tokens is covered scaled up."""
-        share = np.divide(
-            self.tokens[:, None], self.cover, out=np.zeros_like(self.gram), where=self.cover > 0
-        )
+        share = np.divide(self.tokens[:, None], self.cover, out=np.zeros_like(self.gram), where=self.cover > 0)
         return self.weight * self.lr * self.clip * self.gram * share
 
     @property

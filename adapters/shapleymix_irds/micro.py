@@ -6,7 +6,7 @@ preconditioning. It holds K gradients (of this rank's shards).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,16 @@ class MicroEngine:
     name = "micro"
 
     def __init__(
-        self, model: nn.Module, world: World, order: int, optimizer: torch.optim.Optimizer | None = None
+        self,
+        model: nn.Module,
+        parameters: Iterable[nn.Parameter],
+        world: World,
+        order: int = 1,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         self.model, self.world, self.order, self.optimizer = model, world, order, optimizer
-        self.sharded = is_sharded(model)
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.parameters = list(parameters)
+        self.sharded = is_sharded(self.parameters)
         self.held: list[Tensor] | None = None
         self.val: tuple[LossFn, Batch] | None = None
 
@@ -76,14 +81,12 @@ class MicroEngine:
                 continue
             # where gradients are reduced inside backward, a rank without this language takes part with weight 0
             rows = slice(0, 1) if empty else part
-            each, grads = self._isolated(
-                task.loss_fn, batch.x[rows], batch.y[rows], 0.0 if empty else task.scale
-            )
+            each, grads = self._isolated(task.loss_fn, batch.x[rows], batch.y[rows], 0.0 if empty else task.scale)
             use(k, [None if grad is None else local(grad) for grad in grads])
             self._accumulate(grads)
             losses.append(each[: 0 if empty else len(each)])
         if syncs(self.model):
-            self.world.mean_gradients(self.model)
+            self.world.mean_gradients(self.parameters)
         return torch.cat(losses) if losses else batch.x.new_zeros(0, dtype=torch.float32)
 
     def _isolated(
@@ -152,9 +155,7 @@ class MicroEngine:
     def _room(self, groups: int) -> list[Tensor]:
         """Zeros for the gradients of all groups: (groups, n) for each parameter (shard)."""
         return [
-            torch.zeros(
-                (groups, local(parameter).numel()), dtype=_wide(parameter), device=local(parameter).device
-            )
+            torch.zeros((groups, local(parameter).numel()), dtype=_wide(parameter), device=local(parameter).device)
             for parameter in self.parameters
         ]
 

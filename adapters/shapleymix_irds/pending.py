@@ -42,9 +42,7 @@ class Pending:
         sums = group_sums(outcome.losses.double().cpu(), batch.bounds)
         self.losses.append(sums.view(languages, -1).sum(1))
 
-    def close(
-        self, second: Tensor | None, world: World, device: torch.device
-    ) -> tuple[Array, Array, Array, Array]:
+    def close(self, second: Tensor | None, world: World, device: torch.device) -> tuple[Array, Array, Array, Array]:
         """Gram (K, K), cover (K, K), tokens (K,) and validation losses (K,) of the step, over all ranks.
 
         Parameters
@@ -111,13 +109,15 @@ _HINT = "resume from the last checkpoint with a lower learning rate, or look at 
 
 def _explain(fault: _NotFinite, languages: tuple[str, ...]) -> str:
     k = fault.languages
-    for rank, flags in enumerate(fault.flags):
-        losses, val, gram = torch.split(~torch.isfinite(flags), [k, k, k * k])
-        for bad, what in ((losses, "training loss"), (val, "validation loss")):
-            if bad.any():
-                return f"step {fault.step}, rank {rank}: the {what} of {languages[int(bad.nonzero()[0])]!r} is not finite"
-        if gram.any():
-            i, j = divmod(int(gram.nonzero()[0]), k)
+    parts = [torch.split(~torch.isfinite(flags), [k, k, k * k]) for flags in fault.flags]
+    for kind, what in enumerate(("training loss", "validation loss")):
+        for rank, bad in enumerate(parts):
+            if bad[kind].any():
+                name = languages[int(bad[kind].nonzero()[0])]
+                return f"step {fault.step}, rank {rank}: the {what} of {name!r} is not finite"
+    for rank, bad in enumerate(parts):
+        if bad[2].any():
+            i, j = divmod(int(bad[2].nonzero()[0]), k)
             pair = f"{languages[i]!r} (training) and {languages[j]!r} (validation)"
             return f"step {fault.step}, rank {rank}: the product of the gradients of {pair} is not finite"
     return f"step {fault.step}: a sum over ranks is not finite"

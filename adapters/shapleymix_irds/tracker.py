@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
 from shapleymix_irds.checks import check_modules, check_settings, non_embedding
-from shapleymix_irds.distributed import World, scalar
+from shapleymix_irds.distributed import World, local, named_parameters, scalar
 from shapleymix_irds.engine import Engine, LossFn, Task, plain, trained
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
 from shapleymix_irds.joint import GroupedEngine, check_coverage
@@ -91,6 +91,8 @@ class IRDS:
         self.world = World.of(process_group)
         check_settings(self.languages, every, engine, order, val is None, precondition is not None)
         check_modules(model)
+        self.parameters = named_parameters(model)
+        self.device = local(next(iter(self.parameters.values()))).device
         self.validation = None if val is None else self._validation_set(val)
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
         self.wanted, self.optimizer = engine, precondition
@@ -149,18 +151,14 @@ class IRDS:
             both = loss_fn(x, y)
             (trained(both).sum() * scale).backward()
             return plain(both).detach().sum() / total
-        batch = arrange(
-            x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None
-        )
+        batch = arrange(x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None)
         val = None if self.validation is None else self.validation.take(*self._position(pending), x.device)
         task = Task(loss_fn, batch, val, scale, len(self.languages))
         outcome = self._choose(task).run(task)
         pending.add(outcome, batch, len(self.languages))
         return outcome.losses.sum() / total
 
-    def commit(
-        self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None
-    ) -> None:
+    def commit(self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
 
         Parameters
@@ -197,10 +195,7 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        device = next(self.model.parameters()).device
-        losses = measure_losses(
-            loss_fn, self.validation.fixed(self.options.measure_sequences, device)
-        ).numpy()
+        losses = measure_losses(loss_fn, self.validation.fixed(self.options.measure_sequences, self.device)).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
         self.watch.restart()
         return losses
@@ -222,9 +217,7 @@ class IRDS:
         TrackerError
             If nothing was evaluated, or (calibrated) the loss drop was not measured.
         """
-        return transfer_matrix(
-            self.ledger, self.losses, self.languages, kind, self._provenance() | self.about
-        )
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, self._provenance() | self.about)
 
     def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
         """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending, atomically."""
@@ -252,9 +245,7 @@ class IRDS:
             Between `backward` and `commit`.
         """
         if self.pending is not None:
-            raise TrackerError(
-                f"step {self.pending.step} is not committed, so that it cannot be checkpointed"
-            )
+            raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
         if self.log is not None:
             self.log.flush()
         self.watch.restart()
@@ -307,9 +298,7 @@ class IRDS:
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
             val_tokens = 0 if self.validation is None else self.validation.tokens
-            extra = extra_cost(
-                total / self.world.size, val_tokens, len(self.languages), self.validation is None
-            )
+            extra = extra_cost(total / self.world.size, val_tokens, len(self.languages), self.validation is None)
             every = choose_every(extra, self.options.overhead, self.options.total_steps)
             self.schedule = Schedule(every, self.options.seed)
         if self.steps == 0 and self.pending is None:
@@ -324,9 +313,7 @@ class IRDS:
             self.pending = Pending(step, self.schedule.evaluates(step))
         if self.pending.step != step:
             hint = "call `commit` after each step's last `backward`"
-            raise TrackerError(
-                f"backward of step {step}, but step {self.pending.step} is not committed", hint=hint
-            )
+            raise TrackerError(f"backward of step {step}, but step {self.pending.step} is not committed", hint=hint)
         self.pending.calls += 1
         self.pending.total = total if self.pending.calls == 1 else max(total, self.pending.total)
         return self.pending
@@ -346,13 +333,13 @@ class IRDS:
             grouped = self.wanted != "micro" and not whole and not many
             if grouped:
                 grouped = self._covered(task)
-            micro = MicroEngine(self.model, self.world, self.order, self.optimizer)
-            self.engine = GroupedEngine(self.model, self.options.chunk_mib) if grouped else micro
+            micro = MicroEngine(self.model, self.parameters.values(), self.world, self.order, self.optimizer)
+            self.engine = GroupedEngine(self.parameters.values(), self.options.chunk_mib) if grouped else micro
         return self.engine
 
     def _covered(self, task: Task) -> bool:
         try:
-            check_coverage(self.model, task)
+            check_coverage(self.model, self.parameters, task)
         except CoverageError as error:
             if self.wanted == "grouped":
                 raise
@@ -362,19 +349,16 @@ class IRDS:
 
     def _book(self, pending: Pending, lr: float, clip: float) -> None:
         assert self.engine is not None and self.schedule is not None
-        device = next(self.model.parameters()).device
         second = self.engine.finish(lr)
         weight = float(self.schedule.every)
-        evaluation = close(pending, second, self.world, device, self.languages, weight, lr, clip)
+        evaluation = close(pending, second, self.world, self.device, self.languages, weight, lr, clip)
         self.ledger.add(evaluation)
         if self.log is not None:
             self.log.add(evaluation)
         for name, count in zip(self.languages, self.ledger.unseen, strict=True):
             if count >= self.options.unseen_limit:
                 hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
-                raise LanguageError(
-                    f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint
-                )
+                raise LanguageError(f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint)
 
     def _settings(self) -> dict[str, Any]:
         """What must not change over a resume."""
@@ -416,6 +400,4 @@ def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
     for name, value in mine.items():
         if saved.get(name) != value:
             hint = "resume with the settings of the checkpoint, or start a new run in another folder"
-            raise ResumeError(
-                f"the checkpoint has {name} {saved.get(name)}, this tracker has {value}", hint=hint
-            )
+            raise ResumeError(f"the checkpoint has {name} {saved.get(name)}, this tracker has {value}", hint=hint)
