@@ -63,8 +63,21 @@ def test_a_checkpoint_of_two_ranks_is_continued_by_one(alone: Path, tmp_path: Pa
     wait_for_step(run, out, 5)
     run.terminate()
     assert run.wait() != 0
+    assert "stopped by SIGTERM" in said(out)
     assert train(out, "--parallel", "fsdp") == 0
     same_run(alone, out)
+
+
+def test_a_signal_to_one_rank_stops_both_at_the_same_step(pair: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, ranks=2)
+    wait_for_step(run, out, 4)
+    os.kill(workers(run)[-1], signal.SIGUSR1)
+    assert run.wait() != 0
+    stops = {line.split("after step")[1] for line in said(out).splitlines() if "stopped by SIGUSR1" in line}
+    assert len(stops) == 1
+    assert start(out, ranks=2).wait() == 0
+    assert results(out) == results(pair)
 
 
 def test_an_elastic_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> None:

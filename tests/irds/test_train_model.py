@@ -92,9 +92,7 @@ def test_initial_weights_follow_the_seed() -> None:
 
 
 def test_free_sizes_replace_those_of_the_name() -> None:
-    assert decoders.model_config("tiny", layers=3, vocab=300, ffn=None) == decoders.ModelConfig(
-        3, 32, 80, 4, 300
-    )
+    assert decoders.model_config("tiny", layers=3, vocab=300, ffn=None) == decoders.ModelConfig(3, 32, 80, 4, 300)
 
 
 @pytest.mark.parametrize(

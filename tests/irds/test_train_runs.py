@@ -51,9 +51,7 @@ def test_a_run_writes_a_matrix_that_the_core_reads(whole: Path) -> None:
     scale = matrix.sv / raw.sv
     assert np.allclose(scale, scale[:1], rtol=1e-6)
     log = read_runs(whole / "runs.csv")
-    assert np.allclose(
-        matrix.sv.sum(axis=0), log.loss[0] - log.loss[-1], rtol=0.1
-    )  # val against test documents
+    assert np.allclose(matrix.sv.sum(axis=0), log.loss[0] - log.loss[-1], rtol=0.1)  # val against test documents
 
 
 def test_metrics_and_summary_tell_what_was_trained_on(whole: Path) -> None:
@@ -85,9 +83,7 @@ def test_accumulation_gives_the_same_run(whole: Path, tmp_path: Path) -> None:
     assert (tmp_path / "micro" / "sv.csv").exists()
 
 
-@pytest.mark.parametrize(
-    "more", [["--recompute"], ["--precision", "bf16"], ["--irds-fresh"], ["--irds-order", "2"]]
-)
+@pytest.mark.parametrize("more", [["--recompute"], ["--precision", "bf16"], ["--irds-fresh"], ["--irds-order", "2"]])
 def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> None:
     assert train(tmp_path / "run", *more) == 0
     assert (tmp_path / "run" / "sv.csv").exists()

@@ -41,10 +41,7 @@ def test_an_order_is_a_permutation(size: int, key: str) -> None:
 
 
 def test_orders_differ_by_seed_language_and_epoch_and_mix_well() -> None:
-    orders = {
-        tuple(shuffled(place, 500, key) for place in range(500))
-        for key in ("0/0/0", "1/0/0", "0/1/0", "0/0/1")
-    }
+    orders = {tuple(shuffled(place, 500, key) for place in range(500)) for key in ("0/0/0", "1/0/0", "0/1/0", "0/0/1")}
     assert len(orders) == 4
     for order in orders:
         assert abs(np.corrcoef(order, np.arange(500))[0, 1]) < 0.15

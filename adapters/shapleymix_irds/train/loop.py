@@ -49,7 +49,8 @@ class Trainer:
         self.checkpoints = Checkpoints(self.out, world, config.keep)
         self.step = 0
         self.rows: list[Row] = []
-        self.signal = 0
+        self.asked = 0  # the signal that this rank got
+        self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
         self.rate = Rate()
 
@@ -117,10 +118,10 @@ class Trainer:
                 if self.step in self.config.eval_steps:
                     self.evaluate()
                 last = self.step == self.config.steps
-                if last or self.signal or self.step % self.config.checkpoint_every == 0:
+                if last or self.stop or self.step % self.config.checkpoint_every == 0:
                     self.save()
-                if self.signal and not last:
-                    raise Stopped(self.signal, self.step)
+                if self.stop and not last:
+                    raise Stopped(self.stop, self.step)
         self.finish()
 
     def train_step(self) -> None:
@@ -140,7 +141,7 @@ class Trainer:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
-        self.signal = self.signal or stop
+        self.stop = stop
         self._report(sums, lr, float(norm))
 
     def _backward(self, languages: np.ndarray, places: np.ndarray) -> Tensor:
@@ -181,7 +182,7 @@ class Trainer:
         DataError
             If a loss is not finite, with the step, the language and the rank.
         """
-        rows = self.world.gathered(torch.cat([sums.flatten(), torch.tensor([float(self.signal)])]))
+        rows = self.world.gathered(torch.cat([sums.flatten(), torch.tensor([float(self.asked)])]))
         bad = torch.nonzero(~torch.isfinite(rows[:, : len(self.corpus.languages)]))
         if len(bad):
             rank, language = bad[0].tolist()
@@ -254,7 +255,7 @@ class Trainer:
         """Let signals ask for a stop at the end of a step; a second Ctrl-C stops at once."""
 
         def ask(signum: int, _frame: Any) -> None:
-            self.signal = signum
+            self.asked = signum
             signal.signal(signum, previous[signal.Signals(signum)])
 
         previous = {signum: signal.signal(signum, ask) for signum in STOP_SIGNALS}

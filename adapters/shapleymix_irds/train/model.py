@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
 from shapleymix.errors import UsageError, did_you_mean
@@ -154,7 +155,16 @@ class Decoder(nn.Module):
                 weight.fill_(1.0)
                 continue
             scale = inner if name.endswith(("attention.out.weight", "down.weight")) else 0.02
-            weight.copy_(torch.randn(weight.shape, generator=generator) * scale)
+            drawn = torch.randn(weight.shape, generator=generator).mul_(scale)
+            weight.copy_(_sharded_like(weight, drawn))
+
+
+def _sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
+    """The rank's part of `drawn`, which all ranks have alike, if the weight is sharded."""
+    if not isinstance(weight, DTensor):
+        return drawn
+    there = drawn.to(weight.device)
+    return distribute_tensor(there, weight.device_mesh, weight.placements, src_data_rank=None)
 
 
 def rotation(length: int, head_size: int, device: torch.device) -> Tensor:

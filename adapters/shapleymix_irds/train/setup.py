@@ -86,13 +86,16 @@ def make_parts(config: TrainConfig, vocabulary: int, world: World) -> Parts:
         raise UsageError(f"--vocab {shape.vocab} is below the tokenizer's {vocabulary}")
     if config.batch < world.size:
         raise UsageError(f"--batch {config.batch} is below the number of ranks, {world.size}")
-    decoder = Decoder(shape, recompute=config.recompute)
-    decoder.initialise(config.seed)
-    decoder.to(world.device)
+    sharded = config.parallel == "fsdp" and world.size > 1
+    with torch.device("meta" if sharded else world.device):  # a sharded model is never whole on one rank
+        decoder = Decoder(shape, recompute=config.recompute)
     if config.compile:
         decoder.compile()
     bf16 = config.precision == "bf16" or (config.precision == "auto" and world.device.type == "cuda")
     model = wrap(decoder, decoder.blocks, world, parallel=config.parallel, bf16=bf16)
+    if sharded:
+        model.to_empty(device=world.device)
+    decoder.initialise(config.seed)
     autocast = torch.bfloat16 if bf16 else None
     optimiser = make_optimiser(model, config)
     return Parts(model, optimiser, shape.non_embedding, shape.vocab, autocast, world.device)
