@@ -154,9 +154,7 @@ def _special(value: float) -> str | None:
 def _check_header(document: Any, cls: type[Record], origin: str) -> None:
     place = Location(file=origin)
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
-        raise StoreError(
-            "is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE
-        )
+        raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE)
     version = document["schema_version"]
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         message = f"has schema version {version!r}; this installation reads up to {SCHEMA_VERSION}"
@@ -188,9 +186,7 @@ def _decode_field(hint: Any, value: Any, name: str, origin: str) -> Any:
         raise
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         place = Location(file=origin, column=name)
-        raise StoreError(
-            f"the field {name!r} cannot be read: {error}", location=place, hint=_REWRITE
-        ) from error
+        raise StoreError(f"the field {name!r} cannot be read: {error}", location=place, hint=_REWRITE) from error
 
 
 def _decode(hint: Any, value: Any, origin: str) -> Any:
@@ -200,9 +196,9 @@ def _decode(hint: Any, value: Any, origin: str) -> Any:
     if origin_type is np.ndarray:
         return _decode_array(hint, value)
     if origin_type is tuple:
-        return tuple(
-            _decode(item, part, origin) for item, part in zip(_members(hint, value), value, strict=True)
-        )
+        if not isinstance(value, list):
+            raise TypeError(f"expected a list, found {value!r}")
+        return tuple(_decode(item, part, origin) for item, part in zip(_members(hint, value), value, strict=True))
     if origin_type is dict:
         inner = typing.get_args(hint)[1]
         return {key: _decode(inner, item, origin) for key, item in value.items()}
@@ -211,7 +207,7 @@ def _decode(hint: Any, value: Any, origin: str) -> Any:
         return _decode_record(_KINDS[value["kind"]], value, origin)
     if hint is float:
         return np.nan if value is None else float(value)
-    if hint in (str, int, bool) and not isinstance(value, hint):
+    if hint in (str, int, bool) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         raise TypeError(f"expected {hint.__name__}, found {value!r}")
     return value
 
@@ -230,11 +226,17 @@ def _only_member(hint: Any) -> Any:
 
 def _decode_array(hint: Any, value: Any) -> NDArray[Any]:
     scalar = typing.get_args(typing.get_args(hint)[1])[0]
-    return (
-        np.asarray(value, dtype=object).astype(scalar)
-        if _has_null(value)
-        else np.asarray(value, dtype=scalar)
-    )
+    if scalar is not np.float64:
+        return _decode_exact(value, scalar)
+    return np.asarray(value, dtype=object).astype(scalar) if _has_null(value) else np.asarray(value, dtype=scalar)
+
+
+def _decode_exact(value: Any, scalar: type[np.generic]) -> NDArray[Any]:
+    """Integers or truth values; nothing is rounded or taken for true."""
+    found = np.asarray(value)
+    if found.size and not np.can_cast(found.dtype, scalar, "safe"):
+        raise TypeError(f"expected only {scalar.__name__} values")
+    return found.astype(scalar)
 
 
 def _has_null(value: Any) -> bool:

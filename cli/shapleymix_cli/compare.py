@@ -52,19 +52,21 @@ def command(
     if (folds is not None) + leave_largest_N + use_split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
     chosen = inputs.laws_of(laws)
-    found = compare(
-        inputs.read_log(out, logs),
-        chosen,
-        inputs.read_matrix(out, sv),
-        inputs.read_table(out, languages),
-        folds=folds or 10,
-        leave_largest_N=leave_largest_N,
-        use_split=use_split,
-        seed=seed,
-        threads=threads,
-        progress=out.progress,
-        **options.estimation_settings(settings),
-    )
+    log, matrix, table = inputs.read_log(out, logs), inputs.read_matrix(out, sv), inputs.read_table(out, languages)
+    with inputs.blaming(chosen):
+        found = compare(
+            log,
+            chosen,
+            matrix,
+            table,
+            folds=folds or 10,
+            leave_largest_N=leave_largest_N,
+            use_split=use_split,
+            seed=seed,
+            threads=threads,
+            progress=out.progress,
+            **options.estimation_settings(settings),
+        )
     out.note(found.notices)
     out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found))
 

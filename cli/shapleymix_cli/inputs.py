@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from shapleymix.errors import Location, UsageError, did_you_mean
+from shapleymix.errors import Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
+
+TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 
 
 def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
@@ -57,6 +61,9 @@ def load_fit(path: str) -> Fit:
     """What `shapleymix fit -o` wrote."""
     from shapleymix.fitting.fits import Fit
 
+    if path.lower().endswith(TABLES):
+        hint = "the first argument is what `shapleymix fit -o fit.json` writes"
+        raise UsageError("is a table, not a fit", location=Location(file=path), hint=hint)
     return Fit.load(path)
 
 
@@ -112,17 +119,37 @@ def _module(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's file may do
-        line = getattr(error, "lineno", None) or _last_line(error, path)
-        place = Location(file=path, line=line)
-        raise UsageError(f"cannot be imported, {type(error).__name__}: {error}", location=place) from error
+        raise _users_fault(error, path, "cannot be imported") from error
     return module
 
 
+@contextmanager
+def blaming(laws: Sequence[Any] | None) -> Iterator[None]:
+    """Say of an error that a user's own law raised that it is theirs, with its line."""
+    modules = [sys.modules.get(getattr(law, "__module__", "")) for law in laws or () if not isinstance(law, str)]
+    files = {getattr(module, "__file__", None) for module in modules}
+    try:
+        yield
+    except ShapleyMixError:
+        raise
+    except Exception as error:
+        for path in filter(None, files):
+            if _last_line(error, path):
+                raise _users_fault(error, path, "failed") from error
+        raise
+
+
+def _users_fault(error: Exception, path: str, what: str) -> UsageError:
+    line = getattr(error, "lineno", None) or _last_line(error, path)
+    message = f"{what}, {type(error).__name__}: {error}"
+    return UsageError(message, location=Location(file=path, line=line))
+
+
 def _last_line(error: Exception, path: str) -> int | None:
-    """Line of the user's file that raised."""
-    trace, line = error.__traceback__, None
+    """Line of the user's file that raised, or None where the error did not pass through it."""
+    trace, line, own = error.__traceback__, None, os.path.abspath(path)
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
+        if os.path.abspath(trace.tb_frame.f_code.co_filename) == own:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line

@@ -16,14 +16,16 @@ from shapleymix.fitting.packing import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
 
-
 UNCOUNTED = 10**6  # a black box is never the simplest
 
 
 class Candidate(Protocol):
     """What a comparison asks of a law: a name, a size, and predictions of rows that it was not fitted to."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Unique among the compared."""
+        ...
 
     def size(self, evidence: Evidence) -> int:
         """How many numbers a target are fitted."""
@@ -105,13 +107,13 @@ class FixedCandidate:
         if losses.shape != log.loss.shape:
             hint = "predict(p (R, M), N (R,), D (R,)) must return losses (R, K), targets in the log's order"
             raise FitError(f"{self.label} predicts shape {losses.shape}, expected {log.loss.shape}", hint=hint)
-        return np.where(masks.any(axis=0)[:, None], losses, np.nan)
+        return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
 
 
 def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
     chosen = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
-    return np.where(masks.any(axis=0)[:, None], chosen, np.nan)
+    return np.where(np.any(masks, axis=0)[:, None], chosen, np.nan)
 
 
 def candidate(law: Any, settings: Settings, seed: int = 0) -> Candidate:

@@ -193,7 +193,7 @@ def _summary(
     seed: int,
 ) -> Comparison:
     log = evidence.log
-    wanted = (evidence.weight > 0) & masks.any(axis=0)[:, None]
+    wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     scored = [predicted for predicted in predictions if predicted is not None]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
     draws = bootstrap_shares(log, DRAWS, seed)

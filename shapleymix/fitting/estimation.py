@@ -5,12 +5,14 @@ Legend: V weightings of the rows (the data itself, cross-validation folds, boots
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
@@ -19,7 +21,9 @@ from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
-CHUNK_BYTES = 24e6  # of Jacobian at once a thread: small enough to stay near the cache
+CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
+TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
+FOLLOWED = 2
 Progress = Callable[[int, int], None]
 
 
@@ -44,7 +48,7 @@ class Settings:
     delta: float = 1e-3
     starts: int = 6
     prior: float = 1e-5
-    iterations: int = 200
+    iterations: int = 1000
     tolerance: float = 1e-8
     threads: int = 2
 
@@ -78,13 +82,18 @@ class Problem:
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law))
         observed = evidence.observations(law, inputs)
+        defined = _defined(packing, givens, observed)
+        observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
+        _require_weight(law, inputs.targets, observed)
         return cls(packing, observed, inputs, givens, evidence, settings)
 
     def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R)."""
-        kept = [self._starts(row) for row in shares]
-        start = np.stack(kept)  # (V, S, K, P)
-        solution = self._search(shares, start, progress)
+        start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
+        if start.shape[1] > FOLLOWED:
+            trial = self._search(shares, start, TRIAL_ITERATIONS)
+            start = _lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), FOLLOWED)
+        solution = self._search(shares, start, self.settings.iterations, progress)
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
@@ -93,7 +102,7 @@ class Problem:
     def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
-        solution = self._search(shares, start, progress)
+        solution = self._search(shares, start, self.settings.iterations, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows)
 
@@ -111,7 +120,9 @@ class Problem:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
-    def _search(self, shares: FloatArray, start: FloatArray, progress: Progress | None) -> Solution:
+    def _search(
+        self, shares: FloatArray, start: FloatArray, iterations: int, progress: Progress | None = None
+    ) -> Solution:
         V, S, K, P = start.shape
         replicate = np.repeat(np.arange(V), S * K)
         target = np.tile(np.arange(K), V * S)
@@ -119,19 +130,21 @@ class Problem:
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            jobs = pool.map(lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows]), chunks)
+            jobs = pool.map(
+                lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows], iterations), chunks
+            )
             for rows, part in zip(chunks, jobs, strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray) -> Solution:
+    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, iterations: int) -> Solution:
         weight = self.observed.weight.T[target] * shares
         weight = weight / weight.sum(axis=1, keepdims=True)
         low, high = self.packing.bounds()
         objective = Objective(self._residuals(target), weight, Loss(self.settings.delta), low, high, self._prior())
-        return minimize(objective, start, iterations=self.settings.iterations, tolerance=self.settings.tolerance)
+        return minimize(objective, start, iterations=iterations, tolerance=self.settings.tolerance)
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
@@ -148,11 +161,12 @@ class Problem:
         return residuals
 
     def _prior(self) -> Prior | None:
-        spread = np.array([known.axes == "MK" for known in self.packing.free for _ in range(self.packing.width(known))])
-        if not spread.any():
+        """A weak pull on log coefficients, which a log with zero ratios may leave untold."""
+        coefficient = np.array([name == "coefficients" for name in self.packing.names])
+        if not coefficient.any():
             return None
-        scale = self.settings.prior * min(self.settings.delta, 1.0)
-        return Prior(np.zeros(len(spread)), np.where(spread, scale, 0.0))
+        precision = self.settings.prior * min(self.settings.delta, 1.0)
+        return Prior(np.zeros(len(coefficient)), np.where(coefficient, precision, 0.0))
 
     def _estimate(self, solution: Solution, rows: IntArray) -> Estimate:
         V, K = rows.shape
@@ -166,6 +180,27 @@ class Problem:
         )
         plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
         return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
+
+
+def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
+    """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
+    targets = observed.log_loss.shape[1]
+    columns = {name: value.T[..., None] for name, value in givens.items()}
+    law = packing.unpack(np.zeros((targets, len(packing.names))), columns)
+    return law.defined(observed.p).reshape(-1, len(observed.p)).T
+
+
+def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
+    empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
+    if empty:
+        message = f"law {law.name!r} is undefined (Theta = 0) on every run that has a loss for {', '.join(empty)}"
+        raise FitError(message, hint="add runs with languages that help these targets, or choose another law")
+
+
+def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
+    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
+    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(x, order[..., None], axis=1)
 
 
 def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:

@@ -21,6 +21,7 @@ Residuals = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
 """Maps x (Q, P) and problem numbers (Q,) to residuals (Q, R) and their Jacobian (Q, R, P)."""
 
 CONVERGED, ITERATIONS, STALLED = 0, 1, 2
+NOTHING = 1e-22  # a cost, or a change of one, below this is zero: an exact fit has no relative decrease
 LONGEST_STEP = 2.0  # of any unknown; unknowns are logarithms or of order one, and far jumps only meet overflow
 
 
@@ -165,7 +166,7 @@ def _advance(objective: Objective, state: _State, tolerance: float) -> _State:
     trial_x = np.clip(state.x + step, objective.low, objective.high)
     trial = objective.expand(state.number, trial_x, np.maximum(state.damping / 5.0, 1e-6))
     better = trial.cost < state.cost
-    small = state.cost - trial.cost <= tolerance * np.abs(state.cost)
+    small = np.abs(state.cost - trial.cost) <= tolerance * np.abs(state.cost) + NOTHING
     trial.scale = np.maximum(trial.scale, state.scale * 0.3)
     trial.quiet = np.where(small, state.quiet + 1, 0)
     state.damping = state.damping * 6.0
@@ -179,8 +180,8 @@ def _step(objective: Objective, state: _State) -> FloatArray:
     matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, state.curvature)
     diagonal = np.einsum("qpp->qp", matrix)
     matrix = matrix + _diagonal(np.where(held, 1.0 - diagonal, ridge))
-    step = -np.linalg.solve(matrix, np.where(held, 0.0, state.gradient)[..., None])[..., 0]
-    return np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+    uphill = np.linalg.solve(matrix, np.where(held, 0.0, state.gradient)[..., None])[..., 0]
+    return np.clip(-uphill, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False)
 
 
 def _diagonal(values: FloatArray) -> FloatArray:

@@ -46,7 +46,8 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
     table = np.asarray(payoffs)
     players = _check_table(table)
     joining = joining_weights(players)
-    values = contract(table, np.append(0.0, joining), np.append(-joining, 0.0))
+    with np.errstate(invalid="ignore", over="ignore"):  # told by name below
+        values = contract(table, np.append(0.0, joining), np.append(-joining, 0.0))
     _check_finite(table, values)
     return values
 

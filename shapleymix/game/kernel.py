@@ -15,6 +15,8 @@ import numpy as np
 from shapleymix.game.estimates import Estimate, keep_efficiency
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
+_ROUNDING = 1e-9  # the constraint's own direction is zero but for rounding, and must not be inverted
+
 
 def kernel_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None) -> Estimate:
     """Constrained weighted least squares with sandwich standard errors.
@@ -37,7 +39,7 @@ def kernel_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | 
     target = payoffs[inner] - payoffs[empty] - share * total
     root = np.sqrt(weight)[:, None]
     design = root * (members[inner] - share)  # rows sum to zero: the constraint is built in
-    inverse = np.linalg.pinv(design)
+    inverse = np.linalg.pinv(design, rcond=_ROUNDING)
     deviation = inverse @ (root * target)
     leverage = np.einsum("ck,kc->c", design, inverse)[:, None]
     residual = (root * target - design @ deviation) / np.maximum(1 - leverage, 0.1)

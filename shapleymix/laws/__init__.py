@@ -11,6 +11,7 @@ from shapleymix.laws.family import Family, FamilyMean
 from shapleymix.laws.gbm import BlackBox, BoostedTrees
 from shapleymix.laws.learned import Learned
 from shapleymix.laws.learned_concave import LearnedConcave
+from shapleymix.laws.learned_own import LearnedOwn
 from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.shapley_concave import ShapleyConcave
 from shapleymix.laws.shapley_tempered import ShapleyTempered
@@ -28,6 +29,7 @@ LAWS: dict[str, type[Law]] = {
         Exponential,
         Learned,
         LearnedConcave,
+        LearnedOwn,
         Additive,
     )
 }

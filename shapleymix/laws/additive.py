@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.laws.aggregate import concave_powers
+from shapleymix.laws.aggregate import concave_powers, log_ratios, over_sources
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.parameters import fitted, over_runs
+from shapleymix.laws.parameters import fitted
 from shapleymix.laws.slopes import mixture_slopes
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.records import FloatArray
@@ -17,7 +17,7 @@ from shapleymix.records import FloatArray
 
 @dataclass(frozen=True)
 class Additive(CoreLaw):
-    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j + 1 / sum_i C_ij p_i^g_j`; one exponent g a target."""
+    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j + 1 / sum_i C_ij p_i^g_ij`, an exponent for every pair."""
 
     kind = "law/additive"
     name = "additive"
@@ -26,24 +26,23 @@ class Additive(CoreLaw):
     needs = ("mixture",)
 
     coefficients: FloatArray = fitted("MK", low=1e-8, high=1e8)
-    g: FloatArray = fitted(low=0.05, high=1.0)
+    g: FloatArray = fitted("MK", low=0.05, high=1.0)
 
     def pieces(self, p: FloatArray) -> FloatArray:
-        """`C_ij p_i^g_j`, shape (..., R, M, K)."""
+        """`C_ij p_i^g_ij`, shape (..., R, M, K)."""
         return concave_powers(p, self.g) * self.coefficients[..., None, :, :]
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        total = self.pieces(p).sum(axis=-2)
+        total = over_sources(self.pieces(p))
         return np.where(total > 0, self.core(N, D) + 1.0 / np.where(total > 0, total, 1.0), np.nan)
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         pieces = self.pieces(p)
-        total = pieces.sum(axis=-2)
+        total = over_sources(pieces)
         total = np.where(total > 0, total, 1.0)
         loss, slopes = self.core_expansion(N, D, 1.0 / total)
         by_piece = -pieces * (1.0 / (total**2 * loss))[..., None, :]
-        log_p = np.log(np.where(p > 0, p, 1.0))
-        by_g = (by_piece * log_p[:, :, None]).sum(axis=-2) * over_runs(self.g)
+        by_g = by_piece * (log_ratios(p)[:, :, None] * self.g[..., None, :, :])
         return np.log(loss), slopes | {"coefficients": by_piece, "g": by_g}
 
     @classmethod
@@ -54,14 +53,12 @@ class Additive(CoreLaw):
         scales, exponents = np.array([0.5, 1.5, 5.0]), np.array([0.3, 0.7])
         coefficients = relative[:, None] * scales[None, :, None, None]
         flat = coefficients.reshape(-1, *slopes.shape)
-        ones = np.ones((len(flat), slopes.shape[1]))
         return {
             "coefficients": np.concatenate([flat] * len(exponents)),
-            "g": np.concatenate([ones * exponent for exponent in exponents]),
+            "g": np.concatenate([np.full_like(flat, exponent) for exponent in exponents]),
         }
 
     def terms(self, N: float, D: float) -> PowerTerms:
         floor = self.core_at(N, D)
         ones = np.ones_like(floor)
-        s = np.broadcast_to(self.g[..., None, :], self.coefficients.shape)
-        return PowerTerms(floor, ones, ones, self.coefficients, s)
+        return PowerTerms(floor, ones, ones, self.coefficients, self.g)

@@ -17,7 +17,10 @@ from shapleymix.records import FloatArray
 
 @dataclass(frozen=True)
 class Exponential(CoreLaw):
-    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j + k_j exp(sum_i t_ij p_i)`."""
+    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j + k_j exp(sum_i t_ij p_i)`, `max_i t_ij = 0`.
+
+    Ratios sum to one, so that a shift of all t_ij by a constant is a factor of k_j: only differences of t are known.
+    """
 
     kind = "law/exponential"
     name = "exponential"
@@ -25,6 +28,7 @@ class Exponential(CoreLaw):
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
     linear = ("E", "A", "B", "k")
+    gauge = 1
 
     k: FloatArray = fitted(low=1e-6)
     t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False)
@@ -47,6 +51,11 @@ class Exponential(CoreLaw):
         slopes = mixture_slopes(observed)
         slopes = slopes - slopes.mean(axis=0)
         return {"t": np.stack([scale * slopes for scale in (1.0, 2.0, 4.0, 8.0)])}
+
+    def in_gauge(self):
+        """The same law with `max_i t_ij = 0`; the shift goes into k exactly."""
+        top = self.t.max(axis=-2)
+        return self.replaced(t=self.t - top[..., None, :], k=self.k * np.exp(top))
 
     def terms(self, N: float, D: float) -> ExponentialTerms:
         return ExponentialTerms(self.core_at(N, D), self.k, self.t)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError
+from shapleymix.errors import FitError, SolveError, UsageError
 from shapleymix.laws.base import Law, Terms
 from shapleymix.laws.parameters import Parameter
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2
 ROUNDS = 2000
@@ -93,11 +93,11 @@ def _features(p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
     return np.concatenate([p, np.log(N)[:, None], np.log(D)[:, None]], axis=1)
 
 
-def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: FloatArray, seed: int) -> str:
+def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolArray, seed: int) -> str:
     lightgbm = _lightgbm()
     learn, check = (weight > 0) & ~aside, (weight > 0) & aside
     if not check.any() or not learn.any():
-        raise UsageError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
+        raise FitError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
     options = {
         "objective": "regression",
         "learning_rate": 0.05,
@@ -106,7 +106,7 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: Float
         "seed": seed,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 2,
+        "num_threads": 1,  # logs are small: threads cost more than they save, many times more on a busy machine
         "verbosity": -1,
     }
     booster = lightgbm.train(

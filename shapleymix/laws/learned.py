@@ -31,7 +31,7 @@ class LearnedTransfer(TransferLaw):
     ) -> tuple[FloatArray, dict[str, FloatArray]]:
         """log L, and its derivatives by the core's symbols, log gamma and the logarithms of the coefficients."""
         log_loss, slopes = self.transfer_expansion(N, D, found.log_theta)
-        return log_loss, slopes | {"coefficients": -self.gamma[..., None, None, :] * found.shares()}
+        return log_loss, slopes | {"coefficients": -self.gamma[..., None, None, :] * found.shares}
 
     def in_gauge(self):
         """The same law with `max_i phi_ij = 1`; the scale goes into E, A and B exactly."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.learned import LearnedTransfer, learned_starts
-from shapleymix.laws.parameters import fitted
+from shapleymix.laws.parameters import fitted, over_runs
 from shapleymix.records import FloatArray
 
 
@@ -25,7 +25,7 @@ class LearnedConcave(LearnedTransfer):
     a: FloatArray = fitted(low=0.05, high=1.0)
 
     def exponent(self) -> FloatArray:
-        return self.a
+        return over_runs(self.a)
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         found = self.aggregate(p)

@@ -24,7 +24,7 @@ class TemperedTransfer(TransferLaw):
 
     def kappa_slope(self, found: Aggregate) -> FloatArray:
         """Derivative of log L by log kappa."""
-        mean_log = (found.shares() * np.log(self.nsv)[..., None, :, :]).sum(axis=-2)
+        mean_log = np.einsum("...rmk,...mk->...rk", found.shares, np.log(self.nsv))
         return -over_runs(self.gamma * self.kappa) * mean_log
 
     @classmethod

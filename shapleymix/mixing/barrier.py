@@ -59,7 +59,6 @@ class _State:
     price: FloatArray
     movable: FloatArray
     count: FloatArray
-    scale: FloatArray
 
     def take(self, rows: BoolArray) -> _State:
         return _State(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -83,7 +82,7 @@ def minimise(
     w : (..., K) weights of the targets, >= 0.
     lower, upper : (..., M) bounds of the ratios; they must leave a mixture (see `constraints`).
     kl, anchor : weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
-    tolerance : relative to the objective at the start, where the iteration may stop.
+    tolerance : relative to what the mixture can change of the objective, where the iteration may stop.
 
     Raises
     ------
@@ -157,12 +156,12 @@ def _iterate(smooth: Smooth, p: FloatArray, lower: FloatArray, upper: FloatArray
     state = _start(smooth, local, p, lower, upper)
     goal = EARLY
     for iteration in range(MAX_ITERATIONS + 1):
-        gap = _bound(local.gradient, state)
-        near = gap <= goal * state.scale
+        gap, scale = _bound(local.gradient, state), _sum(local.level)
+        near = gap <= goal * scale
         if 2 * near.sum() >= len(near) or iteration == MAX_ITERATIONS:
             _check_finite(gap)
             p, price, bound = polished(smooth, state.p, state.price[:, 0], gap, state.dual, *bounds)
-            done = (bound <= tolerance * state.scale) | (iteration == MAX_ITERATIONS)
+            done = (bound <= tolerance * scale) | (iteration == MAX_ITERATIONS)
             _record(final, index[done], p[done], price[done], bound[done], iteration)
             if done.all():
                 break
@@ -196,11 +195,10 @@ def _start(smooth: Smooth, local: Local, p: FloatArray, lower: FloatArray, upper
     total = np.maximum(free.sum(axis=1, keepdims=True), 1.0)
     price = gradient.sum(axis=1, keepdims=True) / total
     spread = np.sum(np.abs(gradient - price * free) * room[:, :size], axis=1)
-    scale = np.maximum(np.abs(gradient * p).sum(axis=1), 1e-300)
-    center = np.maximum(spread, 1e-6 * scale) / total[:, 0]
+    center = np.maximum(spread, 1e-6 * np.maximum(_sum(local.level), 1e-190)) / total[:, 0]
     dual = np.where(movable > 0, center[:, None] / room, NONE)
     count = np.maximum(movable.sum(axis=1, keepdims=True), 1.0)
-    return _State(p, room, dual, price, movable, count, scale)
+    return _State(p, room, dual, price, movable, count)
 
 
 def _bound(gradient: FloatArray, state: _State) -> FloatArray:
@@ -223,7 +221,7 @@ def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
     pull -= push[:, size:]
     move, shift = factor.solve(pull)
     way = np.concatenate([move, -move], axis=1)
-    turn = push - state.dual - ratio * way
+    turn = (push - state.dual - ratio * way) * state.movable
     step, local = _search(smooth, state, move, way, push, pull, _reach(state.room, way, TO_THE_WALL))
     state.dual = state.dual + _reach(state.dual, turn, TO_THE_WALL) * turn
     state.room = state.room + step * way
@@ -235,7 +233,7 @@ def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
 def _corrector_target(state: _State, move: FloatArray, ratio: FloatArray) -> FloatArray:
     """Mehrotra's complementarity target: the centre that the predictor allows, less its second-order error."""
     way = np.concatenate([move, -move], axis=1)
-    turn = -state.dual - ratio * way
+    turn = -(state.dual + ratio * way) * state.movable
     now = _sum(state.room * state.dual)
     room = state.room + _reach(state.room, way, 1.0) * way
     after = _sum(room * (state.dual + _reach(state.dual, turn, 1.0) * turn))

@@ -8,8 +8,10 @@ wrong sign and is offered for reproduction only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from shapleymix.errors import SolveError, UsageError, did_you_mean
 from shapleymix.laws.terms import PowerTerms, Terms
@@ -58,7 +60,7 @@ def diagonal_exact(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatAr
     def ratios(log_price: float) -> FloatArray:
         return (a * gamma * r**-gamma * np.exp(-log_price)) ** (1 / (gamma + 1))
 
-    return ratios(_root(lambda log_price: ratios(log_price).sum() - 1))
+    return ratios(_root(lambda log_price: float(ratios(log_price).sum()) - 1))
 
 
 def first_order_printed(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
@@ -98,7 +100,8 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     def theta(log_price: float) -> FloatArray:
         return (a * gamma / c * np.exp(-log_price)) ** (1 / (gamma + 1))
 
-    return np.linalg.solve(phi.T, theta(_root(lambda log_price: c @ theta(log_price) - 1)))
+    optimal = theta(_root(lambda log_price: float(c @ theta(log_price)) - 1))
+    return np.asarray(np.linalg.solve(phi.T, optimal), dtype=np.float64)
 
 
 def clipped(p: FloatArray, upper: FloatArray) -> FloatArray:
@@ -156,11 +159,11 @@ def _mixture(p: FloatArray) -> FloatArray:
     return kept / kept.sum()
 
 
-def _root(excess) -> float:
+def _root(excess: Callable[[float], float]) -> float:
     """The root of a decreasing function of log price."""
     low, high = -1.0, 1.0
     while excess(low) < 0:
         low *= 2
     while excess(high) > 0:
         high *= 2
-    return float(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16))
+    return root_scalar(excess, bracket=(low, high), method="brentq", xtol=1e-15).root

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import Fault, InfeasibleError, Location, UsageError, did_you_mean
+from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import format_size, parse_size
@@ -149,8 +149,8 @@ def _crossed(constraints: Constraints) -> list[Fault]:
         if constraints.cap_origin[i] == "tokens":
             need = low * constraints.D / constraints.available[i]
             hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
-        text = f"{name}: the floor {low:.4g} is above the cap {high:.4g}, by {low - high:.4g}"
-        faults.append(Fault(text, Location(column=name), f"{low - high:.6g}", hint))
+        text = f"the floor {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}"
+        faults.append(Fault(text, value=f"{low - high:.6g}", hint=hint))
     return faults
 
 

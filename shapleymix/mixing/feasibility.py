@@ -14,7 +14,7 @@ NOTICEABLE = 1e-9
 
 def group_repair(constraints: Constraints) -> list[Fault]:
     """One fault for each bound of the smallest repair (in the sum of absolute changes); none if all can hold."""
-    M, G = constraints.members.shape
+    G, M = constraints.members.shape
     # Columns: p, then how far each floor, cap, group floor and group cap gives way.
     eye, none = np.eye(M), np.zeros
     A = np.block(
@@ -35,7 +35,7 @@ def group_repair(constraints: Constraints) -> list[Fault]:
 
 
 def _faults(constraints: Constraints, change: FloatArray) -> list[Fault]:
-    M, G = constraints.members.shape
+    G, M = constraints.members.shape
     if change.sum() <= NOTICEABLE:
         return []
     kinds = [("floor", constraints.sources, constraints.lower, -1), ("cap", constraints.sources, constraints.upper, 1)]

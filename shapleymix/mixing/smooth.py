@@ -19,15 +19,20 @@ from shapleymix.records import BoolArray, FloatArray
 # Stands for ratio zero where a slope is infinite there, so that it is merely huge.
 TINY = 1e-150
 RIDGE = 1e-14
+SMALLEST = 1e-200
 
 
 class Local(NamedTuple):
-    """Derivatives at one point: gradient (B, M), and U, h, diagonal with Hessian = U diag(h) U' + diagonal."""
+    """Derivatives at one point: gradient (B, M), and U, h, diagonal with Hessian = U diag(h) U' + diagonal.
+
+    `level` (B, K) sums to the size of what the mixture can change, the unit in which a bound is small.
+    """
 
     gradient: FloatArray
     inner: FloatArray
     second: FloatArray
     diagonal: FloatArray | None
+    level: FloatArray
 
     def hessian(self) -> FloatArray:
         """(B, M, M), a fresh array."""
@@ -36,7 +41,7 @@ class Local(NamedTuple):
             # Sources that do the same for every target leave it singular; the ridge changes the path only.
             size = matrix.shape[-1]
             largest = matrix.reshape(len(matrix), size * size)[:, :: size + 1].max(axis=1, keepdims=True)
-            add_to_diagonal(matrix, RIDGE * largest)
+            add_to_diagonal(matrix, RIDGE * largest + SMALLEST)
         else:
             add_to_diagonal(matrix, self.diagonal)
         return matrix
@@ -86,7 +91,7 @@ class Smooth:
             return self._concave(p, exponent, self.s)
         theta = _weigh_rows(p, self.matrix)
         pull = self.scale * theta**-exponent
-        return Local(-_weigh(self.slope, pull), self.slope, pull * exponent / theta, None)
+        return Local(-_weigh(self.slope, pull), self.slope, pull * exponent / theta, None, pull * theta)
 
     def _concave(self, p: FloatArray, exponent: FloatArray, s: FloatArray) -> Local:
         column = np.maximum(p, TINY)[:, :, None]
@@ -95,18 +100,19 @@ class Smooth:
         inner = s * self.slope * part / column
         pull = self.scale * theta**-exponent
         bend = _weigh(inner * (1 - s) / column, pull)
-        return Local(-_weigh(inner, pull), inner, pull * exponent / theta, bend)
+        return Local(-_weigh(inner, pull), inner, pull * exponent / theta, bend, pull * theta)
 
     def _exponential(self, p: FloatArray) -> Local:
         value = self.scale * np.exp(_weigh_rows(p, self.matrix))
-        return Local(_weigh(self.slope, value), self.slope, value, None)
+        return Local(_weigh(self.slope, value), self.slope, value, None, value)
 
     def _anchored(self, local: Local, p: FloatArray) -> Local:
         inside = np.maximum(p, TINY)
         gradient = local.gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
         bend = self.free * self.kl / inside
         diagonal = bend if local.diagonal is None else local.diagonal + bend
-        return local._replace(gradient=gradient, diagonal=diagonal)
+        level = np.append(local.level, np.full((len(p), 1), self.kl), axis=1)
+        return local._replace(gradient=gradient, diagonal=diagonal, level=level)
 
 
 def smooth_of(

@@ -1,0 +1,147 @@
+"""`shapleymix optimize`: the best mixture at a budget, with its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shapleymix.errors import UsageError
+from shapleymix_cli import options
+from shapleymix_cli.console import Output
+
+if TYPE_CHECKING:
+    from shapleymix.fitting.fits import Fit
+    from shapleymix.mixing.optimization import Mixture
+
+METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
+
+Decorator = Callable[[Any], Any]
+
+BUDGET = (
+    click.option("-N", "sizes", type=options.SIZES, help="Model sizes; several give a table."),
+    click.option("-D", "tokens", type=options.SIZES, help="Token counts; several give a table."),
+    click.option("--flops", type=options.SIZE, help="Find N, D and the mixture together under flops = 6 N D."),
+)
+WEIGHTS = (
+    click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2."),
+    click.option("--monolingual", metavar="en=2.1,...", help="Measured monolingual losses, for normalized weights."),
+    click.option("--objective", type=click.Choice(["mean", "worst"]), default="mean", show_default=True),
+)
+BOUNDS = (
+    options.languages,
+    click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages)."),
+    click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
+    click.option("--cap", "caps", metavar="en=0.5,...", multiple=True, help="Highest ratios; repeatable."),
+    click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
+    click.option("--min-tokens", metavar="SIZE|en=1B,...", help="Fewest tokens of each source, or of some."),
+    click.option("--group", "groups", metavar="en+de<=0.6", multiple=True, help="Bound a summed ratio; repeatable."),
+    click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
+    click.option("--kl", type=options.Number(0), default=0.0, help="Weight of that term, in nats of loss."),
+)
+SOLVING = (
+    click.option("--method", type=click.Choice(METHODS), default="exact", show_default=True),
+    click.option("--allow-nonconvex", is_flag=True, help="Solve a law without convexity by many starts, uncertified."),
+    click.option("--compare-to", "rivals", metavar="[NAME=]MIX", multiple=True, help="A mixture, or its .json."),
+    click.option(
+        "--alpha", type=options.Number(0, 1), default=0.5, show_default=True, help="Of the smoothed baseline."
+    ),
+    options.level,
+    options.seed,
+)
+
+
+def _all(*groups: Sequence[Decorator]) -> Decorator:
+    """One decorator for many options, in their order."""
+
+    def add(function: Any) -> Any:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return add
+
+
+@options.command(
+    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages fixtures/multilingual5_languages.csv --max-epochs 1",
+    "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
+    "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
+)
+@options.fit_file
+@_all(BUDGET, WEIGHTS, BOUNDS, SOLVING)
+@options.output("the mixture (.json)")
+def command(
+    out: Output,
+    fit_path: str,
+    sizes: tuple[float, ...] | None,
+    tokens: tuple[float, ...] | None,
+    flops: float | None,
+    output: str | None,
+    force: bool,
+    **asked: Any,
+) -> None:
+    """Find the mixture that minimises the weighted loss, and prove it.
+
+    Any mixture within the bounds is worse than this one, or better by less than the certificate's gap. Intervals come
+    from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
+    that one more billion tokens of them would save.
+    """
+    from shapleymix_cli.artefacts import save
+    from shapleymix_cli.demands import demands_of
+    from shapleymix_cli.inputs import load_fit
+
+    fit = load_fit(fit_path)
+    demands = demands_of(out, fit.targets, **asked)
+    _check_output(output, flops, sizes, tokens)
+    found = _solve(fit, flops, sizes, tokens, demands)
+    out.warn(notice for one in found for notice in one.notices)
+    if output:
+        save(out, found[0], output, force)
+    law = type(fit.law).name
+    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
+
+
+def _check_output(
+    output: str | None, flops: float | None, sizes: tuple[float, ...] | None, tokens: tuple[float, ...] | None
+) -> None:
+    """Refuse budgets that contradict each other, and an output that does not fit them."""
+    if flops and (sizes or tokens):
+        raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
+    if output and not output.lower().endswith(".json"):
+        raise UsageError("-o: a mixture is written as .json", hint="end the name in .json")
+    if output and len(sizes or (0,)) * len(tokens or (0,)) > 1:
+        raise UsageError("-o takes one mixture", hint="give one -N and one -D, or take them all from --json")
+
+
+def _solve(
+    fit: Fit,
+    flops: float | None,
+    sizes: tuple[float, ...] | None,
+    tokens: tuple[float, ...] | None,
+    demands: dict[str, Any],
+) -> Sequence[Mixture]:
+    """One mixture for each pair of N and D."""
+    from shapleymix.mixing.optimization import optimize_compute, optimize_scales
+    from shapleymix_cli.predict import budget
+
+    if flops:
+        return [optimize_compute(fit, flops, **demands)]
+    N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
+    return optimize_scales(fit, N, D, **demands)
+
+
+def mixtures_document(found: Sequence[Mixture], law: str) -> dict[str, Any]:
+    """The one mixture, or `scales[]` with one for each pair of N and D."""
+    from shapleymix_cli.mixtures import mixture_document
+
+    documents = [mixture_document(one, law) for one in found]
+    return documents[0] if len(documents) == 1 else {"kind": "mixtures", "law": law, "scales": documents}
+
+
+def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:
+    from shapleymix_cli.views.optimize import mixture_view, scales_view
+
+    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law)

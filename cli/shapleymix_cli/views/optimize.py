@@ -1,0 +1,123 @@
+"""Optimal mixtures on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shapleymix.mixing.mixtures import Mixture
+from shapleymix_cli.views.numbers import MISSING, each, fixed, interval, percent, significant, size
+from shapleymix_cli.views.tables import heading, table
+
+
+def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
+    """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
+    parts: list[Any] = [heading(_title(found, law)), _ratios(found), "", *_proof(found)]
+    parts += ["", heading("Predicted losses in nats"), _losses(found), "", *_prices(found), *_rivals(found)]
+    return [*parts, *([f"Weights {found.weights_origin}."] if verbose else [])]
+
+
+def scales_view(found: Sequence[Mixture], law: str) -> list[Any]:
+    """A row a budget: the ratios, the objective and the certificate."""
+    headers = ["N", "D", *found[0].sources, "objective", "relative gap"]
+    rows = [
+        [size(one.N), size(one.D), *each(one.p), fixed(one.objective, 4), _small(one.relative_gap)] for one in found
+    ]
+    return [heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"), table(headers, rows, left=2)]
+
+
+def _title(found: Mixture, law: str) -> str:
+    kind = "Optimal mixture" if found.method == "exact" else f"Mixture by method {found.method}"
+    return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
+
+
+def _ratios(found: Mixture) -> Any:
+    """A row a source: ratio, interval, tokens, cap and epochs where there are any."""
+    capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
+    floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
+    headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
+    headers += [*_when(floored, "floor"), *_when(capped, "cap"), *_when(known, "epochs")]
+    rows = [
+        [
+            name,
+            fixed(found.p[i], 4),
+            *_when(spread, interval(found.p_low[i], found.p_high[i])),
+            size(found.p[i] * found.D),
+            *_when(floored, fixed(found.floors[i], 4)),
+            *_when(capped, fixed(found.caps[i], 4) if found.caps[i] < 1 else MISSING),
+            *_when(known, fixed(found.epochs[i], 2)),
+        ]
+        for i, name in enumerate(found.sources)
+    ]
+    return table(headers, rows)
+
+
+def _when(condition: bool, cell: str) -> list[str]:
+    return [cell] if condition else []
+
+
+def _proof(found: Mixture) -> list[str]:
+    """The objective and what the certificate says of it."""
+    spread = interval(found.objective_low, found.objective_high)
+    kind = "mean loss" if found.objective_kind == "mean" else "worst loss"
+    lines = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"]
+    lines[0] += f", {percent(found.level, 0)} interval {spread}" if spread else ""
+    if np.isfinite(found.gap):
+        bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
+        lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
+    else:
+        lines.append("No certificate: this law is not convex, and the answer is the best of many starts.")
+    if found.method != "exact":
+        excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
+        lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
+    return lines
+
+
+def _losses(found: Mixture) -> Any:
+    rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
+    cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
+    return table(["target", "loss", f"{percent(found.level, 0)} interval", "weight"], cells)
+
+
+def _prices(found: Mixture) -> list[Any]:
+    """What one more unit of each language at its cap would save."""
+    if not found.binding:
+        return []
+    rows = [
+        [
+            cap.source,
+            fixed(cap.cap, 4),
+            cap.origin,
+            significant(cap.shadow_price, 3),
+            significant(cap.per_billion_tokens, 3),
+        ]
+        for cap in found.binding
+    ]
+    headers = ["source", "cap", "cap from", "saved per unit of ratio", "saved per 1B more tokens"]
+    return [heading("Shadow prices in nats, of the languages at their cap"), table(headers, rows), ""]
+
+
+def _rivals(found: Mixture) -> list[Any]:
+    """The gain over every baseline."""
+    spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
+    outside = any(not rival.within_bounds for rival in found.baselines)
+    headers = ["mixture", "objective", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
+    headers += [*_when(spread, "P(better)"), *_when(outside, "within bounds")]
+    rows = [
+        [
+            rival.name,
+            fixed(rival.objective, 4),
+            fixed(rival.gain, 4),
+            *_when(spread, interval(rival.gain_low, rival.gain_high, lambda gain: fixed(gain, 4))),
+            *_when(spread, percent(rival.probability, 0)),
+            *_when(outside, "yes" if rival.within_bounds else "no"),
+        ]
+        for rival in found.baselines
+    ]
+    return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows)]
+
+
+def _small(value: float) -> str:
+    return "0" if value == 0 else f"{value:.1e}"

@@ -1,0 +1,37 @@
+"""What benchmarks print: markdown tables, and a verdict on every figure that must hold."""
+
+from __future__ import annotations
+
+import operator
+import sys
+
+_HOLDS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
+_verdicts: list[tuple[str, bool]] = []
+
+
+def table(title: str, *columns: str) -> None:
+    """Start a markdown table."""
+    print(f"\n### {title}\n")
+    row(*columns)
+    row(*["---"] * len(columns))
+
+
+def row(*cells: object) -> None:
+    """Print one line of a table; floats get four significant digits."""
+    texts = (f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in cells)
+    print("| " + " | ".join(texts) + " |", flush=True)
+
+
+def must(name: str, value: float, limit: float, relation: str = "<=") -> bool:
+    """Record whether a figure holds, for `finish`; a NaN never does."""
+    holds = bool(_HOLDS[relation](value, limit))
+    _verdicts.append((f"{name}: {value:.4g} (must be {relation} {limit:.4g})", holds))
+    return holds
+
+
+def finish() -> None:
+    """Print every verdict, and exit with 1 if one of them failed."""
+    print()
+    for text, holds in _verdicts:
+        print(f"- {'holds' if holds else 'FAILS'}: {text}")
+    sys.exit(0 if all(holds for _, holds in _verdicts) else 1)

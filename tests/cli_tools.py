@@ -1,0 +1,47 @@
+"""Running the command line inside the test process."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from shapleymix_cli.main import commands
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Exit code, standard output and standard error of one call."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Standard output as the one JSON document that it must be, without NaN or Infinity."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+Run = Callable[..., Outcome]
+
+
+def _refuse(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def runner(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs `shapleymix WORDS...` (one text is split as a shell would)."""
+
+    def run(*words: Any) -> Outcome:
+        arguments = shlex.split(words[0]) if len(words) == 1 else [str(word) for word in words]
+        capsys.readouterr()
+        code = commands.main(arguments, standalone_mode=False)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Outcome(code, captured.out, captured.err)
+
+    return run

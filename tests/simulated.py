@@ -1,0 +1,100 @@
+"""Run logs simulated from a known law, and the known laws themselves: the truths that fits are held to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.records import FloatArray
+from shapleymix.tables.languages import Languages
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.transfer import TransferMatrix
+
+NAMES = ("en", "de", "fr", "zh", "ja", "ko", "fi")
+FAMILIES = ("Germanic", "Germanic", "Romance", "Sinitic", "Japonic", "Koreanic", "Uralic")
+SIZES, TOKENS = (2e7, 1e8, 5e8), (5e8, 3e9, 2e10)
+
+
+def inputs(sources: int = 4, targets: int = 4, seed: int = 0) -> Inputs:
+    """Labels, Shapley values between 0.2 and 2 nats (own language highest), and families."""
+    rng = np.random.default_rng(seed)
+    own = 0.8 * np.eye(sources)[:, :targets]
+    values = rng.uniform(0.2, 1.2, (sources, targets)) + own
+    names, heads = NAMES[:sources], NAMES[:targets]
+    return Inputs(names, heads, TransferMatrix.from_sv(values, names, heads), languages(names))
+
+
+def languages(names: tuple[str, ...]) -> Languages:
+    """The families table of the first of `NAMES`."""
+    unknown = np.full(len(names), np.nan)
+    return Languages(names, FAMILIES[: len(names)], unknown, None, unknown)
+
+
+def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
+    """A law with ordinary symbols, in its standard gauge."""
+    rng = np.random.default_rng(seed)
+    law, M, K = LAWS[name], len(given.sources), len(given.targets)
+    shapes = {"K": (K,), "MK": (M, K)}
+    symbols = law.givens(given) | {
+        known.name: rng.uniform(*RANGES[known.name], shapes[known.axes]) for known in law.fitted()
+    }
+    if name == "additive":
+        symbols["coefficients"] = 4.0 * symbols["coefficients"]
+    if name == "family-mean":
+        symbols |= {known.name: _one_a_family(symbols[known.name], given.targets) for known in law.fitted()}
+    return law(**symbols).in_gauge()
+
+
+def _one_a_family(values: FloatArray, targets: tuple[str, ...]) -> FloatArray:
+    families = FAMILIES[: len(targets)]
+    return values[[families.index(family) for family in families]]
+
+
+RANGES = {
+    "E": (1.2, 1.8),
+    "A": (300.0, 600.0),
+    "alpha": (0.3, 0.4),
+    "B": (1000.0, 2000.0),
+    "beta": (0.3, 0.4),
+    "gamma": (0.1, 0.3),
+    "kappa": (1.5, 3.0),
+    "c": (0.5, 0.9),
+    "a": (0.4, 0.8),
+    "g": (0.4, 0.8),
+    "k": (0.5, 1.0),
+    "t": (-2.0, 0.0),
+    "coefficients": (0.1, 1.0),
+}
+
+
+def mixtures(count: int, sources: int, seed: int = 0, concentration: float = 1.0) -> FloatArray:
+    """Random mixtures (count, M), no ratio below 0.1%."""
+    drawn = np.random.default_rng(seed).dirichlet(np.full(sources, concentration), size=count)
+    return 0.001 + (1 - 0.001 * sources) * drawn
+
+
+def simulate(
+    law: Law,
+    given: Inputs,
+    p: FloatArray,
+    *,
+    sizes: tuple[float, ...] = SIZES,
+    tokens: tuple[float, ...] = TOKENS,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> RunLog:
+    """Every mixture at one size and token count, dealt out in turn; noise is normal on the log loss of each run."""
+    rows = np.arange(len(p))
+    N = np.array(sizes)[rows % len(sizes)]
+    D = np.array(tokens)[rows // len(sizes) % len(tokens)]
+    loss = law(p, N, D)
+    loss = loss * np.exp(noise * np.random.default_rng(seed).normal(size=loss.shape))
+    runs = tuple(f"run-{row}" for row in rows)
+    return RunLog(runs, N, D, p, np.array(loss), given.sources, given.targets)
+
+
+def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budgets) -> tuple[Law, Inputs, RunLog]:
+    """A true law, its inputs, and a log simulated from it."""
+    given = inputs(seed=seed)
+    law = true_law(name, given, seed)
+    return law, given, simulate(law, given, mixtures(rows, len(given.sources), seed), noise=noise, seed=seed, **budgets)

@@ -1,0 +1,211 @@
+"""`shapleymix optimize`: what it prints is the optimum, its bounds are those asked for, and bad demands are told."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_tools import Outcome, Run, runner
+from shapleymix_cli.demands import group_of, mixture_of
+from shapleymix_cli.main import commands
+
+from shapleymix.errors import UsageError
+from shapleymix.fitting.fits import Fit
+from shapleymix.mixing.mixtures import Mixture
+
+LANGUAGES = ("en", "de", "fr", "zh", "ja")
+BUDGET = ("-N", "97600", "-D", "2M")
+
+
+@pytest.fixture(scope="module")
+def saved(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    goal = tmp_path_factory.mktemp("fits") / "fit.json"
+    log = fixtures / "multilingual5_runs.csv"
+    options = ["--law", "learned", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "0", "-q"]
+    assert commands.main(["fit", str(log), *options, "-o", str(goal)], standalone_mode=False) == 0
+    return goal
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+@pytest.fixture
+def optimize(run: Run, saved: Path):
+    def call(*words: Any) -> Outcome:
+        return run("optimize", saved, *BUDGET, *words)
+
+    return call
+
+
+def ratios(document: Any) -> np.ndarray:
+    return np.array([document["mixture"][name] for name in LANGUAGES])
+
+
+def test_no_other_mixture_is_better(optimize, saved: Path) -> None:
+    document = optimize("--json").document
+    p, fit = ratios(document), Fit.load(saved)
+    others = np.random.default_rng(0).dirichlet(np.ones(5), size=400)
+    near = 0.98 * p + 0.02 * others
+    losses = [fit.predict(q, 97600, 2e6).losses.mean(axis=1) for q in (others, near)]
+    assert math.isclose(p.sum(), 1.0, rel_tol=1e-12)
+    assert math.isclose(fit.predict(p, 97600, 2e6).losses.mean(), document["objective"], rel_tol=1e-12)
+    assert document["objective"] - document["certificate"]["gap"] <= min(map(np.min, losses))
+    assert document["certificate"]["relative_gap"] <= 1e-9
+    assert list(document["losses"]) == list(LANGUAGES)
+
+
+def test_the_text_rounds_what_the_json_has(optimize) -> None:
+    document, text = optimize("--json").document, optimize().out
+    for name in LANGUAGES:
+        assert f"{document['mixture'][name]:.4f}" in text
+        assert f"{document['losses'][name]:.3f}" in text
+    assert f"{document['objective']:.4f} nats" in text
+    assert "Certificate: no mixture within the bounds is better by more than" in text
+    assert document["baselines"][0]["name"] == "uniform"
+    assert f"{document['baselines'][0]['gain']:.4f}" in text
+
+
+def test_a_saved_mixture_is_a_rival_and_an_anchor(optimize, tmp_path: Path) -> None:
+    goal = tmp_path / "mixture.json"
+    document = optimize("-o", goal, "--json").document
+    assert Mixture.load(goal).mixture == document["mixture"]
+    assert Mixture.load(goal).provenance["command"].startswith("shapleymix optimize ")
+    rivals = optimize("--compare-to", goal, "--compare-to", "plan=en=0.5,de=0.5", "--json").document["baselines"]
+    assert [rival["name"] for rival in rivals] == ["uniform", str(goal), "plan"]
+    assert abs(rivals[1]["gain"]) < 1e-12
+    assert rivals[2]["gain"] > 0
+    assert rivals[2]["probability"] == 1.0
+    near = optimize("--anchor", goal, "--kl", 5, "--json").document
+    np.testing.assert_allclose(ratios(near), ratios(document), atol=1e-6)
+
+
+def test_bounds_hold_and_have_prices(optimize) -> None:
+    free = optimize("--json").document
+    document = optimize("--cap", "zh=0.1,ja=0.2", "--floor", "en=0.3", "--json").document
+    p = dict(zip(LANGUAGES, ratios(document), strict=True))
+    assert p["zh"] <= 0.1 + 1e-12
+    assert p["ja"] <= 0.2 + 1e-12
+    assert p["en"] >= 0.3 - 1e-12
+    assert document["objective"] > free["objective"]
+    assert {cap["source"] for cap in document["binding"]} == {"zh", "ja"}
+    looser = optimize("--cap", "zh=0.101,ja=0.2", "--floor", "en=0.3", "--json").document
+    price = next(cap["per_unit_of_ratio"] for cap in document["binding"] if cap["source"] == "zh")
+    assert math.isclose((document["objective"] - looser["objective"]) / 0.001, price, rel_tol=0.02)
+
+
+def test_a_languages_table_caps_and_weighs(optimize, fixtures: Path, tmp_path: Path) -> None:
+    table = tmp_path / "languages.csv"
+    rows = (fixtures / "multilingual5_languages.csv").read_text().splitlines()
+    weights = ["weight", "1", "1", "1", "5", "1"]
+    table.write_text("\n".join(map(",".join, zip(rows, weights, strict=True))) + "\n")
+    outcome = optimize("--languages", table, "--max-epochs", "0.3", "--json")
+    document = outcome.document
+    assert math.isclose(document["caps"]["zh"], 1586130 * 0.3 / 2e6)
+    assert math.isclose(document["epochs"]["zh"], 0.3, rel_tol=1e-9)
+    assert math.isclose(document["weights"]["zh"], 5 / 9)
+    assert "--weights unweighted ignores that" in outcome.err
+    plain = optimize("--languages", table, "--max-epochs", "0.3", "--weights", "unweighted", "--json").document
+    assert math.isclose(plain["weights"]["zh"], 1 / 5)
+    assert [rival["name"] for rival in plain["baselines"]] == ["uniform", "smoothed (0.5)", "natural"]
+    assert "epochs" in optimize("--languages", table, "--max-epochs", "0.3").out
+
+
+def test_groups_and_the_worst_case(optimize) -> None:
+    document = optimize("--group", "cjk: zh+ja>=0.6", "--json").document
+    assert document["mixture"]["zh"] + document["mixture"]["ja"] >= 0.6 - 1e-9
+    assert document["certificate"]["relative_gap"] <= 1e-6
+    worst = optimize("--objective", "worst", "--json").document
+    assert math.isclose(worst["objective"], max(worst["losses"].values()), rel_tol=1e-9)
+    assert worst["objective"] <= max(document["losses"].values())
+
+
+def test_lists_of_budgets_make_a_table(run: Run, saved: Path) -> None:
+    call = ("optimize", saved, "-N", "25k,97600", "-D", "1M,2M", "-q")
+    scales = run(*call, "--json").document["scales"]
+    assert [(one["N"], one["D"]) for one in scales] == [(25e3, 1e6), (25e3, 2e6), (97600, 1e6), (97600, 2e6)]
+    alone = run("optimize", saved, *BUDGET, "--json").document
+    np.testing.assert_allclose(ratios(scales[3]), ratios(alone), atol=1e-8)
+    assert run(*call).out.count("97.6k") == 2
+
+
+def test_compute_finds_n_and_d(run: Run, saved: Path) -> None:
+    document = run("optimize", saved, "--flops", "1.2e12", "--json", "-q").document
+    assert math.isclose(6 * document["N"] * document["D"], 1.2e12, rel_tol=1e-9)
+    for factor in (0.8, 1.25):
+        N, D = document["N"] * factor, document["D"] / factor
+        assert run("optimize", saved, "-N", N, "-D", D, "--json", "-q").document["objective"] > document["objective"]
+
+
+@pytest.mark.parametrize("method", ["closed-form", "first-order", "first-order-printed", "clipped"])
+def test_printed_methods_are_measured_against_the_exact(optimize, method: str) -> None:
+    exact, document = optimize("--json").document, optimize("--method", method, "--json").document
+    assert document["excess_over_exact"] == document["objective"] - exact["objective"] >= 0
+    assert document["certificate"]["gap"] >= document["excess_over_exact"]
+    assert math.isclose(document["distance_to_exact"], np.abs(ratios(document) - ratios(exact)).sum())
+    outcome = optimize("--method", method)
+    assert "The exact optimum is lower by" in outcome.out
+    assert ("wrong sign" in outcome.err) == (method == "first-order-printed")
+
+
+def test_the_same_call_gives_the_same_bytes(optimize) -> None:
+    assert optimize("--json").out == optimize("--json").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        ("--cap en=.1,de=.1,fr=.1,zh=.1,ja=.1", 1, "the caps sum to 0.5, short of 1 by 0.5", "raise the caps by 0.5"),
+        ("--floor en=.6,de=.6", 1, "the floors sum to 1.2", "lower them by 0.2"),
+        ("--floor en=.5 --cap en=.4", 1, "the floor 0.5 of en is above its cap", "raise its cap to 0.5"),
+        ("--group a:en+de<=.2 --group b:fr+zh+ja<=.5", 1, "cannot hold", "change it to"),
+        ("--cap en=.1,dee=.1", 2, "'dee' is not one of the sources", "did you mean 'de'?"),
+        ("--cap en", 2, "--cap: 'en' is no name=value", "en=0.5"),
+        ("--cap en=nan", 2, "--cap: 'nan' is not a number", None),
+        ("--cap en=.1 --cap en=.2", 2, "'en' is given twice", None),
+        ("--weights normalised", 2, "unknown weights", "did you mean 'normalized'?"),
+        ("--weights en=1", 2, "weights", "weight 0 leaves it out"),
+        ("--group en+de", 2, "'en+de' is no bound", "en+de<=0.6"),
+        ("--group en<=2", 2, "2 is not a ratio", None),
+        ("--min-tokens abc", 2, "--min-tokens: 'abc' is not a size", "243M"),
+        ("--max-epochs 2", 2, "--max-epochs does nothing without", "--languages"),
+        ("--monolingual en=2", 2, "--monolingual does nothing without", "--weights normalized"),
+        ("--monolingual eng=2 --weights normalized", 2, "'eng' is not one of the targets", "did you mean 'en'?"),
+        ("--anchor uniform", 2, "--anchor does nothing without --kl", None),
+        ("--kl 1", 2, "--kl does nothing without --anchor", None),
+        ("--flops 1e12", 2, "--flops finds N and D itself", "leave out"),
+        ("--method clozed", 2, "'clozed' is not one of", None),
+        ("-o mixture.csv", 2, "a mixture is written as .json", ".json"),
+        ("--compare-to nothing.json", 1, "cannot be read", None),
+    ],
+)
+def test_bad_demands_are_told(optimize, words: str, code: int, message: str, hint: str | None) -> None:
+    plain = optimize(*words.split())
+    assert (plain.code, plain.out) == (code, "")
+    assert message in plain.err
+    assert hint is None or hint in plain.err
+    found = optimize(*words.split(), "--json")
+    assert found.code == code
+    assert found.document["error"]["code"] in {1: ("infeasible", "bad_file"), 2: ("usage",)}[code]
+
+
+def test_a_law_without_a_mixture_has_no_optimum(run: Run, fixtures: Path, tmp_path: Path) -> None:
+    goal, log = tmp_path / "fit.json", fixtures / "multilingual5_runs.csv"
+    assert run("fit", log, "--law", "chinchilla", "--bootstrap", 0, "--folds", 0, "-o", goal).code == 0
+    outcome = run("optimize", goal, *BUDGET, "--json")
+    assert (outcome.code, outcome.document["error"]["code"]) == (1, "cannot_solve")
+    assert outcome.document["error"]["hint"]
+
+
+def test_groups_read_as_they_are_written() -> None:
+    group = group_of("cjk: zh + ja >= 0.1")
+    assert (group.sources, group.lower, group.upper, group.label) == (("zh", "ja"), 0.1, 1.0, "cjk")
+    assert group_of("en+de<=0.6").upper == 0.6
+    assert (group_of("en=0.5").lower, group_of("en=0.5").upper) == (0.5, 0.5)
+    with pytest.raises(UsageError, match="no bound"):
+        group_of("en<0.5")
+    assert mixture_of("uniform") == "uniform"

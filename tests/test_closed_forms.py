@@ -1,0 +1,109 @@
+"""The paper's formulas against the engine, and the erratum: the printed first order has the wrong sign."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shapleymix.errors import SolveError, UsageError
+from shapleymix.laws.terms import PowerTerms
+from shapleymix.mixing.barrier import minimise
+from shapleymix.mixing.closed_forms import (
+    clipped,
+    closed_form,
+    diagonal,
+    diagonal_exact,
+    first_order,
+    first_order_printed,
+    interior,
+)
+from shapleymix.mixing.constraints import constraints_of
+
+K = 10
+
+
+def draw(rng: np.random.Generator, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    phi = rng.uniform(0, scale, (K, K))
+    np.fill_diagonal(phi, 1.0)
+    return rng.uniform(0.5, 2, K), rng.uniform(0.05, 0.4, K), phi
+
+
+def optimum(a, gamma, phi) -> np.ndarray:
+    terms = PowerTerms(np.zeros(len(a)), a, gamma, phi)
+    return minimise(terms, np.ones(len(a)), np.zeros(len(phi)), np.ones(len(phi))).p
+
+
+def distances(scale: float, problems: int = 50) -> np.ndarray:
+    """Mean L1 distance to the optimum of: diagonal, first order as printed, first order corrected, interior."""
+    rng, rows = np.random.default_rng(0), []
+    for _ in range(problems):
+        drawn = draw(rng, scale)
+        exact = optimum(*drawn)
+        guesses = [diagonal(*drawn), first_order_printed(*drawn), first_order(*drawn)]
+        inner = interior(*drawn)
+        row = [np.abs(guess - exact).sum() for guess in guesses]
+        rows.append([*row, np.abs(inner - exact).sum() if (inner >= 0).all() else np.nan])
+    return np.nanmean(np.array(rows), axis=0)
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.05, 0.1])
+def test_the_corrected_sign_is_nearer_and_the_interior_solution_exact(scale):
+    plain, printed, corrected, exact = distances(scale)
+    assert corrected < plain
+    assert corrected < printed
+    assert exact < 1e-9
+
+
+def test_the_printed_sign_moves_away_from_the_optimum():
+    plain, printed, corrected, _ = distances(0.1)
+    assert printed > plain > corrected
+    assert corrected < 0.75 * plain
+
+
+def test_first_order_error_is_second_order_small():
+    """With equal gammas the diagonal solution is exact at E = 0: halving E quarters the corrected formula's error."""
+    rng = np.random.default_rng(1)
+    a, _, phi = draw(rng, 0.01)
+    gamma, E = np.full(K, 0.2), phi - np.eye(K)
+
+    def error(formula, size):
+        transfer = np.eye(K) + size * E
+        return np.abs(formula(a, gamma, transfer) - interior(a, gamma, transfer)).sum()
+
+    assert error(first_order, 0.5) / error(first_order, 1.0) == pytest.approx(0.25, abs=0.05)
+    assert error(first_order_printed, 0.5) / error(first_order_printed, 1.0) == pytest.approx(0.5, abs=0.05)
+
+
+def test_diagonal_closed_form_is_exact_only_for_equal_gammas():
+    a, gamma, _ = draw(np.random.default_rng(2), 0.1)
+    phi = np.diag(np.linspace(0.6, 1, K))
+    np.testing.assert_allclose(diagonal_exact(a, gamma, phi), optimum(a, gamma, phi), atol=1e-8)
+    assert np.abs(diagonal(a, gamma, phi) - optimum(a, gamma, phi)).sum() > 1e-3
+    equal = np.full(K, 0.2)
+    np.testing.assert_allclose(diagonal(a, equal, phi), optimum(a, equal, phi), atol=1e-8)
+
+
+def test_clipping_keeps_caps_and_proportions():
+    p, upper = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.3, 0.35, 1.0, 1.0])
+    found = clipped(p, upper)
+    assert found.sum() == pytest.approx(1)
+    assert (found <= upper + 1e-15).all()
+    assert found[2] / found[3] == pytest.approx(3)
+    np.testing.assert_array_equal(found[:2], upper[:2])
+
+
+def test_refusals_say_why():
+    a, gamma, phi = draw(np.random.default_rng(3), 0.1)
+    names = tuple(f"l{i}" for i in range(K))
+    free, capped = constraints_of(names, 1.0), constraints_of(names, 1.0, caps={"l0": 0.01})
+    terms, w = PowerTerms(np.zeros(K), a, gamma, phi), np.ones(K)
+    with pytest.raises(SolveError, match="bound"):
+        closed_form("interior", terms, w, capped)
+    with pytest.raises(SolveError, match="square"):
+        closed_form("closed-form", terms.select_sources([0, 1]), w, free)
+    with pytest.raises(SolveError, match="linear"):
+        closed_form("closed-form", PowerTerms(np.zeros(K), a, gamma, phi, np.full((K, K), 0.5)), w, free)
+    with pytest.raises(UsageError, match="unknown method"):
+        closed_form("fist-order", terms, w, free)
+    with pytest.raises(SolveError, match="singular"):
+        interior(a, gamma, np.ones((K, K)))

@@ -1,0 +1,63 @@
+"""Errors read like a compiler's: place, what, next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from shapleymix import errors
+from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (Location(), ""),
+        (Location("runs.csv"), "runs.csv"),
+        (Location("runs.csv", 5), "runs.csv:5"),
+        (Location("runs.csv", 5, "p_en"), "runs.csv:5 [p_en]"),
+        (Location(column="p_en"), "p_en"),
+    ],
+)
+def test_places(place, text):
+    assert str(place) == text
+
+
+def test_one_fault_reads_in_one_line_and_a_hint():
+    error = DataError("p_en + p_de = 1.2, expected 1", location=Location("runs.csv", 5), hint="divide by the sum")
+    assert str(error) == "runs.csv:5: p_en + p_de = 1.2, expected 1\n  hint: divide by the sum"
+    assert isinstance(error, ValueError)
+    assert error.faults == ()
+
+
+def test_many_faults_are_counted_and_a_hint_is_said_once_in_a_row():
+    faults = [Fault(f"fault {n}", Location("a.csv", n), hint="mend it" if n < 10 else None) for n in range(1, 26)]
+    error = DataError.of(faults, "a.csv")
+    lines = str(error).splitlines()
+    assert lines[0] == "a.csv has 25 faults:"
+    assert lines[-1] == "... and 5 more"
+    assert sum(line.startswith("a.csv:") for line in lines) == 20
+    assert lines.count("  hint: mend it") == 1
+    assert error.location == Location("a.csv", 1)
+    assert len(error.faults) == 25
+
+
+def test_one_fault_among_many_is_one_message():
+    error = DataError.of([Fault("bad", Location("a.csv", 2), "x", "mend")])
+    assert (error.message, error.hint, error.location, error.faults) == ("bad", "mend", Location("a.csv", 2), ())
+    assert type(error) is DataError
+
+
+def test_codes_are_unique_and_only_usage_exits_with_two():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ShapleyMixError)]
+    codes = [kind.code for kind in kinds]
+    assert len(kinds) == 7
+    assert len(set(codes)) == len(codes)
+    assert [kind.__name__ for kind in kinds if kind.exit_code != 1] == ["UsageError"]
+    assert issubclass(errors.InfeasibleError, errors.SolveError)
+
+
+def test_did_you_mean():
+    assert did_you_mean("shaply", ["learned", "shapley"]) == "did you mean 'shapley'?"
+    assert did_you_mean("xyz", ["learned", "shapley"]) == "known: learned, shapley"
+    assert did_you_mean("xyz", []) is None
+    assert did_you_mean("q", [f"language-{n}" for n in range(30)]).count("language") == 20  # type: ignore[union-attr]

@@ -1,0 +1,112 @@
+"""What a fit may look at: filters and their counts, missing losses, what the budgets can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated import inputs, log_of, mixtures, simulate, true_law
+
+from shapleymix.errors import DataError
+from shapleymix.fitting.evidence import HELD_EXPONENT, Filters, gather, own_source, own_tokens
+from shapleymix.laws import LAWS
+from shapleymix.tables.runs import RunLog
+
+
+def small_log() -> RunLog:
+    """Four runs of two languages and two targets, one of them no source."""
+    return RunLog(
+        runs=("a", "b", "c", "d"),
+        N=np.full(4, 1e8),
+        D=np.array([1e9, 1e9, 4e9, 0.0]),
+        p=np.array([[0.5, 0.5], [1.0, 0.0], [0.1, 0.9], [0.0, 0.0]]),
+        loss=np.array([[2.0, 3.0], [2.1, np.nan], [2.2, 2.8], [10.0, 10.0]]),
+        sources=("en", "de"),
+        targets=("de", "xx"),
+    )
+
+
+def test_untrained_and_missing_are_left_out_and_counted():
+    found = gather(small_log(), Filters())
+    assert found.log.runs == ("a", "b", "c")
+    np.testing.assert_array_equal(found.weight, [[1, 1], [1, 0], [1, 1]])
+    assert "left out 1 rows untrained models (D = 0)" in found.notices
+    assert any(
+        notice.startswith("1 of 6 losses are of runs without the target's own language") for notice in found.notices
+    )
+
+
+def test_min_tokens_drops_whole_rows():
+    found = gather(small_log(), Filters(min_tokens=3e8))
+    assert found.log.runs == ("a", "c")
+    assert "left out 1 rows with a language below 3e+08 tokens" in found.notices
+    assert gather(small_log(), Filters(min_tokens=4.5e8)).log.runs == ("a",)
+
+
+def test_min_own_tokens_drops_single_losses():
+    found = gather(small_log(), Filters(min_own_tokens=1e6))
+    assert found.log.runs == ("a", "b", "c")
+    np.testing.assert_array_equal(found.weight, [[1, 1], [0, 0], [1, 1]])
+    assert any(notice.startswith("left out 1 losses whose own language has below 1e+06") for notice in found.notices)
+    assert not any("another regime" in notice for notice in found.notices)
+
+
+def test_own_tokens_are_infinite_for_a_target_that_is_no_source():
+    log = small_log()
+    np.testing.assert_array_equal(own_source(log.sources, log.targets), [1, -1])
+    np.testing.assert_array_equal(own_tokens(log), [[5e8, np.inf], [0, np.inf], [3.6e9, np.inf], [0, np.inf]])
+
+
+def test_the_split_column_holds_rows_out():
+    log = replace(small_log(), split=("fit", "held-out", "fit", "fit"))
+    found = gather(log, Filters())
+    assert found.log.runs == ("a", "c")
+    assert "left out 1 rows held out by the split column" in found.notices
+    assert gather(log, Filters(), with_held_out=True).log.runs == ("a", "b", "c")
+
+
+def test_weights_of_the_log_are_used():
+    found = gather(replace(small_log(), weight=np.array([2.0, 0.5, 0.0, 1.0])), Filters())
+    np.testing.assert_array_equal(found.weight, [[2, 2], [0.5, 0], [0, 0]])
+
+
+def test_nothing_left_is_said():
+    with pytest.raises(DataError, match="no trained run is left"):
+        gather(small_log(), Filters(min_tokens=1e12))
+    with pytest.raises(DataError, match="no usable loss for 'de'"):
+        gather(small_log(), Filters(min_own_tokens=1e12))
+    with pytest.raises(DataError, match="no trained run is left"):
+        gather(replace(small_log(), D=np.zeros(4)), Filters())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tokens", "held"),
+    [
+        ((1e8, 2e8, 4e8), (1e9, 2e9, 4e9), {}),
+        ((1e8,), (1e9, 2e9, 4e9), {"A": 0.0, "alpha": 0.0}),
+        ((1e8, 2e8, 4e8), (1e9,), {"B": 0.0, "beta": 0.0}),
+        ((1e8, 2e8), (1e9, 2e9, 4e9), {"alpha": HELD_EXPONENT}),
+        ((1e8,), (1e9, 2e9), {"A": 0.0, "alpha": 0.0, "beta": HELD_EXPONENT}),
+    ],
+)
+def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):
+    log = log_of("shapley", sizes=sizes, tokens=tokens)[2]
+    assert gather(log, Filters()).held(LAWS["shapley"]) == held
+
+
+def test_observations_are_relative_to_the_geometric_mean_and_weighted():
+    given = inputs()
+    log = simulate(true_law("shapley", given), given, mixtures(18, 4))
+    loss = log.loss.copy()
+    loss[2, 1] = np.nan
+    found = gather(log.with_loss(loss), Filters())
+    share = np.linspace(0, 1, 18)
+    seen = found.observations(LAWS["shapley"], given, share)
+    np.testing.assert_allclose(np.log(seen.N).mean(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.log(seen.D).mean(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(seen.N * found.N0, log.N, rtol=1e-12)
+    assert seen.weight[2, 1] == 0
+    assert np.isfinite(seen.log_loss).all()
+    np.testing.assert_allclose(seen.weight[:, 0], share)
+    np.testing.assert_allclose(seen.log_loss[0], np.log(loss[0]))

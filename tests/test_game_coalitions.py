@@ -1,0 +1,230 @@
+"""The game found in a log: which runs, which budget, what is missing, what repeats say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_game_exact import shapley_by_permutations
+
+from shapleymix.errors import DataError, UsageError
+from shapleymix.game import coalition_game, efficiency_residual, shapley_values
+from shapleymix.game.coalitions import coalition_masks
+from shapleymix.game.exact import members_of
+from shapleymix.tables.run_log import RunLog
+from shapleymix.tables.runs import read_runs
+
+
+@pytest.fixture(scope="module")
+def measured(fixtures: Path) -> RunLog:
+    return read_runs(fixtures / "multilingual5_coalitions.csv")
+
+
+def make_log(names: str, loss: np.ndarray, N: float = 1e6, D: float = 1e9) -> RunLog:
+    """All coalitions of one-letter languages in the order of bitmasks, with losses (2**K, T)."""
+    held = members_of(np.arange(2 ** len(names)), len(names)).astype(float)
+    count = len(held)
+    p = held / np.maximum(held.sum(axis=1, keepdims=True), 1)
+    tokens = np.where(np.arange(count) == 0, 0.0, D)
+    runs = tuple(f"run{index}" for index in range(count))
+    targets = tuple(f"t{index}" for index in range(loss.shape[1]))
+    return RunLog(runs, np.full(count, N), tokens, p, loss, tuple(names), targets)
+
+
+def join(*logs: RunLog) -> RunLog:
+    arrays = {name: np.concatenate([getattr(log, name) for log in logs]) for name in ("N", "D", "p", "loss")}
+    runs = tuple(f"{index}-{run}" for index, log in enumerate(logs) for run in log.runs)
+    return replace(logs[0], runs=runs, lines=None, seed=None, split=None, weight=None, **arrays)
+
+
+def random_losses(players: int, seed: int = 0, targets: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(2, 6, size=(2**players, targets))
+
+
+def test_measured_log_equals_enumeration(measured: RunLog) -> None:
+    matrix = shapley_values(measured)
+    masks = (measured.p > 0) @ (1 << np.arange(5))
+    loss = np.empty_like(measured.loss)
+    loss[masks] = measured.loss
+    assert matrix.sv is not None
+    np.testing.assert_allclose(matrix.sv, shapley_by_permutations(loss[0] - loss), atol=1e-13)
+    assert (matrix.sources, matrix.targets) == (measured.sources, measured.targets)
+    assert matrix.stderr is None
+    told = matrix.provenance
+    assert told["efficiency_residual_max"] == max(told["efficiency_residual"].values()) < 2e-14
+    assert {key: told[key] for key in ("method", "N", "D", "players", "coalitions", "repeats")} == {
+        "method": "exact",
+        "N": 23712.0,
+        "D": 999424.0,
+        "players": 5,
+        "coalitions": 32,
+        "repeats": 1,
+    }
+
+
+def test_order_of_rows_changes_nothing(measured: RunLog) -> None:
+    shuffled = measured.select(np.random.default_rng(0).permutation(len(measured)))
+    np.testing.assert_array_equal(shapley_values(shuffled).nsv, shapley_values(measured).nsv)
+
+
+def test_missing_coalitions_are_named(measured: RunLog) -> None:
+    keys = np.array(measured.mixture_keys)
+    part = measured.select((keys != "en=0.5000,zh=0.5000") & (keys != "ja=1.0000"))
+    with pytest.raises(DataError, match=r"2 of 31 coalitions are missing .*: en\+zh, ja\n.*--sampled"):
+        shapley_values(part)
+    assert coalition_game(part).missing() == ("en+zh", "ja")
+
+
+def test_many_missing_coalitions_are_counted() -> None:
+    log = make_log("abcdef", random_losses(6)).select([0, 1, 2, 63])
+    with pytest.raises(DataError, match=r"60 of 63 .*: a\+b, c, .* and 40 more"):
+        shapley_values(log)
+
+
+def test_sampled_keeps_efficiency_and_covers(measured: RunLog) -> None:
+    exact = shapley_values(measured).sv
+    part = measured.select(np.delete(np.arange(len(measured)), [7, 9, 20, 22]))
+    matrix = shapley_values(part, sampled=True)
+    assert exact is not None
+    assert matrix.sv is not None
+    assert matrix.stderr is not None
+    assert matrix.provenance["method"] == "smooth"
+    assert matrix.provenance["coalitions"] == 28
+    np.testing.assert_allclose(matrix.sv.sum(axis=0), exact.sum(axis=0), atol=1e-13)
+    assert np.mean(np.abs(matrix.sv - exact) <= 2 * matrix.stderr) > 0.9
+
+
+def test_sampled_is_exact_where_nothing_is_missing(measured: RunLog) -> None:
+    matrix = shapley_values(measured, sampled=True)
+    np.testing.assert_array_equal(matrix.nsv, shapley_values(measured).nsv)
+    assert matrix.stderr is None
+
+
+def test_a_draw_of_coalitions_follows_its_seed(measured: RunLog) -> None:
+    first, again, other = (shapley_values(measured, sampled=True, samples=20, seed=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.nsv, again.nsv)
+    assert (first.nsv != other.nsv).any()
+    assert (first.provenance["coalitions"], first.provenance["seed"]) == (22, 1)
+    with pytest.raises(UsageError, match="exact values"):
+        shapley_values(measured, samples=20)
+
+
+def test_repeats_are_averaged_and_give_standard_errors() -> None:
+    """Over many simulated pairs of runs, the spread of the values is the standard error that each reports."""
+    truth, generator = random_losses(3, targets=1), np.random.default_rng(1)
+    found = []
+    for _ in range(300):
+        noisy = [truth + 0.01 * generator.normal(size=truth.shape) for _ in range(2)]
+        found.append(shapley_values(join(*(make_log("abc", loss) for loss in noisy))))
+    values = np.array([each.sv for each in found])
+    errors = np.array([each.stderr for each in found])
+    np.testing.assert_allclose(values.mean(axis=0), shapley_by_permutations(truth[0] - truth), atol=2e-3)
+    np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), values.std(axis=0), rtol=0.15)
+    assert found[0].provenance["repeats"] == 2
+
+
+def test_one_repeated_coalition_gives_all_their_noise() -> None:
+    log = make_log("ab", random_losses(2, targets=1))
+    again = log.select([3]).with_loss(log.loss[[3]] + 0.2)
+    game = coalition_game(join(log, again))
+    assert game.noise is not None
+    np.testing.assert_allclose(game.noise[:, 0], np.array([0.02, 0.02, 0.02, 0.01]))
+    np.testing.assert_allclose(game.loss[3], log.loss[3] + 0.1)
+    np.testing.assert_array_equal(game.repeats, [1, 1, 1, 2])
+
+
+def test_repeated_untrained_model_says_nothing_of_training() -> None:
+    log = make_log("ab", random_losses(2))
+    assert coalition_game(join(log, log.select([0]))).noise is None
+
+
+def test_the_only_complete_game_is_taken() -> None:
+    small, large = make_log("abc", random_losses(3, 1)), make_log("abc", random_losses(3, 2), N=5e6)
+    log = join(small, large.select(np.arange(7)))
+    assert coalition_game(log).N == 1e6
+    assert coalition_game(log, n=5e6).missing() == ("a+b+c",)
+
+
+def test_several_complete_games_need_a_choice() -> None:
+    log = join(make_log("ab", random_losses(2, 1)), make_log("ab", random_losses(2, 2), D=2e9))
+    with pytest.raises(UsageError, match=r"2 complete games: .*D = 1000000000; .*D = 2000000000"):
+        coalition_game(log)
+    np.testing.assert_array_equal(coalition_game(log, d=1.999e9).loss[1:], random_losses(2, 2)[1:])
+    with pytest.raises(UsageError, match="no coalition run has D = 3000000000"):
+        coalition_game(log, d=3e9)
+
+
+def test_without_a_complete_game_the_fullest_is_taken() -> None:
+    small, large = make_log("abc", random_losses(3, 1)), make_log("abc", random_losses(3, 2), N=5e6)
+    game = coalition_game(join(small.select([0, 1, 2, 7]), large.select([0, 1, 2, 3, 4, 7])))
+    assert (game.N, len(game.masks), game.complete) == (5e6, 6, False)
+
+
+def test_untrained_model_of_another_size_stands_in_with_a_notice() -> None:
+    log = make_log("ab", random_losses(2))
+    N = log.N.copy()
+    N[0] = 3e6
+    game = coalition_game(replace(log, N=N))
+    assert game.notices == ("no untrained model at N = 1000000; the one at N = 3000000 stands in",)
+    assert game.complete
+
+
+def test_untrained_model_is_never_assumed(measured: RunLog) -> None:
+    with pytest.raises(DataError, match=r"untrained model .* is missing\n.*measured"):
+        shapley_values(measured.select(measured.trained))
+
+
+def test_unmeasured_losses_are_named_with_their_lines(measured: RunLog) -> None:
+    loss = measured.loss.copy()
+    loss[7, 3] = loss[9, 1] = np.nan
+    with pytest.raises(
+        DataError, match=r"(?s)2 faults.*:9 \[loss_zh\]: coalition en\+fr .*:11 .*en\+ja has no loss for de"
+    ):
+        shapley_values(measured.with_loss(loss))
+
+
+def test_a_log_without_coalitions_is_refused() -> None:
+    log = make_log("ab", random_losses(2))
+    p = np.where(log.p == 0.5, [0.7, 0.3], 0.0)
+    with pytest.raises(DataError, match="no coalition run"):
+        coalition_game(replace(log, p=p).select([0, 3]))
+
+
+def test_a_log_without_languages_is_refused() -> None:
+    log = replace(make_log("ab", random_losses(2)), p=np.zeros((4, 0)), sources=())
+    with pytest.raises(DataError, match="1 to 62 languages, the log has 0"):
+        coalition_game(log)
+
+
+@pytest.mark.parametrize(
+    ("p", "mask"),
+    [
+        ([0.5, 0.5, 0.0], 3),
+        ([1.0, 0.0, 0.0], 1),
+        ([1 / 3, 1 / 3, 1 / 3], 7),
+        ([0.333, 0.333, 0.334], 7),
+        ([0.0, 0.4995, 0.5005], 6),
+        ([0.48, 0.52, 0.0], -1),
+        ([0.495, 0.495, 0.01], -1),
+        ([0.6, 0.4, 0.0], -1),
+        ([0.34, 0.33, 0.33], -1),
+    ],
+)
+def test_which_mixtures_are_coalitions(p: list[float], mask: int) -> None:
+    assert coalition_masks(np.array([p]), np.array([1e9])).tolist() == [mask]
+
+
+def test_rounding_of_ratios_does_not_hide_a_coalition() -> None:
+    """Every subset of 17 languages of one to 17 members, its ratios rounded to three decimals."""
+    held = np.tri(17, dtype=bool)
+    p = np.round(held / held.sum(axis=1, keepdims=True), 3)
+    masks = coalition_masks(p / p.sum(axis=1, keepdims=True), np.full(17, 1e9))
+    assert masks.tolist() == [2**size - 1 for size in range(1, 18)]
+
+
+def test_efficiency_residual_sees_a_wrong_value(measured: RunLog) -> None:
+    game, values = coalition_game(measured), shapley_values(measured).sv
+    assert values is not None
+    np.testing.assert_allclose(efficiency_residual(values + 0.1, game), 0.5)

@@ -1,0 +1,147 @@
+"""Exact Shapley values against enumeration, fractions, the axioms, and shapiq."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from math import factorial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from shapleymix.errors import DataError
+from shapleymix.game import exact_shapley
+from shapleymix.game.exact import contract, joining_weights, masks_of, members_of, sizes_of
+
+PAYOFF = st.floats(-1e3, 1e3, allow_subnormal=False)
+
+
+@st.composite
+def games(draw: Any, targets: int = 2) -> np.ndarray:
+    """Payoff tables (2**K, T) of one to six players."""
+    return draw(arrays(float, (2 ** draw(st.integers(1, 6)), targets), elements=PAYOFF))
+
+
+def shapley_by_permutations(payoffs: np.ndarray) -> np.ndarray:
+    """The definition: the mean marginal contribution over all orders in which players can join."""
+    players = len(payoffs).bit_length() - 1
+    values = np.zeros((players, payoffs.shape[1]))
+    for order in itertools.permutations(range(players)):
+        mask = 0
+        for player in order:
+            values[player] += payoffs[mask | 1 << player] - payoffs[mask]
+            mask |= 1 << player
+    return values / factorial(players)
+
+
+@settings(max_examples=40, deadline=None)
+@given(games())
+def test_equals_mean_over_permutations(payoffs: np.ndarray) -> None:
+    np.testing.assert_allclose(exact_shapley(payoffs), shapley_by_permutations(payoffs), atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(games())
+def test_efficiency(payoffs: np.ndarray) -> None:
+    np.testing.assert_allclose(exact_shapley(payoffs).sum(axis=0), payoffs[-1] - payoffs[0], atol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(games(), st.data())
+def test_null_player_gets_nothing(payoffs: np.ndarray, data: st.DataObject) -> None:
+    player = data.draw(st.integers(0, len(payoffs).bit_length() - 2))
+    without = np.arange(len(payoffs)) & ~(1 << player)
+    assert np.abs(exact_shapley(payoffs[without])[player]).max() < 1e-10
+
+
+@settings(max_examples=60, deadline=None)
+@given(games(), st.data())
+def test_symmetry_renaming_players_renames_values(payoffs: np.ndarray, data: st.DataObject) -> None:
+    players = len(payoffs).bit_length() - 1
+    order = np.array(data.draw(st.permutations(range(players))))
+    renamed = payoffs[masks_of(members_of(np.arange(len(payoffs)), players)[:, order.argsort()])]
+    np.testing.assert_allclose(exact_shapley(renamed), exact_shapley(payoffs)[order], atol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(games(), st.floats(-10, 10), st.data())
+def test_linearity(payoffs: np.ndarray, factor: float, data: st.DataObject) -> None:
+    other = data.draw(arrays(float, payoffs.shape, elements=PAYOFF))
+    expected = exact_shapley(payoffs) + factor * exact_shapley(other)
+    np.testing.assert_allclose(exact_shapley(payoffs + factor * other), expected, atol=1e-8)
+
+
+def test_accuracy_against_fractions() -> None:
+    players = 9
+    payoffs = np.random.default_rng(0).normal(scale=10, size=(2**players, 1))
+    weights = [Fraction(factorial(s) * factorial(players - s - 1), factorial(players)) for s in range(players)]
+    sizes, exactly = sizes_of(players), [Fraction(float(value)) for value in payoffs[:, 0]]
+    values = exact_shapley(payoffs)
+    for player in range(players):
+        total = sum(
+            weights[sizes[mask]] * (exactly[mask | 1 << player] - exactly[mask])
+            for mask in range(2**players)
+            if not mask >> player & 1
+        )
+        assert values[player, 0] == pytest.approx(float(total), abs=2e-14)
+
+
+@pytest.mark.parametrize("players", [12, 13, 15])
+def test_blocks_do_not_change_values(players: int) -> None:
+    """An additive game with one threshold, whose values are known, over more players than one block holds."""
+    worth = np.linspace(-1, 2, players)
+    held = members_of(np.arange(2**players), players)
+    veto = held[:, [0, players - 1]].all(axis=1)
+    expected = worth + 5 * np.isin(np.arange(players), [0, players - 1]) / 2
+    np.testing.assert_allclose(exact_shapley((held @ worth + 5 * veto)[:, None])[:, 0], expected, atol=1e-13)
+
+
+def test_contract_sums_what_it_says() -> None:
+    generator = np.random.default_rng(3)
+    table, member, absent = generator.random((32, 3)), generator.random(6), generator.random(6)
+    held, sizes = members_of(np.arange(32), 5), sizes_of(5)
+    weights = np.where(held, member[sizes][:, None], absent[sizes][:, None])
+    np.testing.assert_allclose(contract(table, member, absent), weights.T @ table, rtol=1e-13)
+
+
+def test_joining_weights_average_over_coalitions_to_one() -> None:
+    for players in (1, 2, 7, 20):
+        count = np.bincount(sizes_of(players - 1), minlength=players)
+        assert joining_weights(players) @ count == pytest.approx(1.0, rel=1e-12)
+
+
+def test_agrees_with_shapiq() -> None:
+    exact = pytest.importorskip("shapiq.game_theory.exact")
+    payoffs = np.random.default_rng(5).random(2**8)
+    found = exact.ExactComputer(lambda held: payoffs[masks_of(np.atleast_2d(held).astype(np.int64))], 8)("SV", order=1)
+    ours = exact_shapley(payoffs[:, None])[:, 0]
+    np.testing.assert_allclose(ours, [found[(player,)] for player in range(8)], atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("payoffs", "message"),
+    [
+        (np.zeros((6, 1)), "6 rows"),
+        (np.zeros((1, 1)), "1 rows"),
+        (np.zeros((0, 1)), "0 rows"),
+        (np.zeros(8), r"shape \(8,\)"),
+        (np.array([["a"], ["b"]]), "numeric"),
+        (np.broadcast_to(np.zeros(1, dtype=np.int8), (2**25, 20)), r"25 players .* 5 GiB"),
+    ],
+)
+def test_refuses_wrong_tables(payoffs: np.ndarray, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        exact_shapley(payoffs)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("mask", [0, 5, 15])
+def test_names_the_coalition_of_a_bad_payoff(bad: float, mask: int) -> None:
+    payoffs = np.zeros((16, 2))
+    payoffs[mask, 1] = bad
+    with pytest.raises(DataError, match=f"coalition {mask} .* on target 1 is {bad}"):
+        exact_shapley(payoffs)

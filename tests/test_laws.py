@@ -1,0 +1,194 @@
+"""Truths of single laws: closed forms, limits, and what the papers say of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import NAMES, inputs, languages, log_of, mixtures, true_law
+
+from shapleymix.errors import DataError, FitError, SolveError, UsageError
+from shapleymix.fitting.fits import fit
+from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
+from shapleymix.laws.family import FamilyMean, same_family
+from shapleymix.laws.learned import Learned
+from shapleymix.laws.shapley import Shapley
+from shapleymix.laws.shapley_concave import ShapleyConcave
+from shapleymix.laws.shapley_tempered import ShapleyTempered
+from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.tables.languages import Languages
+from shapleymix.tables.transfer import TransferMatrix
+
+P = mixtures(6, 4, seed=1)
+N, D = np.full(6, 2.43e8), np.full(6, 1e11)
+
+
+def test_the_papers_law_by_hand():
+    """Two languages, written out: L = (E + A/N^alpha + B/D^beta) (p_1 + p_2 NSV_21)^-gamma."""
+    nsv = np.array([[1.0, 0.25], [0.5, 1.0]])
+    one = np.ones(2)
+    law = Shapley(E=1.7 * one, A=400 * one, alpha=0.34 * one, B=2000 * one, beta=0.37 * one, gamma=0.1 * one, nsv=nsv)
+    core = 1.7 + 400 / 2.43e8**0.34 + 2000 / 1e11**0.37
+    found = law(np.array([[0.6, 0.4]]), np.array([2.43e8]), np.array([1e11]))
+    np.testing.assert_allclose(found, [[core * 0.8**-0.1, core * 0.55**-0.1]], rtol=1e-14)
+
+
+def test_temperature_one_is_the_papers_law_and_exponent_one_the_tempered():
+    plain = true_law("shapley", inputs())
+    core = {name: getattr(plain, name) for name in ("E", "A", "alpha", "B", "beta", "gamma", "nsv")}
+    tempered = ShapleyTempered(**core, kappa=np.ones(4))
+    concave = ShapleyConcave(**core, kappa=np.ones(4), a=np.ones(4))
+    np.testing.assert_allclose(tempered(P, N, D), plain(P, N, D), rtol=1e-14)
+    np.testing.assert_allclose(concave(P, N, D), plain(P, N, D), rtol=1e-14)
+    np.testing.assert_array_equal(LAWS["shapley"].givens(inputs())["nsv"], plain.nsv)  # type: ignore[attr-defined]
+
+
+def test_learned_with_the_nsv_as_coefficients_is_the_papers_law():
+    plain = true_law("shapley", inputs())
+    symbols = {name: getattr(plain, name) for name in ("E", "A", "alpha", "B", "beta", "gamma")}
+    learned = Learned(**symbols, coefficients=plain.nsv)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(learned(P, N, D), plain(P, N, D), rtol=1e-14)
+    np.testing.assert_allclose(learned.in_gauge()(P, N, D), plain(P, N, D), rtol=1e-14)
+
+
+def test_no_coefficient_matters_when_gamma_is_nought():
+    law = true_law("learned-concave", inputs()).replaced(gamma=np.zeros(4))
+    core = law.core(N, D)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(law(P, N, D), core, rtol=1e-14)
+
+
+def test_a_large_gamma_is_the_exponential_law():
+    """gamma to infinity with gamma (1 - phi) = -t fixed: Theta^-gamma = (1 + t.p / gamma)^-gamma -> exp(-t.p)."""
+    t = np.random.default_rng(0).uniform(0, 1, (4, 4))
+    gamma = 1e7
+    learned = true_law("learned", inputs()).replaced(gamma=np.full(4, gamma), coefficients=1 - t / gamma)
+    exponential = true_law("exponential", inputs())
+    core = {name: getattr(learned, name) for name in ("alpha", "beta")}
+    bare = exponential.replaced(**core, E=0 * gamma * t[0], A=0 * t[0], B=0 * t[0], k=np.ones(4), t=t)
+    ratio = learned(P, N, D) / learned.core(N, D)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(ratio, bare(P, N, D), rtol=1e-6)
+
+
+def test_effective_data_is_chinchilla_with_fewer_tokens():
+    law = true_law("effective-data", inputs())
+    theta = P @ law.coefficients  # type: ignore[attr-defined]
+    plain = LAWS["chinchilla"](**{name: getattr(law, name) for name in ("E", "A", "alpha", "B", "beta")})
+    for j in range(4):
+        np.testing.assert_allclose(law(P, N, D)[:, j], plain(P, N, D * theta[:, j])[:, j], rtol=1e-13)
+
+
+def test_additive_law_in_its_own_words():
+    law = true_law("additive", inputs())
+    C, g = law.coefficients, law.g  # type: ignore[attr-defined]
+    extra = np.array([[1 / sum(C[i, j] * P[r, i] ** g[j] for i in range(4)) for j in range(4)] for r in range(6)])
+    np.testing.assert_allclose(law(P, N, D), law.core(N, D) + extra, rtol=1e-13)  # type: ignore[attr-defined]
+
+
+def test_family_law_sums_the_ratios_of_the_family():
+    law = true_law("family", inputs())
+    theta = np.stack([P[:, 0] + P[:, 1], P[:, 0] + P[:, 1], P[:, 2], P[:, 3]], axis=1)
+    expected = law.core(N, D) * theta**-law.gamma  # type: ignore[attr-defined]
+    np.testing.assert_allclose(law(P, N, D), expected, rtol=1e-13)
+
+
+def test_family_mean_sees_one_loss_a_family_and_only_where_all_are_measured():
+    loss = np.array([[2.0, 4.0, 1.0, 5.0], [2.0, np.nan, 1.0, np.nan]])
+    seen = FamilyMean.seen_losses(loss, inputs())
+    np.testing.assert_array_equal(seen, [[3.0, 3.0, 1.0, 5.0], [np.nan, np.nan, 1.0, np.nan]])
+
+
+def test_family_mean_fits_the_mean_of_its_members():
+    _, given, log = log_of("family", rows=40)
+    found = fit(log, "family-mean", None, given.languages, bootstrap=0, folds=0, threads=1)
+    losses = found.law(log.p, log.N, log.D)
+    np.testing.assert_array_equal(losses[:, 0], losses[:, 1])
+    np.testing.assert_allclose(losses[:, 0], log.loss[:, :2].mean(axis=1), rtol=2e-2)
+
+
+def test_families_must_be_known():
+    table = Languages(NAMES[:3], ("Germanic", None, "Romance"), np.full(3, np.nan), None, np.full(3, np.nan))
+    given = Inputs(NAMES[:4], NAMES[:4], None, table)
+    with pytest.raises(DataError, match="no family is given for 'de'") as caught:
+        same_family(given, given.sources)
+    assert "no family is given for 'zh'" in str(caught.value)
+    with pytest.raises(UsageError, match="needs the language families"):
+        LAWS["family"].givens(Inputs(NAMES[:4], NAMES[:4]))
+
+
+def test_a_law_without_its_matrix_says_how_to_get_one():
+    with pytest.raises(UsageError, match=r"law 'shapley-tempered' needs a transfer matrix[\s\S]*shapleymix shapley"):
+        LAWS["shapley-tempered"].givens(Inputs(NAMES[:4], NAMES[:4]))
+    foreign = TransferMatrix.from_sv(np.eye(2), ("en", "xx"), ("en", "xx"))
+    with pytest.raises(DataError, match="de"):
+        LAWS["shapley"].givens(Inputs(("en", "de"), ("en", "de"), foreign))
+
+
+def test_slopes_find_the_exponential_laws_exponents():
+    """Where log L is linear in p, log N and log D, the ridge regression must give its slopes, up to a constant."""
+    _, given, log = log_of("shapley", rows=50)
+    t = np.random.default_rng(1).normal(size=(4, 4))
+    log = log.with_loss(np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
+    from shapleymix.fitting.evidence import Filters, gather
+
+    seen = gather(log, Filters()).observations(LAWS["learned"], given)
+    found = mixture_slopes(seen)
+    np.testing.assert_allclose(found - found.mean(axis=0), t - t.mean(axis=0), atol=5e-3)
+
+
+def test_the_list_of_laws_begins_with_the_simplest():
+    log = log_of("shapley")[2]
+    from shapleymix.fitting.candidates import candidate
+    from shapleymix.fitting.estimation import Settings
+    from shapleymix.fitting.evidence import Filters, gather
+
+    evidence = gather(log, Filters())
+    sizes = [candidate(name, Settings()).size(evidence) for name in LAWS]
+    assert sizes[0] == min(sizes)
+    assert set(BLACK_BOXES) == {"gbm"}
+    assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())
+
+
+def test_boosted_trees_are_not_convex_and_never_look_at_rows_of_weight_nought():
+    pytest.importorskip("lightgbm")
+    trees = BLACK_BOXES["gbm"]
+    _, _, log = log_of("learned", rows=60, noise=1e-3)
+    weight = np.ones(log.loss.shape)
+    weight[::5] = 0.0
+    spoiled = np.where(weight > 0, np.log(log.loss), 50.0)
+    one = trees.learn(log.p, log.N, log.D, np.log(log.loss), weight, log.groups, 0)
+    other = trees.learn(log.p, log.N, log.D, spoiled, weight, log.groups, 0)
+    np.testing.assert_array_equal(one(log.p, log.N, log.D), other(log.p, log.N, log.D))
+    assert np.abs(one(log.p, log.N, log.D) / log.loss - 1)[weight > 0].mean() < 0.05
+    with pytest.raises(SolveError, match="'gbm' is not convex"):
+        one.terms(1e8, 1e10)
+
+
+def test_boosted_trees_stop_on_mixtures_that_they_were_not_trained_on(monkeypatch):
+    lightgbm = pytest.importorskip("lightgbm")
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    train = lightgbm.train
+
+    def spy(options, data, valid_sets, **more):
+        seen.append((data.data.copy(), valid_sets[0].data.copy()))
+        return train(options, data, valid_sets=valid_sets, **more)
+
+    monkeypatch.setattr(lightgbm, "train", spy)
+    _, _, log = log_of("learned", rows=40)
+    BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), log.groups, 0)
+    assert len(seen) == 4
+    for learned, checked in seen:
+        assert len(learned) + len(checked) == 40
+        assert len(checked) == 8
+        assert not set(map(bytes, learned[:, :4])) & set(map(bytes, checked[:, :4]))
+
+
+def test_boosted_trees_need_more_than_one_mixture():
+    pytest.importorskip("lightgbm")
+    _, _, log = log_of("learned", rows=40)
+    one = np.zeros(40, dtype=np.int64)
+    with pytest.raises(FitError, match="too few mixtures for boosted trees"):
+        BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), one, 0)
+
+
+def test_families_of_targets_that_are_no_sources():
+    given = Inputs(("en", "fr"), ("de",), None, languages(NAMES[:4]))
+    np.testing.assert_array_equal(LAWS["family"].givens(given)["members"], [[1.0], [0.0]])

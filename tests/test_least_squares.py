@@ -1,0 +1,149 @@
+"""The batched search against SciPy, problem by problem, and on Chinchilla's own points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from shapleymix.fitting.fits import fit
+from shapleymix.fitting.least_squares import CONVERGED, Loss, Objective, Prior, minimize
+from shapleymix.records import FloatArray, IntArray
+from shapleymix.tables.runs import read_runs
+
+T = np.linspace(0.0, 3.0, 25)
+WIDE = (np.full(3, -50.0), np.full(3, 50.0))
+
+
+def curve(x: FloatArray) -> FloatArray:
+    """a exp(-b t) + c."""
+    return x[..., 0, None] * np.exp(-x[..., 1, None] * T) + x[..., 2, None]
+
+
+def slope(x: FloatArray) -> FloatArray:
+    decay = np.exp(-x[..., 1, None] * T)
+    return np.stack([decay, -x[..., 0, None] * T * decay, np.ones_like(decay)], axis=-1)
+
+
+def problems(count: int, noise: float, outliers: float = 0.0, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """True unknowns (Q, 3) and data (Q, R)."""
+    rng = np.random.default_rng(seed)
+    truth = rng.uniform([1, 0.5, -1], [3, 2, 1], (count, 3))
+    y = curve(truth) + noise * rng.normal(size=(count, len(T)))
+    return truth, y + 0.5 * (rng.random(y.shape) < outliers)
+
+
+def objective(y: FloatArray, loss: Loss, low=WIDE[0], high=WIDE[1], prior=None, weight=None) -> Objective:
+    def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
+        return curve(x) - y[number], slope(x)
+
+    return Objective(residuals, np.ones_like(y) if weight is None else weight, loss, low, high, prior)
+
+
+def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float = 1.0, prior: Prior | None = None):
+    """The objective written anew."""
+    e = np.abs(curve(x) - y)
+    rho = np.where(e <= delta, e**2 / 2, delta * (e - delta / 2)) if np.isfinite(delta) else e**2 / 2
+    pull = 0.0 if prior is None else 0.5 * prior.precision @ (x - prior.center) ** 2
+    return float(np.sum(weight * rho) + pull)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 0.1, np.inf])
+def test_agrees_with_scipy_least_squares(delta):
+    _, y = problems(25, noise=0.02, outliers=0.1)
+    start = np.tile([1.5, 1.0, 0.0], (25, 1))
+    found = minimize(objective(y, Loss(delta)), start, tolerance=1e-12)
+    scale = {"loss": "huber", "f_scale": delta} if np.isfinite(delta) else {}
+    assert (found.status == CONVERGED).all()
+    for q in range(25):
+        other = optimize.least_squares(
+            lambda x, q=q: curve(x) - y[q], start[q], slope, xtol=1e-14, ftol=1e-14, gtol=1e-14, max_nfev=2000, **scale
+        )
+        assert found.cost[q] == pytest.approx(value(found.x[q], y[q], delta), rel=1e-12)
+        assert found.cost[q] <= other.cost * (1 + 1e-9)
+        np.testing.assert_allclose(found.x[q], other.x, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("delta", [0.05, np.inf])
+def test_bounds_weights_and_prior_agree_with_scipy_minimize(delta):
+    _, y = problems(15, noise=0.05, outliers=0.05, seed=3)
+    low, high = np.array([0.0, 0.8, -0.2]), np.array([2.0, 1.5, 0.2])
+    weight = np.random.default_rng(4).uniform(0, 2, y.shape)
+    prior = Prior(np.array([1.0, 1.0, 0.0]), np.array([0.3, 0.0, 2.0]))
+    goal = objective(y, Loss(delta), low, high, prior, weight)
+    found = minimize(goal, np.tile([1.0, 1.0, 0.0], (15, 1)), iterations=500, tolerance=1e-12)
+    assert found.at_bound.any()
+    assert not found.at_bound.all()
+    for q in range(15):
+        other = optimize.minimize(
+            lambda x, q=q: value(x, y[q], delta, weight[q], prior),
+            [1.0, 1.0, 0.0],
+            bounds=list(zip(low, high, strict=True)),
+            method="L-BFGS-B",
+            options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 2000},
+        )
+        assert found.cost[q] <= other.fun * (1 + 1e-6)
+        np.testing.assert_allclose(found.x[q], other.x, atol=2e-3)
+        np.testing.assert_array_equal(found.at_bound[q], (found.x[q] == low) | (found.x[q] == high))
+
+
+def test_exact_data_give_back_the_truth():
+    truth, y = problems(40, noise=0.0)
+    found = minimize(objective(y, Loss(1e-3)), truth + 0.2)
+    np.testing.assert_allclose(found.x, truth, rtol=1e-9, atol=1e-9)
+    assert (found.status == CONVERGED).all()
+
+
+def test_problems_do_not_touch_each_other():
+    _, y = problems(12, noise=0.05, outliers=0.1, seed=6)
+    start = np.random.default_rng(6).uniform(0.5, 1.5, (12, 3))
+    whole = minimize(objective(y, Loss(0.02)), start)
+    for q in range(12):
+        alone = minimize(objective(y[q : q + 1], Loss(0.02)), start[q : q + 1])
+        np.testing.assert_allclose(alone.x[0], whole.x[q], rtol=1e-12)
+        assert alone.iterations[0] == whole.iterations[q]
+
+
+def test_a_weight_of_zero_is_a_residual_that_is_not_there():
+    _, y = problems(5, noise=0.05, seed=7)
+    spoiled, weight = y.copy(), np.ones_like(y)
+    spoiled[:, ::4], weight[:, ::4] = 1e6, 0.0
+    start = np.tile([1.5, 1.0, 0.0], (5, 1))
+    one = minimize(objective(spoiled, Loss(0.1), weight=weight), start)
+    other = minimize(objective(y, Loss(0.1), weight=weight), start)
+    np.testing.assert_array_equal(one.x, other.x)
+
+
+def test_too_few_iterations_are_told():
+    _, y = problems(3, noise=0.05)
+    found = minimize(objective(y, Loss(0.1)), np.tile([9.0, 9.0, 9.0], (3, 1)), iterations=1)
+    assert (found.status != CONVERGED).all()
+    assert (found.iterations == 1).all()
+
+
+def test_loss_is_hubers_function_and_score_its_slope():
+    e = np.linspace(-3, 3, 601)
+    loss = Loss(0.7)
+    np.testing.assert_allclose(loss.value(e), 0.7**2 / 2 * huber_of_scipy((e / 0.7) ** 2), rtol=1e-13)
+    slope_ = (loss.value(e + 1e-6) - loss.value(e - 1e-6)) / 2e-6
+    np.testing.assert_allclose(loss.score(e), slope_, atol=1e-6)
+    np.testing.assert_array_equal(Loss(np.inf).value(e), e**2 / 2)
+    np.testing.assert_array_equal(Loss(np.inf).score(e), e)
+
+
+def huber_of_scipy(z: FloatArray) -> FloatArray:
+    """rho(z) of `scipy.optimize.least_squares(loss="huber")`."""
+    return np.where(z <= 1, z, 2 * np.sqrt(z) - 1)
+
+
+def test_chinchillas_points(shared_data):
+    """240 points of Hoffmann et al. 2022: the optimum of Huber(1e-3) on log loss, which few starts reach."""
+    log = read_runs(shared_data / "chinchilla_245.csv")
+    log = log.select(np.argsort(log.loss[:, 0])[:-5])
+    found = fit(log, "chinchilla", bootstrap=0, folds=0, threads=1)
+    residual = np.abs(np.log(found.law(log.p, log.N, log.D) / log.loss))
+    total = np.where(residual <= 1e-3, residual**2 / 2, 1e-3 * (residual - 5e-4)).sum()
+    assert total <= 1.01829e-3
+    known = {"E": 1.8172, "A": 477.83, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}
+    for symbol, number in known.items():
+        assert getattr(found.law, symbol)[0] == pytest.approx(number, rel=2e-3), symbol

@@ -1,0 +1,83 @@
+"""Scores against SciPy and their definitions."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from shapleymix.fitting.scores import mean_of, score
+
+
+def arrays(seed: int, missing: float = 0.2):
+    rng = np.random.default_rng(seed)
+    loss = rng.uniform(1, 4, (30, 3))
+    predicted = loss + rng.normal(size=loss.shape) * 0.3
+    loss[rng.random(loss.shape) < missing] = np.nan
+    predicted[rng.random(loss.shape) < missing / 2] = np.nan
+    return loss, predicted
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6))
+def test_every_score_is_its_definition_on_the_rows_that_are_there(seed):
+    loss, predicted = arrays(seed)
+    found = score(("a", "b", "c"), loss, predicted, predicted - 0.2, predicted + 0.4)
+    for j in range(3):
+        there = np.isfinite(loss[:, j]) & np.isfinite(predicted[:, j])
+        y, f = loss[there, j], predicted[there, j]
+        assert found.rows[j] == there.sum()
+        assert found.PE[j] == pytest.approx(np.abs(y - f).mean() / y.mean(), rel=1e-12)
+        assert found.R2[j] == pytest.approx(1 - ((y - f) ** 2).sum() / ((y - y.mean()) ** 2).sum(), rel=1e-9)
+        assert found.spearman[j] == pytest.approx(spearmanr(y, f).statistic, rel=1e-9)
+        assert found.coverage[j] == pytest.approx(((y >= f - 0.2) & (y <= f + 0.4)).mean())
+    assert found.mean["PE"] == pytest.approx(found.PE.mean())
+
+
+def test_ties_take_their_mean_rank():
+    loss, predicted = np.array([[1.0], [1.0], [2.0], [3.0]]), np.array([[2.0], [1.0], [1.0], [4.0]])
+    assert score(("a",), loss, predicted).spearman[0] == pytest.approx(spearmanr(loss[:, 0], predicted[:, 0]).statistic)
+
+
+def test_a_perfect_prediction():
+    loss, _ = arrays(1, missing=0.0)
+    found = score(("a", "b", "c"), loss, loss)
+    np.testing.assert_array_equal(found.PE, np.zeros(3))
+    np.testing.assert_allclose(found.R2, 1.0)
+    np.testing.assert_allclose(found.spearman, 1.0)
+    assert np.isnan(found.coverage).all()
+
+
+def test_nothing_to_score_is_nan_without_a_warning():
+    loss = np.array([[np.nan, 2.0], [np.nan, 2.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = score(("a", "b"), loss, np.full((2, 2), 2.0))
+    assert np.isnan([found.PE[0], found.R2[0], found.spearman[0]]).all()
+    assert found.PE[1] == 0
+    assert np.isnan([found.R2[1], found.spearman[1]]).all()
+    np.testing.assert_array_equal(found.rows, [0, 2])
+    assert np.isnan(mean_of(np.array([np.nan])))
+    assert mean_of(np.array([1.0, np.nan, 3.0])) == 2.0
+
+
+def test_counted_rows_only():
+    loss, predicted = arrays(2)
+    counted = np.random.default_rng(0).random(loss.shape) < 0.5
+    one = score(("a", "b", "c"), loss, predicted, counted=counted)
+    other = score(("a", "b", "c"), np.where(counted, loss, np.nan), predicted)
+    assert one.to_document() == other.to_document()
+
+
+def test_order_of_rows_changes_nothing(tmp_path):
+    loss, predicted = arrays(3)
+    order = np.random.default_rng(1).permutation(30)
+    one, other = score(("a", "b", "c"), loss, predicted), score(("a", "b", "c"), loss[order], predicted[order])
+    for name in ("PE", "R2", "spearman"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12)
+    one.save(tmp_path / "scores.json")
+    assert type(one).load(tmp_path / "scores.json").to_document() == one.to_document()
