@@ -1,17 +1,21 @@
 """What an evaluated step costs, against a plain step, the naive estimator and per-sequence ghost dot products.
 
-    python tests/benchmarks/bench_irds.py [--rounds 9] [--tokens 4096] [--vocab 4096] [--skip naive ghost]
+    python tests/benchmarks/bench_irds.py [--rounds 9] [--tokens 4096] [--vocab 256] [--skip naive ghost]
 
 The setting: the decoder `small` (4 layers of width 256), K = 8 languages, T tokens a step, V/T = .25. Variants are
 interleaved (A B C ... A B C ...) and each time is divided by the mean of the plain steps around it; the table shows
 medians of these ratios, since a machine may be shared. A step is all between two batches: forward, backward,
 clipping, commit, AdamW. Extra memory is measured in a process of its own for each variant: the peak of one step
 over the peak of a plain one, in units of P (all parameters).
+
+The C library is told to keep freed memory, as a GPU's allocator does: else large tensors are mapped anew in each
+step, and the time of page faults, which grows by leaps with their size, hides what is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
@@ -177,15 +181,25 @@ def memory(arguments: argparse.Namespace, names: list[str]) -> dict[str, float]:
     return {name: peaks[name] - peaks["plain"] for name in names}
 
 
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+
+
+def keep_memory() -> None:
+    """Start this process again with a C library that keeps freed memory."""
+    if not KEEP.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--vocab", type=int, default=4096)
+    parser.add_argument("--vocab", type=int, default=256)
     parser.add_argument("--chunk", type=float, default=2.0, help="MiB of a chunk of rows")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    keep_memory()
     torch.set_num_threads(1)
     bench = Bench(arguments.tokens, arguments.vocab)
     if arguments.peak:
