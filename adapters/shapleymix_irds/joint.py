@@ -19,9 +19,11 @@ class GroupedEngine:
 
     name = "grouped"
 
-    def __init__(self, parameters: Iterable[nn.Parameter], chunk_mib: float) -> None:
-        self.chunk = int(chunk_mib * 2**20 / 4)
-        double = any(parameter.dtype == torch.float64 for parameter in parameters)
+    def __init__(self, parameters: Iterable[nn.Parameter], chunk_mib: float | None) -> None:
+        listed = list(parameters)
+        room = chunk_mib if chunk_mib is not None else 16 if listed[0].device.type == "cpu" else 512
+        self.chunk = int(room * 2**20 / 4)
+        double = any(parameter.dtype == torch.float64 for parameter in listed)
         self.exact = torch.float64 if double else torch.float32
 
     def run(self, task: Task) -> Outcome:

@@ -127,5 +127,5 @@ def naive_gram(
 
 def relative(a: Any, b: Any) -> float:
     """Largest difference over the largest value."""
-    a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
+    a, b = (torch.as_tensor(values, dtype=torch.float64).detach() for values in (a, b))
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-300))
