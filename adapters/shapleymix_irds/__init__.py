@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shapleymix_irds.tracker import IRDS as IRDS
     from shapleymix_irds.options import Options as Options
+    from shapleymix_irds.tracker import IRDS as IRDS
 
 __all__ = ["IRDS", "Options"]
 

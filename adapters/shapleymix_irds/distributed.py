@@ -95,8 +95,8 @@ def share(parameter: Tensor) -> float:
 
 def without_sync(model: nn.Module) -> AbstractContextManager[Any]:
     """DDP's `no_sync`, or nothing."""
-    wrapped = getattr(model, "_orig_mod", model)
-    return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
+    no_sync: Any = getattr(getattr(model, "_orig_mod", model), "no_sync", None)
+    return no_sync() if no_sync is not None else nullcontext()
 
 
 def syncs(model: nn.Module) -> bool:

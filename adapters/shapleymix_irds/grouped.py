@@ -63,7 +63,7 @@ def _grouped_products(grad: Tensor, x: Tensor, edges: list[int], train: int, out
             torch.mm(grad[rows].T, x[rows], out=out[k])
 
 
-@linear_grads.register_fake
+@torch.library.register_fake("shapleymix_irds::linear_grads")
 def _(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(x.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
@@ -105,7 +105,7 @@ def _sparse_products(rows: Tensor, group: Tensor, token: Tensor, train: int, gro
     return torch.stack(columns, 1)
 
 
-@embedding_grads.register_fake
+@torch.library.register_fake("shapleymix_irds::embedding_grads")
 def _(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(grad.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
@@ -121,7 +121,7 @@ def vector_grads(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tens
     return parts[:train].sum(0), parts[:train] @ parts[train if len(parts) > train else 0 :].T
 
 
-@vector_grads.register_fake
+@torch.library.register_fake("shapleymix_irds::vector_grads")
 def _(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(grad.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train

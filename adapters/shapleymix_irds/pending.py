@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from shapleymix_irds.batch import Batch, group_sums
-from shapleymix_irds.distributed import World
+from shapleymix_irds.distributed import World, scalar
 from shapleymix_irds.engine import Outcome
-from shapleymix_irds.errors import NonFiniteError
+from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.ledger import Array, Evaluation
 
 
@@ -65,11 +65,18 @@ class Pending:
         whole = world.sum(payload.clone().to(device)).cpu()
         if not torch.isfinite(whole).all():
             flags = torch.cat([losses, val, gram.flatten()]).to(device)
-            self.where = [part.cpu() for part in world.gather(flags)]
-            raise _NotFinite(self.step, self.where, k)
+            raise _NotFinite(self.step, [part.cpu() for part in world.gather(flags)], k)
         pieces = [piece.numpy() for piece in torch.split(whole, [k * k, k * k, k, k, k])]
         val_losses = pieces[3] if known else np.full(k, np.nan)
         return pieces[0].reshape(k, k), pieces[1].reshape(k, k), pieces[2], val_losses
+
+
+def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:
+    """The coefficient by which `clip_grad_norm_` multiplied the gradients."""
+    if (grad_norm is None) != (max_norm is None):
+        raise TrackerError(f"step {step}: commit needs both grad_norm and max_norm, or neither")
+    norm = scalar(grad_norm)
+    return 1.0 if norm is None or max_norm is None else min(1.0, max_norm / (norm + 1e-6))
 
 
 class _NotFinite(Exception):

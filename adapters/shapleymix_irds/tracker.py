@@ -26,19 +26,20 @@ from torch import Tensor, nn
 
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
-from shapleymix_irds.checks import check_modules, check_settings, non_embedding
-from shapleymix_irds.distributed import World, local, named_parameters, scalar
+from shapleymix_irds.checks import check_modules, check_settings
+from shapleymix_irds.distributed import World, local, named_parameters
 from shapleymix_irds.engine import Engine, LossFn, Task, plain, trained
-from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
+from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 from shapleymix_irds.joint import GroupedEngine, check_coverage
 from shapleymix_irds.ledger import Ledger, Losses
 from shapleymix_irds.log import EvaluationLog
 from shapleymix_irds.measuring import Stopwatch, measure_losses
 from shapleymix_irds.micro import MicroEngine
 from shapleymix_irds.options import Options
-from shapleymix_irds.pending import Pending, close
+from shapleymix_irds.pending import Pending, clip_coefficient, close
 from shapleymix_irds.report import efficiency, transfer_matrix
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost
+from shapleymix_irds.state import document_of, provenance, restore
 
 Sequences = tuple[Tensor, Tensor]
 Kind = Literal["raw", "calibrated"]
@@ -173,7 +174,7 @@ class IRDS:
             after = f"after step {self.next_step - 1}" if self.steps else "before the first step"
             raise TrackerError(f"commit without backward {after}", hint="call `backward` once or more a step")
         if pending.evaluated:
-            self._book(pending, float(lr), _clip(grad_norm, max_norm, pending.step))
+            self._book(pending, float(lr), clip_coefficient(grad_norm, max_norm, pending.step))
         self.steps, self.tokens, self.next_step = (
             self.steps + 1,
             self.tokens + pending.total,
@@ -217,7 +218,7 @@ class IRDS:
         TrackerError
             If nothing was evaluated, or (calibrated) the loss drop was not measured.
         """
-        return transfer_matrix(self.ledger, self.losses, self.languages, kind, self._provenance() | self.about)
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self) | self.about)
 
     def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
         """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending, atomically."""
@@ -249,15 +250,7 @@ class IRDS:
         if self.log is not None:
             self.log.flush()
         self.watch.restart()
-        document = {
-            "version": 1,
-            "settings": self._settings(),
-            "every": self.schedule and self.schedule.every,
-            "ledger": self.ledger.to_document(),
-            "losses": [self.losses.start, self.losses.latest],
-            "run": [self.steps, self.tokens, self.next_step],
-        }
-        return {"irds": json.dumps(document)}
+        return {"irds": json.dumps(document_of(self))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume; cuts log rows after the checkpoint.
@@ -267,19 +260,7 @@ class IRDS:
         ResumeError
             If the checkpoint's languages or settings differ from this tracker's.
         """
-        document = json.loads(state["irds"])
-        _compare(document["settings"], self._settings())
-        if self.schedule is not None and document["every"] not in (None, self.schedule.every):
-            raise ResumeError(
-                f"the checkpoint was made with every={document['every']}, now it is {self.schedule.every}"
-            )
-        if document["every"] is not None:
-            self.schedule = Schedule(document["every"], self.options.seed)
-        self.ledger = Ledger.from_document(document["ledger"])
-        self.losses = Losses(*document["losses"])
-        self.steps, self.tokens, self.next_step = document["run"]
-        if self.log is not None:
-            self.log.cut(max(self.next_step, 0))
+        restore(self, json.loads(state["irds"]))
 
     def _validation_set(self, val: Mapping[str, Sequences]) -> ValidationSet:
         options = self.options
@@ -348,7 +329,8 @@ class IRDS:
         return True
 
     def _book(self, pending: Pending, lr: float, clip: float) -> None:
-        assert self.engine is not None and self.schedule is not None
+        assert self.engine is not None
+        assert self.schedule is not None
         second = self.engine.finish(lr)
         weight = float(self.schedule.every)
         evaluation = close(pending, second, self.world, self.device, self.languages, weight, lr, clip)
@@ -359,45 +341,3 @@ class IRDS:
             if count >= self.options.unseen_limit:
                 hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
                 raise LanguageError(f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint)
-
-    def _settings(self) -> dict[str, Any]:
-        """What must not change over a resume."""
-        return {
-            "languages": list(self.languages),
-            "order": self.order,
-            "engine": self.wanted,
-            "validation": self.validation is not None,
-            "preconditioned": self.optimizer is not None,
-            "seed": self.options.seed,
-            "val_sequences": self.options.val_sequences,
-            "micro_batches": self.options.micro_batches,
-        }
-
-    def _provenance(self) -> dict[str, Any]:
-        mode = "preconditioned by AdamW's second moment" if self.optimizer is not None else "plain gradients"
-        return {
-            "N": non_embedding(self.model),
-            "D": self.tokens,
-            "steps": self.steps,
-            "every": self.schedule and self.schedule.every,
-            "engine": self.engine and self.engine.name,
-            "order": self.order,
-            "mode": mode,
-            "validation": "rotating set" if self.validation is not None else "fresh training gradients",
-            "seed": self.options.seed,
-        }
-
-
-def _clip(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:
-    """The coefficient by which `clip_grad_norm_` multiplied the gradients."""
-    if (grad_norm is None) != (max_norm is None):
-        raise TrackerError(f"step {step}: commit needs both grad_norm and max_norm, or neither")
-    norm = scalar(grad_norm)
-    return 1.0 if norm is None or max_norm is None else min(1.0, max_norm / (norm + 1e-6))
-
-
-def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    for name, value in mine.items():
-        if saved.get(name) != value:
-            hint = "resume with the settings of the checkpoint, or start a new run in another folder"
-            raise ResumeError(f"the checkpoint has {name} {saved.get(name)}, this tracker has {value}", hint=hint)

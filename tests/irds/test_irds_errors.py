@@ -30,7 +30,7 @@ def step(tracker: IRDS, loss_fn: Any, number: int, counts: tuple[int, ...] = (1,
 def test_unknown_languages_are_named() -> None:
     tracker, loss_fn = make()
     x, y, lang = batch((1, 1, 1, 1))
-    with pytest.raises(LanguageError, match="step 7, rank 0: unknown language 'dee'\n  hint: did you mean 'de'"):
+    with pytest.raises(LanguageError, match=r"step 7, rank 0: unknown language 'dee'\n  hint: did you mean 'de'"):
         tracker.backward(loss_fn, x, y, ["en", "dee", "fr", "zh"], step=7)
     with pytest.raises(LanguageError, match="step 7, rank 0: language index 4 is none of the 4"):
         tracker.backward(loss_fn, x, y, lang + 1, step=7)
@@ -71,7 +71,7 @@ def test_a_loss_that_is_not_finite_is_placed(bad: float, engine: Any) -> None:
 def test_a_gradient_that_is_not_finite_is_placed() -> None:
     tracker, loss_fn = make(engine="micro")
     tracker.backward(lambda x, y: loss_fn(x, y) + (loss_fn(x, y) * 0).sqrt(), *batch((1, 1, 1, 1)), step=0)
-    with pytest.raises(NonFiniteError, match="step 0, rank 0: the product of the gradients of 'en' .training."):
+    with pytest.raises(NonFiniteError, match="step 0, rank 0: the product of the gradients of 'en'"):
         tracker.commit(lr=0.1)
 
 

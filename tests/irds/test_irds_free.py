@@ -26,7 +26,7 @@ def by_hand(model: Any, x: Any, y: Any, lang: Any) -> Any:
     for i in range(4):
         for j in range(4):
             if i != j:
-                g_i, n_i = _both(halves[i])
+                g_i, _ = _both(halves[i])
                 g_j, n_j = _both(halves[j])
                 pairs = [(g_i, g_j, n_j)] if n_j else []
             else:
