@@ -23,7 +23,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Results of a process that nothing disturbed."""
     out = tmp_path_factory.mktemp("whole") / "run"
     run = start(out)
-    assert run.wait() == 0, said(out)
+    assert run.wait(timeout=200) == 0, said(out)
     assert set(results(out)) == {"runs.csv", "sv.csv", "sv_raw.csv"}
     return results(out)
 
@@ -39,9 +39,9 @@ def test_killed_at_random_steps_again_and_again(whole: dict[str, bytes], tmp_pat
         run = start(out)
         wait_for_step(run, out, step)
         run.send_signal(signal.SIGKILL)
-        assert run.wait() == -signal.SIGKILL
+        assert run.wait(timeout=200) == -signal.SIGKILL
     run = start(out)
-    assert run.wait() == 0, said(out)
+    assert run.wait(timeout=200) == 0, said(out)
     assert results(out) == whole
 
 
@@ -50,7 +50,7 @@ def test_terminated_from_outside(whole: dict[str, bytes], tmp_path: Path) -> Non
     run = start(out)
     wait_for_step(run, out, 2)
     run.terminate()
-    assert run.wait() == 128 + signal.SIGTERM
+    assert run.wait(timeout=200) == 128 + signal.SIGTERM
     assert "the same command continues" in said(out)
     assert "Traceback" not in said(out)
     assert train(out) == 0

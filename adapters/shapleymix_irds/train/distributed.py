@@ -86,7 +86,7 @@ def agreed_round(store: Store, rank: int, size: int) -> str:
     if rank:
         store.set(f"hello/{rank}", nonce)
         name = store.get(f"round/{nonce}").decode()
-        store.set(f"heard/{nonce}", "1")
+        store.set(f"heard/{nonce}/{name}", "1")
         return name
     for peer in range(1, size):
         while not _hears(store, store.get(f"hello/{peer}").decode(), nonce):
@@ -97,7 +97,7 @@ def agreed_round(store: Store, rank: int, size: int) -> str:
 def _hears(store: Store, greeting: str, name: str) -> bool:
     store.set(f"round/{greeting}", name)
     try:
-        store.wait([f"heard/{greeting}"], timedelta(seconds=1))
+        store.wait([f"heard/{greeting}/{name}"], timedelta(seconds=1))
     except dist.DistStoreError:
         return False
     return True
