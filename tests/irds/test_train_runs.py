@@ -191,6 +191,18 @@ def test_only_the_last_checkpoints_are_kept(whole: Path) -> None:
     assert Checkpoints(whole, Alone(), 2).steps() == [8, STEPS]  # type: ignore[arg-type]
 
 
+def test_more_overlap_gives_more_transfer_in_the_matrix(tmp_path: Path) -> None:
+    sizes = "--layers 2 --hidden 32 --ffn 80 --heads 4 --tokens 120k --toy-size 100k --batch 16 --seq 64"
+    found = []
+    for overlap in ("0.2", "0.9"):
+        more = f"{sizes} --irds-every 2 --irds-pool 16 --toy-overlap {overlap}".split()
+        assert train(tmp_path / overlap, *more) == 0
+        found.append(read_transfer(tmp_path / overlap / "sv.csv").nsv)
+    assert found[1][0, 1] > found[0][0, 1]
+    assert found[1][1, 0] > found[0][1, 0]
+    assert found[1][0, 1] > found[1][0, 2]
+
+
 def test_coalitions_log_every_target_and_transfer_follows_overlap(tmp_path: Path) -> None:
     losses = {}
     for overlap in ("0.2", "0.9"):
