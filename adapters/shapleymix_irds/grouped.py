@@ -12,6 +12,7 @@ With v = 0 the products are those of the training groups with each other, (t, t)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-@torch.library.custom_op("shapleymix_irds::linear_grads", mutates_args=())
 def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int) -> tuple[Tensor, Tensor]:
     """Weight gradient (O, I) of the training rows, and the products (t, v) of the groups' gradients.
 
@@ -36,17 +36,30 @@ def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int
     groups, outputs, inputs = len(edges) - 1, grad.shape[1], x.shape[1]
     step = max(1, min(outputs, chunk // (groups * inputs)))
     exact = torch.promote_types(x.dtype, torch.float32)
-    held = x.new_empty((groups, step, inputs))
+    held = _scratch(x, groups * step * inputs)
     weight = x.new_empty((outputs, inputs), dtype=exact)
     gram = x.new_zeros((train, (groups - train) or train), dtype=exact)
     for first in range(0, outputs, step):
         last = min(first + step, outputs)
-        part = held[:, : last - first] if last - first == step else x.new_empty((groups, last - first, inputs))
+        part = held[: groups * (last - first) * inputs].view(groups, last - first, inputs)
         _grouped_products(grad[:, first:last], x, edges, train, part)
         flat = part.view(groups, -1).to(exact)
         gram += flat[:train] @ flat[train if groups > train else 0 :].T
         torch.sum(flat[:train], 0, out=weight[first:last].view(-1))
     return weight, gram
+
+
+_KEPT: dict[torch.dtype, Tensor] = {}
+
+
+def _scratch(like: Tensor, size: int) -> Tensor:
+    """Room for `size` numbers; on a CPU always the same, since fresh memory is slow there and cold."""
+    if like.device.type != "cpu":
+        return like.new_empty(size)
+    kept = _KEPT.get(like.dtype)
+    if kept is None or len(kept) < size:
+        kept = _KEPT[like.dtype] = like.new_empty(size)
+    return kept[:size]
 
 
 def _grouped_products(grad: Tensor, x: Tensor, edges: list[int], train: int, out: Tensor) -> None:
@@ -63,14 +76,12 @@ def _grouped_products(grad: Tensor, x: Tensor, edges: list[int], train: int, out
             torch.mm(grad[rows].T, x[rows], out=out[k])
 
 
-@torch.library.register_fake("shapleymix_irds::linear_grads")
-def _(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int) -> tuple[Tensor, Tensor]:
+def _linear_grads_shapes(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(x.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
     return x.new_empty((grad.shape[1], x.shape[1]), dtype=exact), x.new_empty((train, other), dtype=exact)
 
 
-@torch.library.custom_op("shapleymix_irds::embedding_grads", mutates_args=())
 def embedding_grads(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
     """The same for an embedding: grad (rows, I), ids (rows,), id -1 without gradient; -> (vocab, I), (t, v).
 
@@ -105,14 +116,12 @@ def _sparse_products(rows: Tensor, group: Tensor, token: Tensor, train: int, gro
     return torch.stack(columns, 1)
 
 
-@torch.library.register_fake("shapleymix_irds::embedding_grads")
-def _(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
+def _embedding_grads_shapes(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(grad.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
     return grad.new_empty((vocab, grad.shape[1]), dtype=exact), grad.new_empty((train, other), dtype=exact)
 
 
-@torch.library.custom_op("shapleymix_irds::vector_grads", mutates_args=())
 def vector_grads(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tensor]:
     """The same for a small parameter whose gradient is known by sequence: grad (B, F) -> (F,), (t, v)."""
     edges = bounds.tolist()
@@ -121,11 +130,32 @@ def vector_grads(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tens
     return parts[:train].sum(0), parts[:train] @ parts[train if len(parts) > train else 0 :].T
 
 
-@torch.library.register_fake("shapleymix_irds::vector_grads")
-def _(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tensor]:
+def _vector_grads_shapes(grad: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(grad.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
     return grad.new_empty((grad.shape[1],), dtype=exact), grad.new_empty((train, other), dtype=exact)
+
+
+def _register(function: Callable[..., Any], shapes: Callable[..., Any]) -> Any:
+    """The function as one opaque operator, for compilers: its graph does not depend on the groups' sizes."""
+    operator = torch.library.custom_op(f"shapleymix_irds::{function.__name__}", function, mutates_args=())
+    operator.register_fake(shapes)
+    return operator
+
+
+OPERATORS = {
+    linear_grads: _register(linear_grads, _linear_grads_shapes),
+    embedding_grads: _register(embedding_grads, _embedding_grads_shapes),
+    vector_grads: _register(vector_grads, _vector_grads_shapes),
+}
+
+
+def call(function: Callable[..., Any], *operands: Any) -> tuple[Tensor, Tensor]:
+    """Run the function, or its operator where a compiler traces (dispatching to an operator costs time)."""
+    if torch.compiler.is_compiling():
+        return OPERATORS[function](*operands)
+    with torch._C.DisableTorchFunction():  # the interceptor need not see what happens inside
+        return function(*operands)
 
 
 class GroupedLinear(torch.autograd.Function):
@@ -143,7 +173,7 @@ class GroupedLinear(torch.autograd.Function):
         grad = grads[0].to(x.dtype)
         flat = grad.reshape(-1, grad.shape[-1])
         rows = x.reshape(-1, x.shape[-1])
-        total, gram = torch.ops.shapleymix_irds.linear_grads(flat, rows, bounds, ctx.train, ctx.chunk)
+        total, gram = call(linear_grads, flat, rows, bounds, ctx.train, ctx.chunk)
         grad_x = grad @ weight.to(x.dtype) if ctx.needs_input_grad[0] else None
         return grad_x, total.to(weight.dtype), gram.to(ctx.exact), None, None, None
 
@@ -163,7 +193,7 @@ class GroupedEmbedding(torch.autograd.Function):
         flat = ids.reshape(-1)
         flat = torch.where(flat == ctx.pad, -1, flat)
         grad = grads[0].reshape(-1, weight.shape[1])
-        total, gram = torch.ops.shapleymix_irds.embedding_grads(grad, flat, bounds, ctx.train, weight.shape[0])
+        total, gram = call(embedding_grads, grad, flat, bounds, ctx.train, weight.shape[0])
         return None, total.to(weight.dtype), gram.to(ctx.exact), None, None, None
 
 
@@ -207,5 +237,5 @@ def _vector(grad: Tensor, weight: Tensor, bounds: Tensor, train: int) -> tuple[T
     exact = torch.promote_types(grad.dtype, torch.float32)
     each = grad.sum(spread, dtype=exact) if spread else grad.to(exact)
     each = each.reshape(grad.shape[0], -1)
-    total, gram = torch.ops.shapleymix_irds.vector_grads(each, bounds, train)
+    total, gram = call(vector_grads, each, bounds, train)
     return total.view(weight.shape).to(weight.dtype), gram

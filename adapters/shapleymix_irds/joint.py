@@ -21,7 +21,7 @@ class GroupedEngine:
 
     def __init__(self, parameters: Iterable[nn.Parameter], chunk_mib: float | None) -> None:
         listed = list(parameters)
-        room = chunk_mib if chunk_mib is not None else 16 if listed[0].device.type == "cpu" else 512
+        room = chunk_mib if chunk_mib is not None else 8 if listed[0].device.type == "cpu" else 512
         self.chunk = int(room * 2**20 / 4)
         double = any(parameter.dtype == torch.float64 for parameter in listed)
         self.exact = torch.float64 if double else torch.float32

@@ -25,7 +25,7 @@ class Options:
         Evaluations in a row without a token of a language after which that is an error.
     chunk_mib
         Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows.
-        None: 16 on a CPU (fresh memory is slow there), 512 on a GPU.
+        None: 8 on a CPU, where it is kept for the next layer; 512 on a GPU.
     measure_sequences
         Validation sequences a language on which the loss drop of the run is measured (for calibration).
     micro_batches

@@ -5,8 +5,10 @@
 The setting: the decoder `small` (4 layers of width 256), K = 8 languages, T tokens a step, V/T = .25. Variants are
 interleaved (A B C ... A B C ...) and each time is divided by the mean of the plain steps around it; the table shows
 medians of these ratios, since a machine may be shared. A step is all between two batches: forward, backward,
-clipping, commit, AdamW. Extra memory is measured in a process of its own for each variant: the peak of one step
-over the peak of a plain one, in units of P (all parameters).
+clipping, commit, AdamW. Next to the medians stand ratios of the least times, which other processes disturb least.
+Extra memory is measured in a process of its own for each variant: peak resident size over that of a plain step on
+the T training tokens, and on T + V tokens (that is, without the activations of the validation tokens), in P (all
+parameters, float32).
 
 The C library is told to keep freed memory, as a GPU's allocator does: else large tensors are mapped anew in each
 step, and the time of page faults, which grows by leaps with their size, hides what is measured.
@@ -36,6 +38,7 @@ from shapleymix_irds.train.model import Decoder, ModelConfig, sequence_losses  #
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, SHARE = 8, 128, 0.25
+BASES = ("plain", "plain step on T + V")
 LIMITS = {"grouped": 1.30, "grouped, row chunks": 1.35, "validation-free": 1.12, "run at m = 10": 1.04}
 
 
@@ -70,12 +73,19 @@ class Bench:
         self.finish()
         self.update()
 
+    def wide(self) -> None:
+        """A plain step on T + V tokens: the floor of one concatenated pass."""
+        x, y = (torch.cat([own, *(pair[k] for pair in self.val.values())]) for k, own in enumerate((self.x, self.y)))
+        (self.losses(x, y).sum() / y.numel()).backward()
+        self.finish()
+        self.update()
+
     def update(self) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
     def tracked(
-        self, engine: Any, chunk_mib: float, free: bool = False, every: int = 1, order: Any = 1
+        self, engine: Any, chunk_mib: float | None, free: bool = False, every: int = 1, order: Any = 1
     ) -> Callable[[], None]:
         options = Options(chunk_mib=chunk_mib, **self.options)  # type: ignore[arg-type]
         val: Any = None if free else self.val
@@ -101,7 +111,8 @@ class Bench:
             grads = torch.autograd.grad(loss, parameters)
             for h in val:
                 sum(float((a * b).sum()) for a, b in zip(grads, h, strict=True))
-            torch._foreach_add_(total, grads)
+            for whole, part in zip(total, grads, strict=True):
+                whole += part
         (self.losses(self.x, self.y).sum() / self.y.numel()).backward()
         self.finish()
         self.update()
@@ -116,9 +127,10 @@ class Bench:
 def variants(bench: Bench, chunk: float) -> dict[str, Callable[[], None]]:
     """The steps to compare, by name."""
     return {
-        "grouped": bench.tracked("grouped", 1e6),
+        "plain step on T + V": bench.wide,
+        "grouped": bench.tracked("grouped", 16.0),
         "grouped, row chunks": bench.tracked("grouped", chunk),
-        "validation-free": bench.tracked("grouped", chunk, free=True),
+        "validation-free": bench.tracked("grouped", 16.0, free=True),
         "micro-batches": bench.tracked("micro", chunk),
         "micro-batches, second order": bench.tracked("micro", chunk, order=2),
         "naive": bench.naive,
@@ -132,10 +144,11 @@ def timed(step: Callable[[], None]) -> float:
     return time.process_time() - start
 
 
-def ratios(bench: Bench, steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    """Times of each variant over the mean of the two plain steps around it."""
+def ratios(bench: Bench, steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
+    """(median of ratios to the mean of the two plain steps around it, ratio of least times) by variant."""
     found: dict[str, list[float]] = {name: [] for name in steps}
-    for step in (bench.plain, *steps.values()):
+    least: dict[str, float] = dict.fromkeys((*steps, "plain"), float("inf"))
+    for step in (bench.plain, *steps.values()) * 2:
         step()
     for _ in range(rounds):
         before = timed(bench.plain)
@@ -143,13 +156,14 @@ def ratios(bench: Bench, steps: dict[str, Callable[[], None]], rounds: int) -> d
             took = timed(step)
             after = timed(bench.plain)
             found[name].append(2 * took / (before + after))
+            least[name], least["plain"] = min(least[name], took), min(least["plain"], before, after)
             before = after
-    return found
+    return {name: (statistics.median(times), least[name] / least["plain"]) for name, times in found.items()}
 
 
-def whole_run(bench: Bench, rounds: int, chunk: float) -> float:
+def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
     """Time of runs of 10 steps with IRDS at m = 10 over runs without, interleaved."""
-    step, found = bench.tracked("grouped", chunk, every=10), []
+    step, found = bench.tracked("grouped", None, every=10), []
     schedule = Schedule(10)
     at = schedule.chosen(0)
     for _ in range(at + 1):
@@ -159,7 +173,7 @@ def whole_run(bench: Bench, rounds: int, chunk: float) -> float:
     for _ in range(rounds):
         plain = sum(timed(bench.plain) for _ in range(10))
         found.append(sum(timed(step) for _ in range(10)) / plain)
-    return statistics.median(found)
+    return statistics.median(found), min(found)
 
 
 def peak(bench: Bench, name: str, chunk: float) -> float:
@@ -171,13 +185,13 @@ def peak(bench: Bench, name: str, chunk: float) -> float:
 
 
 def memory(arguments: argparse.Namespace, names: list[str]) -> dict[str, float]:
-    """Peaks over a plain step's, in bytes, each in a process of its own."""
+    """Peak resident size of each variant in bytes, each in a process of its own."""
     sizes = ["--tokens", str(arguments.tokens), "--vocab", str(arguments.vocab), "--chunk", str(arguments.chunk)]
     peaks = {}
     for name in ("plain", *names):
         command = [sys.executable, __file__, *sizes, "--peak", name]
         peaks[name] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {name: peaks[name] - peaks["plain"] for name in names}
+    return peaks
 
 
 KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
@@ -194,29 +208,33 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--vocab", type=int, default=256)
-    parser.add_argument("--chunk", type=float, default=2.0, help="MiB of a chunk of rows")
+    parser.add_argument("--chunk", type=float, default=4.0, help="MiB of a chunk of rows")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    keep_memory()
+    if not arguments.peak:
+        keep_memory()
+    elif KEEP.items() <= os.environ.items():  # memory as a process has it by default
+        os.execve(sys.executable, [sys.executable, *sys.argv], {k: v for k, v in os.environ.items() if k not in KEEP})
     torch.set_num_threads(1)
     bench = Bench(arguments.tokens, arguments.vocab)
     if arguments.peak:
         print(peak(bench, arguments.peak, arguments.chunk))
         return
     steps = {n: s for n, s in variants(bench, arguments.chunk).items() if n not in arguments.skip}
-    table = {name: statistics.median(values) for name, values in ratios(bench, steps, arguments.rounds).items()}
-    extra = memory(arguments, list(steps)) if "memory" not in arguments.skip else {}
+    table = ratios(bench, steps, arguments.rounds)
     if "run" not in arguments.skip:
-        table["run at m = 10"] = whole_run(bench, max(3, arguments.rounds // 3), arguments.chunk)
+        table["run at m = 10"] = whole_run(bench, max(3, arguments.rounds // 3))
+    peaks = memory(arguments, list(steps)) if "memory" not in arguments.skip else {}
     print(
         f"P = {bench.parameters:,}, K = {K}, T = {arguments.tokens}, V/T = {SHARE}, torch {torch.__version__}, 1 thread"
     )
-    print("| step | time / plain step | limit | extra memory / P |")
-    print("| --- | --- | --- | --- |")
-    for name, ratio in table.items():
-        room = f"{extra[name] / (4 * bench.parameters):.1f}" if name in extra else ""
-        print(f"| {name} | {ratio:.3f} | {LIMITS.get(name, '')} | {room} |")
+    print("| step | time / plain step: median | least | limit | memory over plain, P | over plain on T + V, P |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, (median, least) in table.items():
+        room = [(peaks[name] - peaks[base]) / (4 * bench.parameters) for base in BASES] if name in peaks else []
+        cells = " | ".join(f"{value:.1f}" for value in room) or " | "
+        print(f"| {name} | {median:.3f} | {least:.3f} | {LIMITS.get(name, '')} | {cells} |")
 
 
 if __name__ == "__main__":
