@@ -1,0 +1,59 @@
+"""What can be said against a tracker before the first step, and which engine it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from shapleymix_irds.errors import CoverageError, TrackerError
+
+
+def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool) -> None:
+    """Settings that cannot be meant.
+
+    Raises
+    ------
+    TrackerError
+        With what to change.
+    """
+    if not languages or len(set(languages)) < len(languages):
+        raise TrackerError("the tracker needs languages, each once", hint=f"given: {', '.join(languages)}")
+    if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise TrackerError(f"every is {every!r}: it must be 'auto' or a whole number from 1 on")
+    if engine not in ("auto", "grouped", "micro"):
+        raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'grouped' or 'micro'")
+    if order not in (1, 2):
+        raise TrackerError(f"order is {order!r}: it must be 1 or 2")
+    if order == 2 and free:
+        raise TrackerError("second order needs validation sequences", hint="give `val`, or take order=1")
+    if engine == "grouped" and (order == 2 or weighted):
+        what = "second order" if order == 2 else "preconditioning"
+        raise TrackerError(f"{what} needs whole gradients", hint='take engine="micro" or "auto"')
+
+
+def check_modules(model: nn.Module) -> None:
+    """Layers in which one sequence changes another's gradient have no gradient by language.
+
+    Raises
+    ------
+    CoverageError
+        Naming the module.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm):
+            hint = "use LayerNorm, RMSNorm or GroupNorm"
+            raise CoverageError(f"module {name!r} is a {type(module).__name__}, which mixes sequences", hint=hint)
+
+
+def non_embedding(model: nn.Module) -> int:
+    """N: parameters without embeddings and without the output layer."""
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    vocabularies = {table.num_embeddings for table in tables}
+    outside = {id(table.weight) for table in tables}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.out_features in vocabularies:
+            outside |= {id(parameter) for parameter in module.parameters()}
+    return sum(p.numel() for p in model.parameters() if id(p) not in outside)

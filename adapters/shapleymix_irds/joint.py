@@ -1,0 +1,149 @@
+"""The grouped engine: training and validation sequences in one concatenated pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from shapleymix_irds.batch import group_sums
+from shapleymix_irds.distributed import without_sync
+from shapleymix_irds.engine import Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.errors import CoverageError, TrackerError
+from shapleymix_irds.intercept import Interceptor, Layout, Probe, backward_in_mode
+
+
+class GroupedEngine:
+    """One pass over the concatenated batch; see `grouped` for how the products come about."""
+
+    name = "grouped"
+
+    def __init__(self, parameters: Iterable[nn.Parameter], chunk_mib: float | None) -> None:
+        listed = list(parameters)
+        room = chunk_mib if chunk_mib is not None else 8 if listed[0].device.type == "cpu" else 512
+        self.chunk = int(room * 2**20 / 4)
+        double = any(parameter.dtype == torch.float64 for parameter in listed)
+        self.exact = torch.float64 if double else torch.float32
+
+    def run(self, task: Task) -> Outcome:
+        """See `Engine.run`."""
+        batch, val, bounds = task.batch, task.val, task.batch.bounds
+        x, y = _concatenated(task)
+        weights = torch.full((len(batch.x),), task.scale, dtype=torch.float64)
+        if val is not None:
+            bounds = bounds + [len(batch.x) + edge for edge in val.bounds[1:]]
+            weights = torch.cat([weights, _mean_weights(val.bounds, val.tokens)])
+        layout = self._layout(x, bounds, batch.groups)
+        with Interceptor(layout):
+            both = task.loss_fn(x, y)
+            measured = plain(both).detach()
+            losses = torch.cat([trained(both)[: len(batch.x)], plain(both)[len(batch.x) :]])
+            backward_in_mode((losses * weights.to(losses)).sum())
+        gram = layout.gram.grad
+        products = torch.zeros(layout.gram.shape) if gram is None else gram.double().cpu()
+        if val is None:
+            products, cover = combine_halves(products.double(), batch.tokens, 1.0 / task.scale)
+            return Outcome(measured, products, cover, None)
+        val_losses = group_sums(measured[len(batch.x) :].double().cpu(), val.bounds) / val.tokens
+        cover = full_cover(batch.tokens, task.languages)
+        return Outcome(measured[: len(batch.x)], products.double(), cover, val_losses)
+
+    def finish(self, lr: float) -> Tensor | None:
+        """First order only: nothing is left to do."""
+        return None
+
+    def _layout(self, x: Tensor, bounds: list[int], train: int) -> Layout:
+        groups = len(bounds) - 1
+        gram = torch.zeros((train, (groups - train) or train), dtype=self.exact, device=x.device, requires_grad=True)
+        return Layout(len(x), x.shape[1], torch.tensor(bounds), train, gram, self.chunk)
+
+
+def _concatenated(task: Task) -> tuple[Tensor, Tensor]:
+    """Training sequences, then validation sequences."""
+    batch, val = task.batch, task.val
+    if val is None:
+        return batch.x, batch.y
+    if val.x.shape[1:] != batch.x.shape[1:]:
+        shapes = tuple(val.x.shape[1:]), tuple(batch.x.shape[1:])
+        raise TrackerError(_LENGTH.format(*shapes), hint=_LENGTH_HINT)
+    return torch.cat([batch.x, val.x]), torch.cat([batch.y, val.y])
+
+
+_LENGTH = "validation sequences have shape {}, training sequences {}"
+_LENGTH_HINT = 'cut them to the same length, or use engine="micro"'
+
+
+def _mean_weights(bounds: list[int], tokens: Tensor) -> Tensor:
+    """1 / tokens of its language for each validation sequence."""
+    sizes = torch.tensor([bounds[k + 1] - bounds[k] for k in range(len(bounds) - 1)])
+    return torch.repeat_interleave(1.0 / tokens.clamp(min=1), sizes)
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether the model or a part of it runs through `torch.compile`."""
+    kind = torch._dynamo.eval_frame.OptimizedModule
+    return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
+
+
+def check_coverage(model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task) -> None:
+    """Run the model once on a few sequences and see that each parameter is used once, in a covered call.
+
+    Under distributed wrappers every rank must call. Gradients are left as they were.
+
+    Raises
+    ------
+    CoverageError
+        Naming the parameters that are tied, or used where their gradient cannot be split by language.
+    """
+    source = task.batch if len(task.batch.x) else task.val
+    assert source is not None, "an evaluated step has sequences"
+    # a number of sequences that differs from their length tells the sequence axis from the token axis
+    count = 3 if source.x.shape[1] == 2 else 2
+    pick = torch.arange(count, device=source.x.device) % len(source.x)
+    probe = Probe(_probe_layout(source.x[pick]), model)
+    with torch.compiler.set_stance("force_eager"):
+        missed = _gradients_outside(model, parameters, task, source.x[pick], source.y[pick], probe)
+    if is_compiled(model) and not missed:
+        # a compiler may hand over other calls than Python does, so that its own view counts, too
+        x, y = _concatenated(task)
+        probe.layout = _probe_layout(x)
+        missed = _gradients_outside(model, parameters, task, x, y, probe)
+    twice = [name for name in parameters if probe.uses[name] > 1]
+    if missed or twice:
+        raise CoverageError(_explain(missed, twice), hint=_COVERAGE_HINT)
+
+
+_COVERAGE_HINT = 'use engine="micro", which takes any layer'
+
+
+def _explain(outside: list[str], twice: list[str]) -> str:
+    texts = []
+    if outside:
+        texts.append(f"parameters used in calls that are not covered: {', '.join(outside)}")
+    if twice:
+        texts.append(f"parameters tied or used more than once: {', '.join(twice)}")
+    return "; ".join(texts)
+
+
+def _probe_layout(x: Tensor) -> Layout:
+    return Layout(len(x), x.shape[1], torch.tensor([0, len(x)]), 1, x.new_zeros((1, 1)), 1)
+
+
+def _gradients_outside(
+    model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task, x: Tensor, y: Tensor, probe: Probe
+) -> list[str]:
+    """Names of parameters that get a gradient although covered calls are cut off."""
+    saved = [parameter.grad for parameter in parameters.values()]
+    for parameter in parameters.values():
+        parameter.grad = None
+    try:
+        with without_sync(model), probe:
+            loss = trained(task.loss_fn(x, y)).sum()
+            probe.counting = False
+            if loss.requires_grad:
+                backward_in_mode(loss)
+        return [name for name, parameter in parameters.items() if parameter.grad is not None]
+    finally:
+        for parameter, grad in zip(parameters.values(), saved, strict=True):
+            parameter.grad = grad

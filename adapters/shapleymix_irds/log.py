@@ -1,0 +1,154 @@
+"""The log of evaluations: Parquet files from which the matrix can be made again.
+
+One row a (step, source, target). A folder holds segments `evaluations-STEP.parquet`, each written whole.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from shapleymix.errors import Location
+from shapleymix.records import atomic_write
+from shapleymix_irds.errors import ResumeError, TrackerError
+from shapleymix_irds.ledger import Evaluation, Ledger
+
+SEGMENT = 100  # evaluations a file
+
+
+class EvaluationLog:
+    """Writes the log of one run (on rank 0).
+
+    Raises
+    ------
+    TrackerError
+        If the folder cannot be made or written to.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], languages: Sequence[str]) -> None:
+        self.folder, self.languages = Path(folder), tuple(languages)
+        self.waiting: list[Evaluation] = []
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trial = self.folder / ".writable"
+            trial.write_bytes(b"")
+            trial.unlink()
+        except OSError as error:
+            place = Location(file=str(folder))
+            raise TrackerError(f"the log cannot be written: {error.strerror}", location=place) from error
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Log an evaluation; a full segment is written."""
+        self.waiting.append(evaluation)
+        if len(self.waiting) >= SEGMENT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self.waiting:
+            self._write(_frame(self.waiting, self.languages))
+            self.waiting = []
+
+    def cut(self, step: int) -> None:
+        """Forget evaluations from `step` on: they are made again after a resume.
+
+        Raises
+        ------
+        ResumeError
+            If the folder holds the log of a run with other languages.
+        """
+        self.waiting = [evaluation for evaluation in self.waiting if evaluation.step < step]
+        for path in segments(self.folder):
+            frame = pl.read_parquet(path)
+            if set(frame["source"].unique()) != set(self.languages):
+                hint = "give each run its own folder"
+                place = Location(file=str(path))
+                raise ResumeError("is the log of a run with other languages", location=place, hint=hint)
+            kept = frame.filter(pl.col("step") < step)
+            if kept.height == frame.height:
+                continue
+            if kept.height:
+                self._write(kept)
+            else:
+                path.unlink()
+
+    def _write(self, frame: pl.DataFrame) -> None:
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        path = self.folder / f"evaluations-{frame['step'][0]:09d}.parquet"
+        atomic_write(path, buffer.getvalue(), force=True)
+
+
+def segments(folder: str | os.PathLike[str]) -> list[Path]:
+    """The log's files, in order."""
+    return sorted(Path(folder).glob("evaluations-*.parquet"))
+
+
+def _frame(evaluations: Sequence[Evaluation], languages: Sequence[str]) -> pl.DataFrame:
+    n, count = len(languages), len(evaluations)
+    pairs = n * n
+
+    def each(values: list[float] | list[int]) -> np.ndarray:
+        return np.repeat(np.array(values), pairs)
+
+    return pl.DataFrame(
+        {
+            "step": each([e.step for e in evaluations]).astype(np.int64),
+            "weight": each([e.weight for e in evaluations]),
+            "lr": each([e.lr for e in evaluations]),
+            "clip": each([e.clip for e in evaluations]),
+            "source": np.tile(np.repeat(np.array(languages, dtype=object), n), count),
+            "target": np.tile(np.array(languages, dtype=object), n * count),
+            "gram": np.concatenate([e.gram.ravel() for e in evaluations]),
+            "cover": np.concatenate([e.cover.ravel() for e in evaluations]),
+            "tokens": np.concatenate([np.repeat(e.tokens, n) for e in evaluations]),
+            "val_loss": np.concatenate([np.tile(e.val_losses, n) for e in evaluations]),
+        },
+        schema_overrides={"source": pl.String, "target": pl.String},
+    )
+
+
+def read_log(folder: str | os.PathLike[str]) -> Iterator[tuple[tuple[str, ...], Evaluation]]:
+    """(languages, evaluation) of each logged step, in order."""
+    for path in segments(folder):
+        frame = pl.read_parquet(path)
+        for block in frame.partition_by("step", maintain_order=True):
+            languages = tuple(block["source"].unique(maintain_order=True))
+            n = len(languages)
+            column = {name: block[name].to_numpy() for name in ("gram", "cover", "tokens", "val_loss")}
+            first = block.row(0, named=True)
+            yield (
+                languages,
+                Evaluation(
+                    step=first["step"],
+                    weight=first["weight"],
+                    lr=first["lr"],
+                    clip=first["clip"],
+                    gram=column["gram"].reshape(n, n),
+                    cover=column["cover"].reshape(n, n),
+                    tokens=column["tokens"].reshape(n, n)[:, 0].copy(),
+                    val_losses=column["val_loss"].reshape(n, n)[0].copy(),
+                ),
+            )
+
+
+def replay(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], Ledger]:
+    """Make the accounts again from a log.
+
+    Raises
+    ------
+    TrackerError
+        If there is no log in the folder.
+    """
+    ledger, languages = None, ()
+    for languages, evaluation in read_log(folder):
+        ledger = ledger or Ledger(len(languages))
+        ledger.add(evaluation)
+    if ledger is None:
+        raise TrackerError("holds no log of evaluations", location=Location(file=str(folder)))
+    return languages, ledger

@@ -1,0 +1,43 @@
+"""Settings of a tracker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a tracker beyond the common ones.
+
+    Parameters
+    ----------
+    seed
+        Seed of the evaluated steps and of the rotation of the validation set.
+    val_sequences
+        Validation sequences a language at an evaluation; the set rotates, so that few suffice.
+    overhead
+        With `every="auto"`: the share of a plain run's time that may be added.
+    total_steps
+        Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
+    ignore_index
+        Labels in `y` that carry no loss (they are not counted as tokens).
+    unseen_limit
+        Evaluations in a row without a token of a language after which that is an error.
+    chunk_mib
+        Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows.
+        None: 8 on a CPU, where it is kept for the next layer; 512 on a GPU.
+    measure_sequences
+        Validation sequences a language on which the loss drop of the run is measured (for calibration).
+    micro_batches
+        Calls of `backward` a step; with at least K of them `engine="auto"` takes "micro".
+    """
+
+    seed: int = 0
+    val_sequences: int = 8
+    overhead: float = 0.05
+    total_steps: int | None = None
+    ignore_index: int = -100
+    unseen_limit: int = 50
+    chunk_mib: float | None = None
+    measure_sequences: int = 64
+    micro_batches: int = 1

@@ -1,0 +1,69 @@
+"""From a ledger to the core's SV matrix."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.ledger import Array, Ledger, Losses
+
+
+def transfer_matrix(
+    ledger: Ledger,
+    losses: Losses,
+    languages: tuple[str, ...],
+    kind: Literal["raw", "calibrated"],
+    about: dict[str, Any],
+) -> TransferMatrix:
+    """The SV matrix of a run.
+
+    Parameters
+    ----------
+    kind
+        "raw": phi as summed. "calibrated": column j scaled so that it sums to the measured drop of loss j.
+    about
+        Provenance to add (N, D, engine, order, ...).
+
+    Raises
+    ------
+    TrackerError
+        If nothing was evaluated, a language was never seen, or the loss drop was not measured.
+    """
+    if kind not in ("raw", "calibrated"):
+        raise TrackerError(f"kind is {kind!r}: it must be 'raw' or 'calibrated'")
+    if ledger.count == 0:
+        hint = "lower `every`, or train for longer"
+        raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
+    phi, drop = ledger.phi, losses.drop(languages)
+    stderr = ledger.stderr if ledger.count > 1 else None
+    known = {name: float(d) for name, d in zip(languages, drop, strict=True) if np.isfinite(d)}
+    provenance = about | {
+        "method": "irds",
+        "evaluations": ledger.count,
+        "efficiency": _named(languages, phi, drop),
+    }
+    if len(known) == len(languages):
+        provenance["loss_drop"] = known
+    raw = TransferMatrix.from_sv(phi, languages, languages, stderr, provenance | {"scale": "raw"})
+    if kind == "raw":
+        return raw
+    if "loss_drop" not in provenance:
+        missing = ", ".join(name for name in languages if name not in known)
+        hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
+        raise TrackerError(f"the drop of the validation loss was not measured for {missing}", hint=hint)
+    matrix = raw.calibrated(drop)
+    matrix.provenance["scale"] = "calibrated by efficiency"
+    return matrix
+
+
+def efficiency(phi: Array, drop: Array) -> Array:
+    """Sum of each column over the measured drop (K,); NaN where the drop is unknown or 0."""
+    return np.divide(phi.sum(0), drop, out=np.full(len(drop), np.nan), where=np.isfinite(drop) & (drop != 0))
+
+
+def _named(languages: tuple[str, ...], phi: Array, drop: Array) -> dict[str, float | None]:
+    ratios = efficiency(phi, drop)
+    return {name: float(r) if np.isfinite(r) else None for name, r in zip(languages, ratios, strict=True)}

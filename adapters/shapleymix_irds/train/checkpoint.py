@@ -1,0 +1,177 @@
+"""Checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step.
+
+Tensors go through torch.distributed.checkpoint (any number of ranks may read what another number wrote), all
+else into run.json beside them; no object is pickled by us. A folder gets its name by a rename after every
+rank has written, so whatever `kill -9` leaves is either whole or hidden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.records import read_json
+from shapleymix_irds.train.distributed import World, plain_name
+
+SLACK = 16 << 20  # bytes for logs and tables
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, out: Path, world: World, keep: int) -> None:
+        self.folder = out / "checkpoints"
+        self.world = world
+        self.keep = keep
+
+    def steps(self) -> list[int]:
+        """Steps of the whole checkpoints, oldest first."""
+        found = self.folder.glob("step-*") if self.folder.is_dir() else ()
+        return sorted(int(path.name.removeprefix("step-")) for path in found)
+
+    def save(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, meta: dict[str, Any]) -> None:
+        """Write the checkpoint of `step`, then drop the oldest.
+
+        Raises
+        ------
+        UsageError
+            If the disk does not take it; earlier checkpoints are untouched.
+        """
+        partial, goal = self.folder / f".step-{step:09d}", self.folder / f"step-{step:09d}"
+        with _disk_errors(goal):
+            if self.world.main and not goal.exists():
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+                _write_synced(partial / "run.json", json.dumps(meta))
+            self.world.wait()
+            if goal.exists():
+                return
+            _save_tensors(partial, tensors_of(model, optimiser), self.world)
+            self.world.wait()
+            if self.world.main:
+                os.replace(partial, goal)
+                self._drop_old()
+        self.world.wait()
+
+    def meta(self, step: int) -> dict[str, Any]:
+        """What was saved beside the tensors of `step`."""
+        return read_json(self.folder / f"step-{step:09d}" / "run.json")
+
+    def load(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        """Fill the model and the optimiser from the checkpoint of `step`.
+
+        Raises
+        ------
+        StoreError
+            If the files are broken or of another model.
+        """
+        place = self.folder / f"step-{step:09d}"
+        state = tensors_of(model, optimiser)
+        try:
+            with _quiet():
+                load(state, checkpoint_id=str(place), no_dist=self.world.size == 1)
+        except (Exception, CheckpointException) as error:  # torch raises many kinds; its own is no Exception
+            hint = "delete this folder to continue from the checkpoint before it"
+            message = f"cannot be loaded: {_last_line(error)}"
+            raise StoreError(message, location=Location(file=str(place)), hint=hint) from error
+        fill_optimiser(model, optimiser, state, step)
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        if self.world.main:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.world.wait()
+
+    def _drop_old(self) -> None:
+        for step in self.steps()[: -self.keep]:
+            shutil.rmtree(self.folder / f"step-{step:09d}", ignore_errors=True)
+
+
+def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """Weights and AdamW's moments by parameter name; moments of a fresh optimiser are zero."""
+    state: dict[str, dict[str, Tensor]] = {"model": {}, "exp_avg": {}, "exp_avg_sq": {}}
+    for name, weight in model.named_parameters():
+        moments = optimiser.state.get(weight, {})
+        state["model"][plain_name(name)] = weight.detach()
+        for key in ("exp_avg", "exp_avg_sq"):
+            state[key][plain_name(name)] = moments.get(key, torch.zeros_like(weight.detach()))
+    return state
+
+
+def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any], step: int) -> None:
+    """Give AdamW the moments in `state` after `step` steps; after none it starts as it is made."""
+    if not step:
+        return
+    for name, weight in model.named_parameters():
+        moments = {key: state[key][plain_name(name)] for key in ("exp_avg", "exp_avg_sq")}
+        optimiser.state[weight] = {"step": torch.tensor(float(step)), **moments}
+
+
+def check_folder(out: Path, needed: int) -> None:
+    """Make the folder and try it: writable, and with room for `needed` bytes of checkpoints.
+
+    Raises
+    ------
+    UsageError
+        If it is not.
+    """
+    with _disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=out, prefix=".try-")
+        os.close(handle)
+        os.unlink(name)
+        free = shutil.disk_usage(out).free
+    if free < needed + SLACK:
+        message = f"has {free / 1e9:.3g} GB free; checkpoints and logs need {(needed + SLACK) / 1e9:.3g} GB"
+        raise UsageError(message, location=Location(file=str(out)), hint="choose another --out, or --keep 1")
+
+
+@contextlib.contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        raise UsageError(message, location=Location(file=str(path))) from error
+
+
+def _save_tensors(folder: Path, state: dict[str, Any], world: World) -> None:
+    try:
+        with _quiet():
+            save(state, checkpoint_id=str(folder), no_dist=world.size == 1)
+    except CheckpointException as error:  # what a rank met, wrapped
+        raise OSError(0, _last_line(error)) from error
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's notes on its own future to whoever saves without ranks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

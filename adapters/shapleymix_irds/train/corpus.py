@@ -1,0 +1,214 @@
+"""A corpus: per language a training, a validation and a test stream of tokens, disjoint by document.
+
+`DIR/en.txt.gz`, or any of `.txt`, `.jsonl` (plain, `.gz`, `.zst`), `.parquet`, `.bin` with `.idx`, `.npy`; or
+a folder `DIR/en/` of such files. A document's split follows from a hash of its text, whatever the language,
+file or order it comes in, so the same document is never on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.records import IntArray
+from shapleymix_irds.train.textfiles import ENDINGS, ending_of, read_documents
+from shapleymix_irds.train.tokens import (
+    Documents,
+    Tokenizer,
+    from_lengths,
+    joined,
+    open_megatron,
+    open_npy,
+)
+from shapleymix_irds.train.toy import toy_documents
+
+SPLITS = ("train", "val", "test")
+READY_ENDINGS = (".bin", ".npy")
+ALL_ENDINGS = (*ENDINGS, *READY_ENDINGS)
+ENCODED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The documents of one split of one language, end to end, cut into windows of `seq` tokens."""
+
+    documents: Documents
+    ends: IntArray  # cumulative lengths of the documents
+    seq: int
+
+    @classmethod
+    def of(cls, documents: Documents, seq: int) -> Stream:
+        return cls(documents, np.cumsum(documents.length), seq)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def windows(self) -> int:
+        """Whole windows; each needs one token more, the last one's target."""
+        return max(self.tokens - 1, 0) // self.seq
+
+    def window(self, number: int) -> np.ndarray:
+        """Tokens (seq + 1,) of a window: inputs are all but the last, targets all but the first."""
+        return self._stretch(number * self.seq, self.seq + 1)
+
+    def _stretch(self, start: int, size: int) -> np.ndarray:
+        stretch = np.empty(size, dtype=np.int64)
+        document = int(np.searchsorted(self.ends, start, side="right"))
+        filled, source = 0, self.documents
+        while filled < size:
+            skip = start + filled - int(self.ends[document] - source.length[document])
+            begin = int(source.start[document]) + skip
+            count = min(size - filled, int(source.length[document]) - skip)
+            stretch[filled : filled + count] = source.parts[source.part[document]][begin : begin + count]
+            filled, document = filled + count, document + 1
+        return stretch
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Streams by split and language."""
+
+    languages: tuple[str, ...]
+    train: tuple[Stream, ...]
+    val: tuple[Stream, ...]
+    test: tuple[Stream, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that changes if a split of a language changes its size or its first and last tokens."""
+        digest = hashlib.sha256()
+        for language, *streams in zip(self.languages, self.train, self.val, self.test, strict=True):
+            ends = [stream.window(number).tolist() for stream in streams for number in (0, stream.windows - 1)]
+            digest.update(repr((language, [stream.tokens for stream in streams], ends)).encode())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """How a corpus is read."""
+
+    tokenizer: Tokenizer
+    seq: int
+    val_share: float = 0.05
+    test_share: float = 0.05
+    field: str = "text"
+    end: int | None = None
+    toy_overlap: float = 0.5
+    toy_size: int = 400_000
+
+
+def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions) -> Corpus:
+    """The languages of a folder, or of the generator if `folder` is "toy".
+
+    Raises
+    ------
+    UsageError
+        If the folder or a language is not there.
+    DataError
+        If a file is broken, or a language is too small for its splits.
+    """
+    if folder == "toy":
+        return _split(languages, (_toy(index, options) for index in range(len(languages))), options)
+    found = languages_in(folder)
+    for language in languages:
+        if language not in found:
+            message = f"{folder} has no language {language!r}"
+            raise UsageError(message, hint=did_you_mean(language, found))
+    return _split(languages, (_language(found[language], options) for language in languages), options)
+
+
+def languages_in(folder: str) -> dict[str, list[Path]]:
+    """Files of each language in a corpus folder, sorted by name."""
+    root = Path(folder)
+    if not root.is_dir():
+        hint = "give a folder with a file or a folder for each language, or: --corpus toy"
+        raise UsageError("there is no such folder", location=Location(file=folder), hint=hint)
+    found: dict[str, list[Path]] = {}
+    for path in sorted(root.iterdir()):
+        ending = ending_of(path, ALL_ENDINGS)
+        if path.is_dir():
+            files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)]
+            found.setdefault(path.name, []).extend(files)
+        elif ending:
+            found.setdefault(path.name.removesuffix(ending), []).append(path)
+    return {language: files for language, files in found.items() if files}
+
+
+def _toy(index: int, options: CorpusOptions) -> Documents:
+    return _encoded(iter(toy_documents(index, options.toy_overlap, options.toy_size)), options.tokenizer)
+
+
+def _language(files: list[Path], options: CorpusOptions) -> Documents:
+    return joined(_file(path, options) for path in files)
+
+
+def _file(path: Path, options: CorpusOptions) -> Documents:
+    if path.name.endswith(".bin"):
+        return open_megatron(path)
+    if path.name.endswith(".npy"):
+        return open_npy(path, options.end)
+    return _encoded(read_documents(path, options.field), options.tokenizer)
+
+
+def _encoded(texts: Iterator[str], tokenizer: Tokenizer) -> Documents:
+    arrays: list[np.ndarray] = []
+    places: list[float] = []
+    while chunk := list(islice(texts, ENCODED_AT_ONCE)):
+        arrays.extend(tokenizer.encode(chunk))
+        places.extend(_place(text) for text in chunk)
+    length = np.array([len(array) for array in arrays], dtype=np.int64)
+    tokens = np.concatenate(arrays) if arrays else np.zeros(0, np.uint8)
+    return from_lengths(tokens, np.cumsum(length) - length, length, np.array(places))
+
+
+def _place(text: str) -> float:
+    return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
+
+
+def _split(languages: tuple[str, ...], sources: Iterator[Documents], options: CorpusOptions) -> Corpus:
+    if options.val_share <= 0 or options.test_share <= 0 or options.val_share + options.test_share >= 1:
+        raise UsageError("--val-share and --test-share are above 0 and leave something to train on")
+    splits = [_streams(language, documents, options) for language, documents in zip(languages, sources, strict=True)]
+    train, val, test = zip(*splits, strict=True)
+    return Corpus(languages, train, val, test)
+
+
+def _streams(language: str, documents: Documents, options: CorpusOptions) -> list[Stream]:
+    test, val = options.test_share, options.test_share + options.val_share
+    edges = {"train": (val, 1.0), "val": (test, val), "test": (0.0, test)}
+    streams = []
+    for split in SPLITS:
+        low, high = edges[split]
+        part = documents.select((documents.place >= low) & (documents.place < high))
+        streams.append(Stream.of(part, options.seq))
+        if not streams[-1].windows:
+            raise _too_small(language, split, documents, streams[-1])
+    return streams
+
+
+def _too_small(language: str, split: str, documents: Documents, stream: Stream) -> DataError:
+    count = len(documents.length)
+    message = (
+        f"language {language!r} has {count} documents with {documents.tokens} tokens; its {split} split has "
+        f"{stream.tokens}, less than one window of {stream.seq} + 1"
+    )
+    hint = "separate documents by an empty line; give more text, a shorter --seq or larger shares"
+    return DataError(message, hint=hint)
+
+
+def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
+    """Look at some windows for token numbers that the model has no row for (a ready-made corpus may)."""
+    for language, stream in zip(corpus.languages, corpus.train, strict=True):
+        picks = np.unique(np.linspace(0, stream.windows - 1, 32).astype(int))
+        top = max(int(stream.window(int(pick)).max()) for pick in picks)
+        if top >= vocabulary:
+            message = f"language {language!r} has the token {top}, but --vocab is {vocabulary}"
+            raise UsageError(message, hint=f"give --vocab {top + 1} or more")

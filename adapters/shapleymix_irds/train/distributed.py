@@ -1,0 +1,141 @@
+"""One process or many: the world, wrapping a model for it, and the few collectives the loop needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from shapleymix.errors import UsageError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among its peers."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def main(self) -> bool:
+        """Whether this rank writes files and talks."""
+        return self.rank == 0
+
+    def gathered(self, row: Tensor) -> Tensor:
+        """Rows of all ranks, (size, n) on the CPU in float64."""
+        row = row.to(self.device, torch.float64).contiguous()
+        if self.size == 1:
+            return row[None].cpu()
+        rows = [torch.empty_like(row) for _ in range(self.size)]
+        dist.all_gather(rows, row)
+        return torch.stack(rows).cpu()
+
+    def wait(self) -> None:
+        """Until all ranks are here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def joined_world(device: str) -> Iterator[World]:
+    """Join the processes that torchrun started; one process by itself without it.
+
+    Raises
+    ------
+    UsageError
+        If a CUDA device is asked for and there is none.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda, but torch sees no CUDA device", hint="--device cpu")
+    cuda = device != "cpu" and torch.cuda.is_available()
+    local = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(local)
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(0, 1, local)
+        return
+    store, rank, size = next(iter(rendezvous("env://")))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        store = PrefixStore(agreed_round(store, rank, size), store)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
+    try:
+        yield World(dist.get_rank(), size, local)
+    finally:
+        dist.destroy_process_group()
+
+
+def agreed_round(store: Store, rank: int, size: int) -> str:
+    """A name that rank 0 gives to this start of the group, and that all its living ranks have heard.
+
+    torchrun keeps one store over its restarts; without a name of its own, a restarted group would find there the
+    addresses of its dead predecessor. Restart counts differ between nodes, so that they cannot be the name.
+    """
+    nonce = uuid.uuid4().hex
+    if rank:
+        store.set(f"hello/{rank}", nonce)
+        name = store.get(f"round/{nonce}").decode()
+        store.set(f"heard/{nonce}/{name}", "1")
+        return name
+    for peer in range(1, size):
+        while not _hears(store, store.get(f"hello/{peer}").decode(), nonce):
+            pass  # that was the greeting of a dead predecessor; the living one's will come
+    return nonce
+
+
+def _hears(store: Store, greeting: str, name: str) -> bool:
+    store.set(f"round/{greeting}", name)
+    try:
+        store.wait([f"heard/{greeting}/{name}"], timedelta(seconds=1))
+    except dist.DistStoreError:
+        return False
+    return True
+
+
+def wrap(model: nn.Module, blocks: Any, world: World, *, parallel: str, bf16: bool) -> nn.Module:
+    """The model for this world: itself, under DDP, or sharded block by block with FSDP2."""
+    if world.size == 1:
+        return model
+    if parallel == "ddp":
+        ids = [world.device.index] if world.device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16 else None
+    options: dict[str, Any] = {"mesh": mesh, **({"mp_policy": policy} if policy else {})}
+    for block in blocks:
+        fully_shard(block, **options)
+    fully_shard(model, **options)
+    return model
+
+
+@contextlib.contextmanager
+def gradient_sync(model: nn.Module, last: bool) -> Iterator[None]:
+    """Reduce gradients over ranks only in the last micro-batch of a step."""
+    if isinstance(model, nn.parallel.DistributedDataParallel) and not last:
+        with model.no_sync():
+            yield
+        return
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(last)  # type: ignore[operator]
+    yield
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name without what DDP, torch.compile and checkpointing put into it."""
+    for part in ("module.", "_orig_mod.", "_checkpoint_wrapped_module."):
+        name = name.replace(part, "")
+    return name

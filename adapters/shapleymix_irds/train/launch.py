@@ -1,0 +1,137 @@
+"""From settings to a finished run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shapleymix.errors import Location, UsageError
+from shapleymix.tables.names import check_label, repeated
+from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
+from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.corpus import (
+    Corpus,
+    CorpusOptions,
+    check_vocabulary,
+    languages_in,
+    open_corpus,
+)
+from shapleymix_irds.train.distributed import World, joined_world
+from shapleymix_irds.train.loop import Trainer
+from shapleymix_irds.train.mixtures import read_mixture
+from shapleymix_irds.train.setup import Parts, make_parts
+from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases
+from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
+
+TOY_LANGUAGES = ("a", "b", "c", "d")
+FILES = ("runs.csv", "sv.csv", "sv_raw.csv", "summary.json", "metrics.jsonl")
+
+
+def launch(config: TrainConfig) -> None:
+    """Train, or continue to train, as the settings say.
+
+    Raises
+    ------
+    ShapleyMixError
+        If a setting, the corpus or the folder is wrong; before the first step where that can be known.
+    """
+    languages = language_names(config)
+    ratios = read_mixture(config.mixture, languages)
+    if config.irds and (ratios == 0).any():
+        missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
+        message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
+        raise UsageError(message, hint="--no-irds, or leave them out of --languages")
+    out = Path(config.out)
+    with joined_world(config.device) as world:
+        corpus, tokenizer = _corpus(config, languages)
+        parts = make_parts(config, tokenizer.vocabulary, world)
+        check_vocabulary(corpus, parts.vocabulary)
+        _claim(config, parts, world)
+        trainer = Trainer(config, corpus, ratios, parts, world)
+        resumed = trainer.resume()
+        _tell(
+            world,
+            f"{config.run_name}: N = {parts.N:,}, step {resumed} of {config.steps}, {tokenizer.name}",
+        )
+        trainer.sinks = _sinks(config, world, resumed)
+        try:
+            trainer.run()
+        finally:
+            for sink in trainer.sinks:
+                sink.close()
+        _tell(
+            world,
+            f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}",
+        )
+
+
+def language_names(config: TrainConfig) -> tuple[str, ...]:
+    """The languages of the run.
+
+    Raises
+    ------
+    UsageError
+        If a name cannot be a label or comes twice.
+    """
+    names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
+    if not names:
+        names = TOY_LANGUAGES if config.corpus == "toy" else tuple(languages_in(config.corpus))
+    if len(names) < 1:
+        raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
+    for name in names:
+        if fault := check_label(name):
+            raise UsageError(f"the language {name!r} {fault}")
+    if twice := repeated(names):
+        raise UsageError(f"--languages names {twice[0]!r} twice")
+    return names
+
+
+def _corpus(config: TrainConfig, languages: tuple[str, ...]) -> tuple[Corpus, Tokenizer]:
+    tokenizer = tokenizer_for(config.tokenizer, config.end_token)
+    options = CorpusOptions(
+        tokenizer=tokenizer,
+        seq=config.seq,
+        val_share=config.val_share,
+        test_share=config.test_share,
+        field=config.text_field,
+        end=config.end_token,
+        toy_overlap=config.toy_overlap,
+        toy_size=config.toy_characters,
+    )
+    return open_corpus(config.corpus, languages, options), tokenizer
+
+
+def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
+    """Make sure that the folder can take the run, and is free or holds this very run."""
+    out = Path(config.out)
+    size = 12 * sum(weight.numel() for weight in parts.model.parameters())  # weights and two moments in fp32
+    check_folder(out, size * (config.keep + 1))
+    world.wait()
+    checkpoints = Checkpoints(out, world, config.keep)
+    if config.force:
+        checkpoints.clear()
+        return
+    begun = bool(checkpoints.steps())
+    if begun and not config.resume:
+        raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
+    if not begun and (out / "runs.csv").exists():
+        hint = "choose another --out, or overwrite it with --force"
+        raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)
+
+
+def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+    if not world.main:
+        return []
+    out = Path(config.out)
+    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", resumed)]
+    sinks.append(Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps))
+    if config.tensorboard:
+        sinks.append(TensorBoard(out / "tensorboard"))
+    if config.wandb:
+        sinks.append(WeightsAndBiases(config.wandb, config.run_name, config.result_settings))
+    return sinks
+
+
+def _tell(world: World, text: str) -> None:
+    if world.main:
+        print(text, file=sys.stderr, flush=True)

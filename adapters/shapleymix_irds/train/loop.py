@@ -1,0 +1,279 @@
+"""The training loop: one model, one mixture, from the first step or from the last checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.records import FloatArray
+from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.distributed import World, gradient_sync
+from shapleymix_irds.train.evaluate import mean_losses, windows_of
+from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
+from shapleymix_irds.train.sampler import Sampler, share_of_rank
+from shapleymix_irds.train.setup import Losses, Parts, make_tracker
+from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and its checkpoint is on disk."""
+
+    def __init__(self, signum: int, step: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}; the same command continues")
+        self.exit_code = 128 + signum
+
+
+class Trainer:
+    """One run: its parts, its position, and what it has measured so far."""
+
+    def __init__(self, config: TrainConfig, corpus: Corpus, ratios: FloatArray, parts: Parts, world: World) -> None:
+        self.config, self.corpus, self.ratios, self.world = config, corpus, ratios, world
+        self.model, self.optimiser, self.N = parts.model, parts.optimiser, parts.N
+        self.losses = Losses(parts.model, config.z_loss, parts.autocast)
+        self.sampler = Sampler(ratios, np.array([stream.windows for stream in corpus.train]), config.seed)
+        self.tracker = make_tracker(config, corpus, parts, world) if config.irds else None
+        self.out = Path(config.out)
+        self.checkpoints = Checkpoints(self.out, world, config.keep)
+        self.step = 0
+        self.rows: list[Row] = []
+        self.asked = 0  # the signal that this rank got
+        self.stop = 0  # the signal that all ranks know of
+        self.sinks: list[Sink] = []
+        self.rate = Rate()
+
+    # -- position ------------------------------------------------------------------------------------------
+
+    @property
+    def D(self) -> int:
+        """Tokens trained on so far."""
+        return self.step * self.config.step_tokens
+
+    def resume(self) -> int:
+        """Continue from the last checkpoint, if there is one; the step it was saved at.
+
+        Raises
+        ------
+        UsageError
+            If the checkpoint is of other settings or of another corpus.
+        """
+        steps = self.checkpoints.steps()
+        if not steps:
+            return 0
+        meta = self.checkpoints.meta(steps[-1])
+        check_same(meta, self._meta(), str(self.out))
+        self.checkpoints.load(steps[-1], self.model, self.optimiser)
+        self.step = int(meta["step"])
+        self.rows = [Row(row["D"], tuple(row["loss"])) for row in meta["rows"]]
+        self.sampler.counts[:] = meta["counts"]
+        if self.tracker is not None:
+            self.tracker.load_state_dict(meta["tracker"])
+        return self.step
+
+    def save(self) -> None:
+        """Checkpoint the run as it stands."""
+        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta())
+
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "settings": self.config.result_settings,
+            "corpus": self.corpus.fingerprint,
+            "counts": self.sampler.counts.tolist(),
+            "rows": [{"D": row.D, "loss": list(row.loss)} for row in self.rows],
+            "tracker": self.tracker.state_dict() if self.tracker is not None else None,
+        }
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train to the end and write the results.
+
+        Raises
+        ------
+        Stopped
+            If a signal asked for it; a checkpoint has been written.
+        DataError
+            If a loss is not finite.
+        """
+        if not self.checkpoints.steps():
+            if self.config.eval_untrained or self.config.irds_fresh:
+                self.evaluate(log=self.config.eval_untrained)
+            self.save()  # before the first step, so that a disk that cannot take it is known now
+        with self._stoppable():
+            while self.step < self.config.steps:
+                self.train_step()
+                if self.step in self.config.eval_steps:
+                    self.evaluate()
+                last = self.step == self.config.steps
+                if last or self.stop or self.step % self.config.checkpoint_every == 0:
+                    self.save()
+                if self.stop and not last:
+                    raise Stopped(self.stop, self.step)
+        self.finish()
+
+    def train_step(self) -> None:
+        """One optimiser step over the global batch."""
+        config = self.config
+        languages, places = self.sampler.take(config.batch)
+        mine = share_of_rank(config.batch, self.world.rank, self.world.size)
+        sums = self._backward(languages[mine], places[mine])
+        sums, stop = self._agree(sums)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[operator]
+        lr = config.learning_rate(self.step)
+        if self.tracker is not None:
+            self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self.stop = stop
+        self._report(sums, lr, float(norm))
+
+    def _backward(self, languages: np.ndarray, places: np.ndarray) -> Tensor:
+        """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
+        order = np.argsort(languages, kind="stable")
+        size = self.config.micro_batch or len(order)
+        pieces = [order[start : start + size] for start in range(0, len(order), size)]
+        sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
+        for number, piece in enumerate(pieces):
+            x, y = self._batch(languages[piece], places[piece])
+            lang = torch.from_numpy(languages[piece]).to(x.device)
+            with gradient_sync(self.model, last=number == len(pieces) - 1):
+                self._one_backward(x, y, lang)
+            sums += self.losses.by_language(x, lang, len(self.corpus.languages))
+        return sums
+
+    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> None:
+        tokens = self.config.step_tokens
+        self.losses.seen.clear()
+        if self.tracker is not None:
+            self.tracker.backward(self.losses, x, y, lang, step=self.step, tokens=tokens)
+            return
+        trained, _ = self.losses(x, y)
+        (trained.sum() * (self.world.size / tokens)).backward()
+
+    def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
+        windows = [
+            windows_of(self.corpus.train[language], places[at : at + 1]) for at, language in enumerate(languages)
+        ]
+        x, y = (torch.cat(rows).to(self.world.device) for rows in zip(*windows, strict=True))
+        return x, y
+
+    def _agree(self, sums: Tensor) -> tuple[Tensor, int]:
+        """Loss sums over all ranks, and whether any rank was asked to stop.
+
+        Raises
+        ------
+        DataError
+            If a loss is not finite, with the step, the language and the rank.
+        """
+        rows = self.world.gathered(torch.cat([sums.flatten(), torch.tensor([float(self.asked)])]))
+        bad = torch.nonzero(~torch.isfinite(rows[:, : len(self.corpus.languages)]))
+        if len(bad):
+            rank, language = bad[0].tolist()
+            name = self.corpus.languages[language]
+            message = f"the loss of {name!r} is not finite at step {self.step} on rank {rank}"
+            raise DataError(message, hint="a lower --lr or a longer --warmup; the last checkpoint is sound")
+        return rows[:, :-1].sum(0).view_as(sums), int(rows[:, -1].max())
+
+    def evaluate(self, log: bool = True) -> None:
+        """Measure the test losses, log a row, and let the tracker measure the drop so far."""
+        config = self.config
+        batch = config.micro_batch or -(-config.batch // self.world.size)
+        found = mean_losses(self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch)
+        if log:
+            self.rows.append(Row(self.D, tuple(found.tolist())))
+            self._write_rows()
+        if self.tracker is not None and self.config.irds_fresh:
+            self.tracker.record_losses(dict(zip(self.corpus.languages, found.tolist(), strict=True)))
+        elif self.tracker is not None and self.step:  # the first step measures the start by itself
+            self.tracker.measure(self.losses)
+        self.losses.seen.clear()
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Write runs.csv, sv.csv and summary.json; doing it again gives the same files."""
+        self._write_rows()
+        if self.tracker is not None:
+            self.tracker.save(self.out / "sv.csv", force=True)
+            self.tracker.save(self.out / "sv_raw.csv", "raw", force=True)
+        if self.world.main:
+            facts = {"run": self.config.run_name, "N": self.N, "D": self.D, "ranks": self.world.size}
+            facts |= {"torch": torch.__version__, "settings": self.config.result_settings}
+            write_summary(self.out / "summary.json", summary(self.corpus, self.sampler, facts))
+        self.world.wait()
+
+    def _write_rows(self) -> None:
+        if self.world.main:
+            write_run_log(
+                self.out / "runs.csv",
+                self.rows,
+                run=self.config.run_name,
+                N=self.N,
+                ratios=self.ratios,
+                languages=self.corpus.languages,
+                seed=self.config.seed,
+            )
+
+    def _report(self, sums: Tensor, lr: float, norm: float) -> None:
+        self.rate.add(self.config.step_tokens)
+        if not self.sinks or (self.step % self.config.log_every and self.step != self.config.steps):
+            return
+        names = self.corpus.languages
+        tracker = self.tracker
+        metrics = Metrics(
+            step=self.step,
+            D=self.D,
+            lr=lr,
+            grad_norm=norm,
+            loss=dict(zip(names, (sums[0] / sums[1]).tolist(), strict=True)),
+            tokens_per_second=self.rate.read(),
+            irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
+            efficiency={} if tracker is None else dict(zip(names, map(float, tracker.efficiency), strict=True)),
+        )
+        for sink in self.sinks:
+            sink.step(metrics)
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let signals ask for a stop at the end of a step; a second Ctrl-C stops at once."""
+
+        def ask(signum: int, _frame: Any) -> None:
+            self.asked = signum
+            signal.signal(signum, previous[signal.Signals(signum)])
+
+        previous = {signum: signal.signal(signum, ask) for signum in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)
+
+
+def check_same(saved: dict[str, Any], now: dict[str, Any], out: str) -> None:
+    """Refuse to continue a run with other settings or on another corpus, naming what differs."""
+    before, after = saved["settings"], json.loads(json.dumps(now["settings"]))
+    changed = [name for name in after if before.get(name) != after[name]]
+    if changed:
+        told = "; ".join(f"{name} was {before.get(name)!r}, is {after[name]!r}" for name in changed)
+        hint = "choose another --out, or start anew with --force"
+        raise UsageError(f"holds a run with other settings: {told}", location=Location(file=out), hint=hint)
+    if saved["corpus"] != now["corpus"]:
+        hint = "give the corpus it began with, another --out, or --force"
+        raise UsageError("holds a run on another corpus", location=Location(file=out), hint=hint)

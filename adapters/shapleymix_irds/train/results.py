@@ -1,0 +1,71 @@
+"""What a run leaves behind: rows of the run log, and a summary of what was trained on what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shapleymix.records import FloatArray, atomic_write
+from shapleymix.tables.run_log import RunLog
+from shapleymix.tables.runs import write_runs
+from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.sampler import Sampler
+
+
+@dataclass(frozen=True)
+class Row:
+    """Test losses (K,) in nats after D tokens."""
+
+    D: int
+    loss: tuple[float, ...]
+
+
+def write_run_log(
+    path: Path,
+    rows: list[Row],
+    *,
+    run: str,
+    N: int,
+    ratios: FloatArray,
+    languages: tuple[str, ...],
+    seed: int,
+) -> None:
+    """Write rows of one run as a run log that `shapleymix fit` reads."""
+    D = np.array([row.D for row in rows], dtype=np.float64)
+    log = RunLog(
+        runs=tuple(run if row.D else f"{run}-untrained" for row in rows),
+        N=np.full(len(rows), float(N)),
+        D=D,
+        p=np.where(D[:, None] > 0, ratios, 0.0),
+        loss=np.array([row.loss for row in rows]),
+        sources=languages,
+        targets=languages,
+        seed=(str(seed),) * len(rows),
+    )
+    write_runs(log, path, force=True)
+
+
+def summary(corpus: Corpus, sampler: Sampler, facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a run, with tokens and epochs of each language as they were in the end."""
+    seq = corpus.train[0].seq
+    trained = {
+        language: {
+            "tokens_trained": int(count) * seq,
+            "share": float(count / max(sampler.counts.sum(), 1)),
+            "epochs": float(epochs),
+            "tokens_train": stream.tokens,
+        }
+        for language, count, epochs, stream in zip(
+            corpus.languages, sampler.counts, sampler.epochs, corpus.train, strict=True
+        )
+    }
+    return {**facts, "languages": trained}
+
+
+def write_summary(path: Path, document: dict[str, Any]) -> None:
+    """Write the summary as JSON, whole or not at all."""
+    atomic_write(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n", force=True)

@@ -1,0 +1,143 @@
+"""The parts of a run: model, optimiser, loss, tracker."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from shapleymix.errors import UsageError
+from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.distributed import World, wrap
+from shapleymix_irds.train.evaluate import spread, windows_of
+from shapleymix_irds.train.model import Decoder, model_config, sequence_losses
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model ready to train."""
+
+    model: nn.Module
+    optimiser: torch.optim.AdamW
+    N: int
+    vocabulary: int
+    autocast: torch.dtype | None
+    device: torch.device
+
+
+class Losses:
+    """Loss of each sequence: what is trained on, and what is measured; remembers what it was asked."""
+
+    def __init__(self, model: nn.Module, z_loss: float, autocast: torch.dtype | None) -> None:
+        self.model, self.z_loss, self.autocast = model, z_loss, autocast
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        with self._precision(x.device):
+            logits = self.model(x)
+        trained, measured = sequence_losses(logits, y, self.z_loss)
+        self.seen.append((x, measured.detach()))
+        return trained, measured
+
+    def measured(self, x: Tensor, y: Tensor) -> Tensor:
+        """Only what is measured; nothing is remembered."""
+        with self._precision(x.device):
+            return sequence_losses(self.model(x), y)[1]
+
+    def by_language(self, x: Tensor, lang: Tensor, languages: int) -> Tensor:
+        """(2, K): loss sums and tokens of the sequences `x` by language, out of what was seen.
+
+        The tracker may have passed them with validation sequences behind them, or language by language; what
+        cannot be found again counts no tokens.
+        """
+        sums = torch.zeros(2, languages, dtype=torch.float64)
+        found = self._found(x)
+        groups = [(x, lang, found)] if found is not None else self._by_group(x, lang)
+        for _, labels, losses in groups:
+            sums[0].index_add_(0, labels.cpu(), losses.double().cpu())
+            sums[1].index_add_(0, labels.cpu(), torch.full((len(labels),), float(x.shape[1]), dtype=torch.float64))
+        self.seen.clear()
+        return sums
+
+    def _by_group(self, x: Tensor, lang: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        parts = [(x[lang == label], lang[lang == label]) for label in lang.unique()]
+        return [(part, labels, found) for part, labels in parts if (found := self._found(part)) is not None]
+
+    def _found(self, x: Tensor) -> Tensor | None:
+        calls = (losses for rows, losses in self.seen if len(rows) >= len(x) and torch.equal(rows[: len(x)], x))
+        losses = next(calls, None)
+        return None if losses is None else losses[: len(x)]
+
+    def _precision(self, device: torch.device) -> Any:
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, dtype=self.autocast)
+
+
+def make_parts(config: TrainConfig, vocabulary: int, world: World) -> Parts:
+    """Build, initialise and wrap the model; the weights depend on the seed alone."""
+    sizes = {name: getattr(config, name) for name in ("layers", "hidden", "ffn", "heads")}
+    shape = model_config(config.model, **sizes, vocab=config.vocab or vocabulary)
+    if shape.vocab < vocabulary:
+        raise UsageError(f"--vocab {shape.vocab} is below the tokenizer's {vocabulary}")
+    if config.batch < world.size:
+        raise UsageError(f"--batch {config.batch} is below the number of ranks, {world.size}")
+    sharded = config.parallel == "fsdp" and world.size > 1
+    with torch.device("meta" if sharded else world.device):  # a sharded model is never whole on one rank
+        decoder = Decoder(shape, recompute=config.recompute)
+    if config.compile:
+        decoder.compile()
+    bf16 = config.precision == "bf16" or (config.precision == "auto" and world.device.type == "cuda")
+    model = wrap(decoder, decoder.blocks, world, parallel=config.parallel, bf16=bf16)
+    if sharded:
+        model.to_empty(device=world.device)
+    decoder.initialise(config.seed)
+    autocast = torch.bfloat16 if bf16 else None
+    optimiser = make_optimiser(model, config)
+    return Parts(model, optimiser, shape.non_embedding, shape.vocab, autocast, world.device)
+
+
+def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW with decay on matrices only, as Megatron has it."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2))
+
+
+def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World) -> Any:
+    """The IRDS tracker of this run."""
+    from shapleymix_irds.tracker import IRDS, Options
+
+    micro = config.micro_batch or config.batch
+    options = Options(
+        seed=config.seed,
+        val_sequences=config.irds_val,
+        total_steps=config.steps,
+        measure_sequences=config.irds_pool,
+        micro_batches=-(-config.batch // (micro * world.size)),
+    )
+    return IRDS(
+        parts.model,
+        corpus.languages,
+        val=None if config.irds_fresh else validation(corpus, config.irds_pool, parts.device),
+        every=config.evaluate_every,
+        engine=cast(Any, config.irds_engine),
+        order=cast(Any, int(config.irds_order)),
+        out=config.out,
+        options=options,
+    )
+
+
+def validation(corpus: Corpus, most: int, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
+    """Validation sequences of each language, the same on every rank."""
+    return {
+        language: tuple(part.to(device) for part in windows_of(stream, spread(stream, most)))
+        for language, stream in zip(corpus.languages, corpus.val, strict=True)
+    }  # type: ignore[return-value]

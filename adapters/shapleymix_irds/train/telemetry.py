@@ -1,0 +1,187 @@
+"""What a run shows and keeps: a progress bar or plain lines, metrics.jsonl, TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from shapleymix.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Numbers of one step."""
+
+    step: int
+    D: int
+    lr: float
+    grad_norm: float
+    loss: dict[str, float]
+    tokens_per_second: float
+    irds_overhead: float = math.nan
+    efficiency: dict[str, float] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it: what is not known is null."""
+        return {key: _finite(value) for key, value in vars(self).items()}
+
+    def scalars(self) -> dict[str, float]:
+        """Flat names and numbers, for loggers."""
+        flat = {"lr": self.lr, "grad_norm": self.grad_norm, "tokens_per_second": self.tokens_per_second}
+        flat |= {"irds_overhead": self.irds_overhead}
+        flat |= {f"loss/{name}": value for name, value in self.loss.items()}
+        flat |= {f"efficiency/{name}": value for name, value in self.efficiency.items()}
+        return {name: value for name, value in flat.items() if math.isfinite(value)}
+
+    def line(self) -> str:
+        """For a terminal."""
+        losses = " ".join(f"{name} {value:.3f}" for name, value in self.loss.items() if math.isfinite(value))
+        parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
+        if math.isfinite(self.irds_overhead):
+            parts.append(f"IRDS +{self.irds_overhead:.1%}")
+        ratios = [value for value in self.efficiency.values() if math.isfinite(value)]
+        if ratios:
+            parts.append(f"efficiency {min(ratios):.2g} to {max(ratios):.2g}")
+        return " | ".join(parts)
+
+
+class Sink(Protocol):
+    """Somewhere that metrics go."""
+
+    def step(self, metrics: Metrics) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """metrics.jsonl; lines after the step that a run resumes from are cut."""
+
+    def __init__(self, path: Path, resumed: int) -> None:
+        kept = [line for line in _lines(path) if _step_of(line) <= resumed]
+        path.write_text("".join(kept), encoding="utf-8")
+        self._stream = path.open("a", encoding="utf-8")
+
+    def step(self, metrics: Metrics) -> None:
+        self._stream.write(json.dumps(metrics.document()) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class Bar:
+    """A progress bar on a terminal."""
+
+    def __init__(self, steps: int, resumed: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task("", total=steps, completed=resumed)
+        self._bar.start()
+
+    def step(self, metrics: Metrics) -> None:
+        self._bar.update(self._task, completed=metrics.step, description=metrics.line())
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class Lines:
+    """Plain lines, not more often than every few seconds, for a log file."""
+
+    def __init__(self, steps: int, seconds: float = 5.0) -> None:
+        self.steps = steps
+        self.seconds = seconds
+        self._last = -math.inf
+
+    def step(self, metrics: Metrics) -> None:
+        if time.monotonic() - self._last >= self.seconds or metrics.step == self.steps:
+            self._last = time.monotonic()
+            print(f"step {metrics.step}/{self.steps} | {metrics.line()}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        sys.stderr.flush()
+
+
+class TensorBoard:
+    """Scalars for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            hint = "pip install tensorboard"
+            raise UsageError("--tensorboard needs the package tensorboard", hint=hint) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def step(self, metrics: Metrics) -> None:
+        for name, value in metrics.scalars().items():
+            self._writer.add_scalar(name, value, metrics.D)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run in a Weights & Biases project."""
+
+    def __init__(self, project: str, name: str, settings: dict[str, Any]) -> None:
+        try:
+            wandb: Any = importlib.import_module("wandb")
+        except ImportError as error:
+            raise UsageError("--wandb needs the package wandb", hint="pip install wandb") from error
+        self._run = wandb.init(project=project, name=name, config=settings, resume="allow")
+
+    def step(self, metrics: Metrics) -> None:
+        self._run.log(metrics.scalars(), step=metrics.step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Rate:
+    """Tokens a second since the last time it was asked."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+        self._tokens = 0
+
+    def add(self, tokens: int) -> None:
+        self._tokens += tokens
+
+    def read(self) -> float:
+        now = time.perf_counter()
+        rate = self._tokens / max(now - self._since, 1e-9)
+        self._since, self._tokens = now, 0
+        return rate
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+
+
+def _step_of(line: str) -> float:
+    """The step of a line; a line that was cut by a kill counts as never reached."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf

@@ -1,0 +1,190 @@
+"""Text to token numbers, and token numbers that are on disk already.
+
+Three sources of tokens: bytes (needs nothing; byte 0 ends a document), a Hugging Face `tokenizers` JSON file,
+and memory maps made elsewhere (Megatron's `.bin` with `.idx`, or a flat `.npy`), which are never read whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.records import IntArray
+
+END_OF_DOCUMENT = ("</s>", "<|endoftext|>", "<eos>", "<|end_of_text|>", "<|eot_id|>", "<EOD|LLM-jp>", "[SEP]")
+UNMARKED_DOCUMENT = 8192  # tokens of a stretch that is split as one document where nothing marks the ends
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_TYPES = {
+    1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16,
+}  # fmt: skip
+
+
+class Tokenizer(Protocol):
+    """What the corpus asks of a tokenizer."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def encode(self, documents: list[str]) -> list[np.ndarray]:
+        """Token numbers of each document, its end marked."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByteTokenizer:
+    """UTF-8 bytes; byte 0, which text does not contain, ends a document."""
+
+    vocabulary: int = 256
+    name: str = "bytes"
+
+    def encode(self, documents: list[str]) -> list[np.ndarray]:
+        return [np.frombuffer(document.encode() + b"\0", dtype=np.uint8) for document in documents]
+
+
+class FileTokenizer:
+    """A Hugging Face `tokenizers` JSON file.
+
+    Raises
+    ------
+    UsageError
+        If the package is not installed or the file is not a tokenizer.
+    """
+
+    def __init__(self, path: str | Path, end: int | None = None) -> None:
+        self.name = f"tokenizer {Path(path).name}"
+        self._inner = _load_tokenizer(Path(path))
+        self.vocabulary = self._inner.get_vocab_size(with_added_tokens=True)
+        known = [self._inner.token_to_id(token) for token in END_OF_DOCUMENT]
+        self._end = end if end is not None else next((each for each in known if each is not None), None)
+        self._dtype = np.min_scalar_type(self.vocabulary)
+
+    def encode(self, documents: list[str]) -> list[np.ndarray]:
+        tail = [] if self._end is None else [self._end]
+        found = self._inner.encode_batch(documents, add_special_tokens=False)
+        return [np.asarray([*each.ids, *tail], dtype=self._dtype) for each in found]
+
+
+def _load_tokenizer(path: Path) -> Any:
+    if not path.is_file():
+        raise UsageError("there is no such tokenizer file", location=Location(file=str(path)))
+    try:
+        from tokenizers import Tokenizer as HuggingFaceTokenizer
+    except ImportError as error:
+        raise UsageError("a tokenizer file needs the package tokenizers", hint="pip install tokenizers") from error
+    try:
+        return HuggingFaceTokenizer.from_file(str(path))
+    except Exception as error:  # the package raises bare Exception for every fault of the file
+        raise DataError(f"is not a tokenizer: {error}", location=Location(file=str(path))) from error
+
+
+def tokenizer_for(name: str, end: int | None = None) -> Tokenizer:
+    """The byte tokenizer for "bytes", else the tokenizer in the file `name`."""
+    return ByteTokenizer() if name == "bytes" else FileTokenizer(name, end)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents as stretches of flat token arrays.
+
+    `parts` are the arrays (memory maps where they can be); document d is `parts[part[d]][start[d] : start[d]
+    + length[d]]`; `place` is a number in [0, 1) that decides its split.
+    """
+
+    parts: tuple[np.ndarray, ...]
+    part: IntArray
+    start: IntArray
+    length: IntArray
+    place: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        return int(self.length.sum())
+
+    def select(self, keep: np.ndarray) -> Documents:
+        """The documents for which `keep` holds."""
+        return Documents(self.parts, self.part[keep], self.start[keep], self.length[keep], self.place[keep])
+
+
+def joined(several: Iterable[Documents]) -> Documents:
+    """Several sources as one."""
+    listed = list(several)
+    offsets = np.cumsum([0, *(len(each.parts) for each in listed)])
+    return Documents(
+        parts=tuple(part for each in listed for part in each.parts),
+        part=np.concatenate([each.part + offset for each, offset in zip(listed, offsets, strict=False)]),
+        start=np.concatenate([each.start for each in listed]),
+        length=np.concatenate([each.length for each in listed]),
+        place=np.concatenate([each.place for each in listed]),
+    )
+
+
+def from_lengths(tokens: np.ndarray, start: np.ndarray, length: np.ndarray, place: np.ndarray) -> Documents:
+    """Documents of one flat array; empty ones are left out."""
+    whole = Documents((tokens,), np.zeros(len(start), np.int64), start.astype(np.int64), length.astype(np.int64), place)
+    return whole.select(whole.length > 0)
+
+
+def open_megatron(path: Path) -> Documents:
+    """The documents of Megatron's indexed data set `path` (.bin), whose index lies beside it.
+
+    Raises
+    ------
+    DataError
+        If the index is missing, of another format, or does not fit the data.
+    """
+    index = path.with_suffix(".idx")
+    if not index.is_file():
+        raise DataError("lacks its .idx file", location=Location(file=str(path)))
+    raw = index.read_bytes()
+    if not raw.startswith(MEGATRON_MAGIC) or len(raw) < 34:
+        raise DataError("is not a Megatron index (MMIDIDX)", location=Location(file=str(index)))
+    _, code, sequences, ends = struct.unpack_from("<QBQQ", raw, 9)
+    if code not in MEGATRON_TYPES or len(raw) < 34 + 12 * sequences + 8 * ends:
+        raise DataError("is cut short, or its tokens are not integers", location=Location(file=str(index)))
+    length = np.frombuffer(raw, "<i4", sequences, 34)
+    pointer = np.frombuffer(raw, "<i8", sequences, 34 + 4 * sequences)
+    document = np.frombuffer(raw, "<i8", ends, 34 + 12 * sequences)
+    tokens = np.memmap(path, dtype=MEGATRON_TYPES[code], mode="r")
+    if sequences and pointer[-1] // tokens.itemsize + length[-1] > len(tokens):
+        raise DataError("is shorter than its index says", location=Location(file=str(path)))
+    bounds = document[:-1]
+    totals = np.add.reduceat(length.astype(np.int64), bounds) if len(bounds) else np.zeros(0, np.int64)
+    return from_lengths(tokens, pointer[bounds] // tokens.itemsize, totals, places_by_number(len(bounds)))
+
+
+def open_npy(path: Path, end: int | None = None) -> Documents:
+    """The documents of a flat `.npy` of token numbers: each ends after the token `end`, or, without one, a
+    document is a stretch of 8,192 tokens.
+
+    Raises
+    ------
+    DataError
+        If the array is not flat or not of integers.
+    """
+    try:
+        tokens = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"is not a NumPy array: {error}", location=Location(file=str(path))) from error
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        message = f"holds {tokens.dtype} of {tokens.ndim} axes; token numbers are integers on one axis"
+        raise DataError(message, location=Location(file=str(path)))
+    stops = np.flatnonzero(tokens == end) + 1 if end is not None else np.arange(0, len(tokens), UNMARKED_DOCUMENT)
+    bounds = np.unique(np.concatenate([[0], stops, [len(tokens)]]))
+    return from_lengths(tokens, bounds[:-1], np.diff(bounds), places_by_number(len(bounds) - 1))
+
+
+def places_by_number(n: int) -> np.ndarray:
+    """A place in [0, 1) for each of `n` numbered documents, by an integer hash of the number."""
+    value = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        value = (value ^ (value >> np.uint64(shift))) * np.uint64(factor)
+    return (value ^ (value >> np.uint64(31))).astype(np.float64) / 2.0**64

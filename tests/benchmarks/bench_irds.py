@@ -1,0 +1,242 @@
+"""What an evaluated step costs, against a plain step, the naive estimator and per-sequence ghost dot products.
+
+    python tests/benchmarks/bench_irds.py [--rounds 9] [--tokens 4096] [--vocab 256] [--skip naive ghost]
+
+The setting: the decoder `small` (4 layers of width 256), K = 8 languages, T tokens a step, V/T = .25. Variants are
+interleaved (A B C ... A B C ...) and each time is divided by the mean of the plain steps around it; the table shows
+medians of these ratios, since a machine may be shared. A step is all between two batches: forward, backward,
+clipping, commit, AdamW. Next to the medians stand ratios of the least times, which other processes disturb least.
+Extra memory is measured in a process of its own for each variant: peak resident size over that of a plain step on
+the T training tokens, and on T + V tokens (that is, without the activations of the validation tokens), in P (all
+parameters, float32).
+
+The C library is told to keep freed memory, as a GPU's allocator does: else large tensors are mapped anew in each
+step, and the time of page faults, which grows by leaps with their size, hides what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(Path(__file__).parent)]
+
+import torch  # noqa: E402
+from ghost import ghost_step  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.schedule import Schedule  # noqa: E402
+from shapleymix_irds.train.model import Decoder, ModelConfig, sequence_losses  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+K, LENGTH, SHARE = 8, 128, 0.25
+BASES = ("plain", "plain step on T + V")
+LIMITS = {"grouped": 1.30, "grouped, row chunks": 1.35, "validation-free": 1.12, "run at m = 10": 1.04}
+
+
+class Bench:
+    """A model, its optimiser, batches, and the steps to compare."""
+
+    def __init__(self, tokens: int, vocab: int) -> None:
+        torch.manual_seed(0)
+        self.model = Decoder(ModelConfig(4, 256, 768, 8, vocab))
+        self.model.initialise(0)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.95), foreach=True)
+        self.count = tokens // LENGTH
+        self.x, self.y = (torch.randint(0, vocab, (self.count, LENGTH)) for _ in range(2))
+        self.lang = torch.arange(self.count) % K
+        self.names = [f"l{k}" for k in range(K)]
+        each = max(1, int(SHARE * self.count) // K)
+        self.val = {name: tuple(torch.randint(0, vocab, (each, LENGTH)) for _ in range(2)) for name in self.names}
+        self.options = {"val_sequences": each, "measure_sequences": 1}
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def losses(self, x: Tensor, y: Tensor) -> Tensor:
+        return sequence_losses(self.model(x), y)[1]
+
+    def finish(self) -> Tensor:
+        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+
+    def plain(self) -> None:
+        (self.losses(self.x, self.y).sum() / self.y.numel()).backward()
+        self.finish()
+        self.update()
+
+    def wide(self) -> None:
+        """A plain step on T + V tokens: the floor of one concatenated pass."""
+        x, y = (torch.cat([own, *(pair[k] for pair in self.val.values())]) for k, own in enumerate((self.x, self.y)))
+        (self.losses(x, y).sum() / y.numel()).backward()
+        self.finish()
+        self.update()
+
+    def update(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def tracked(
+        self, engine: Any, chunk_mib: float | None, free: bool = False, every: int = 1, order: Any = 1
+    ) -> Callable[[], None]:
+        options = Options(chunk_mib=chunk_mib, **self.options)  # type: ignore[arg-type]
+        val: Any = None if free else self.val
+        tracker = IRDS(self.model, self.names, val=val, every=every, engine=engine, order=order, options=options)
+        clock = iter(range(10**9))
+
+        def step() -> None:
+            tracker.backward(self.losses, self.x, self.y, self.lang, step=next(clock), tokens=self.y.numel())
+            norm = self.finish()
+            tracker.commit(lr=1e-4, grad_norm=norm, max_norm=1.0)
+            self.update()
+
+        return step
+
+    def naive(self) -> None:
+        """One backward pass a language and a validation language; gradients are reused as training gradients."""
+        parameters = list(self.model.parameters())
+        val = [torch.autograd.grad(self.losses(x, y).sum() / y.numel(), parameters) for x, y in self.val.values()]
+        total = [torch.zeros_like(p) for p in parameters]
+        for k in range(K):
+            mine = self.lang == k
+            loss = self.losses(self.x[mine], self.y[mine]).sum() / self.y.numel()
+            grads = torch.autograd.grad(loss, parameters)
+            for h in val:
+                sum(float((a * b).sum()) for a, b in zip(grads, h, strict=True))
+            for whole, part in zip(total, grads, strict=True):
+                whole += part
+        (self.losses(self.x, self.y).sum() / self.y.numel()).backward()
+        self.finish()
+        self.update()
+
+    def ghost(self) -> None:
+        val = tuple(torch.cat([pair[side] for pair in self.val.values()]) for side in range(2))
+        ghost_step(self.model, self.losses, (self.x, self.y), val)  # type: ignore[arg-type]
+        self.finish()
+        self.update()
+
+
+def variants(bench: Bench, chunk: float) -> dict[str, Callable[[], None]]:
+    """The steps to compare, by name."""
+    return {
+        "plain step on T + V": bench.wide,
+        "grouped": bench.tracked("grouped", 16.0),
+        "grouped, row chunks": bench.tracked("grouped", chunk),
+        "validation-free": bench.tracked("grouped", 16.0, free=True),
+        "micro-batches": bench.tracked("micro", chunk),
+        "micro-batches, second order": bench.tracked("micro", chunk, order=2),
+        "naive": bench.naive,
+        "ghost": bench.ghost,
+    }
+
+
+def timed(step: Callable[[], None]) -> float:
+    start = time.process_time()
+    step()
+    return time.process_time() - start
+
+
+def ratios(bench: Bench, steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, tuple[float, float]]:
+    """(median of ratios to the mean of the two plain steps around it, ratio of least times) by variant."""
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    least: dict[str, float] = dict.fromkeys((*steps, "plain"), float("inf"))
+    for step in (bench.plain, *steps.values()) * 2:
+        step()
+    for _ in range(rounds):
+        before = timed(bench.plain)
+        for name, step in steps.items():
+            took = timed(step)
+            after = timed(bench.plain)
+            found[name].append(2 * took / (before + after))
+            least[name], least["plain"] = min(least[name], took), min(least["plain"], before, after)
+            before = after
+    return {name: (statistics.median(times), least[name] / least["plain"]) for name, times in found.items()}
+
+
+def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
+    """Time of runs of 10 steps with IRDS at m = 10 over runs without, interleaved."""
+    step, found = bench.tracked("grouped", None, every=10), []
+    schedule = Schedule(10)
+    at = schedule.chosen(0)
+    for _ in range(at + 1):
+        step()  # through the first evaluation, which checks coverage once
+    for _ in range(9 - at):
+        step()
+    for _ in range(rounds):
+        plain = sum(timed(bench.plain) for _ in range(10))
+        found.append(sum(timed(step) for _ in range(10)) / plain)
+    return statistics.median(found), min(found)
+
+
+def peak(bench: Bench, name: str, chunk: float) -> float:
+    """Peak memory in bytes of this process after a few steps of one variant."""
+    step = bench.plain if name == "plain" else variants(bench, chunk)[name]
+    for _ in range(3):
+        step()
+    # not ru_maxrss, which a process takes over from the one that started it
+    line = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
+    return float(line.split()[1]) * 1024.0
+
+
+def memory(arguments: argparse.Namespace, names: list[str]) -> dict[str, float]:
+    """Peak resident size of each variant in bytes, each in a process of its own."""
+    sizes = ["--tokens", str(arguments.tokens), "--vocab", str(arguments.vocab), "--chunk", str(arguments.chunk)]
+    peaks = {}
+    for name in ("plain", *names):
+        command = [sys.executable, __file__, *sizes, "--peak", name]
+        peaks[name] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return peaks
+
+
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
+
+
+def keep_memory() -> None:
+    """Start this process again with a C library that keeps freed memory."""
+    if not KEEP.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--vocab", type=int, default=256)
+    parser.add_argument("--chunk", type=float, default=4.0, help="MiB of a chunk of rows")
+    parser.add_argument("--skip", nargs="*", default=[])
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if not arguments.peak:
+        keep_memory()
+    elif KEEP.items() <= os.environ.items():  # memory as a process has it by default
+        os.execve(sys.executable, [sys.executable, *sys.argv], {k: v for k, v in os.environ.items() if k not in KEEP})
+    torch.set_num_threads(1)
+    bench = Bench(arguments.tokens, arguments.vocab)
+    if arguments.peak:
+        print(peak(bench, arguments.peak, arguments.chunk))
+        return
+    steps = {n: s for n, s in variants(bench, arguments.chunk).items() if n not in arguments.skip}
+    table = ratios(bench, steps, arguments.rounds)
+    if "run" not in arguments.skip:
+        table["run at m = 10"] = whole_run(bench, max(3, arguments.rounds // 3))
+    peaks = memory(arguments, list(steps)) if "memory" not in arguments.skip else {}
+    print(
+        f"P = {bench.parameters:,}, K = {K}, T = {arguments.tokens}, V/T = {SHARE}, torch {torch.__version__}, 1 thread"
+    )
+    print("| step | time / plain step: median | least | limit | memory over plain, P | over plain on T + V, P |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, (median, least) in table.items():
+        room = [(peaks[name] - peaks[base]) / (4 * bench.parameters) for base in BASES] if name in peaks else []
+        cells = " | ".join(f"{value:.1f}" for value in room) or " | "
+        print(f"| {name} | {median:.3f} | {least:.3f} | {LIMITS.get(name, '')} | {cells} |")
+
+
+if __name__ == "__main__":
+    main()

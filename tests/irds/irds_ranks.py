@@ -1,0 +1,178 @@
+"""What two ranks do in the distributed tests: `torchrun ... irds_ranks.py MODE ENGINE KIND FOLDER`.
+
+Each rank compares gradients and products with the naive reference on the whole batch, and writes what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "adapters"), str(Path(__file__).parent)]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from irds_models import (  # noqa: E402
+    LANGUAGES,
+    batch,
+    dot,
+    gradient,
+    loss_of,
+    make_model,
+    mean_losses,
+    naive_gram,
+    relative,
+    training_parts,
+    validation,
+)
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.distributed.tensor import DTensor  # noqa: E402
+
+COUNTS = (3, 4, 0, 5)
+SHARES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # uneven ranks
+
+
+def rows_of(lang: torch.Tensor) -> list[list[int]]:
+    """Rank 0 gets all of language 0 and no language 3; so groups are uneven, and empty on one rank only."""
+    order = torch.argsort(lang, stable=True).tolist()
+    return [[order[k] for k in share] for share in SHARES]
+
+
+def wrap(model: Any, mode: str) -> Any:
+    if mode == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    policy = (
+        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        if mode == "fsdp-bf16"
+        else MixedPrecisionPolicy()
+    )
+    for block in model.blocks:
+        fully_shard(block, mp_policy=policy)
+    return fully_shard(model, mp_policy=policy)
+
+
+def full(values: Any) -> torch.Tensor:
+    return values.full_tensor() if isinstance(values, DTensor) else values
+
+
+def exact(mode: str, engine: str) -> dict[str, float]:
+    """Two accumulated micro-batches, clipped, against the naive reference on everything."""
+    dtype = torch.float32 if mode == "fsdp-bf16" else torch.float64
+    reference = make_model().to(dtype)
+    x, y, lang = batch(COUNTS)
+    val = validation()
+    truth = naive_gram(reference, loss_of(reference), x, y, lang, val)
+    total = int((y != -100).sum())
+    expected = gradient(reference, loss_of(reference)(x, y).sum() / total)
+    model = wrap(make_model(checkpointed=mode == "fsdp-ac").to(dtype), mode)
+    loss_fn = loss_of(model)
+    options = Options(val_sequences=3, measure_sequences=2)
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine=engine, options=options)  # type: ignore[arg-type]
+    mine = rows_of(lang)[dist.get_rank()]
+    found = {"gradient": 0.0, "phi": 0.0}
+    if mode == "ddp":
+        with model.no_sync():
+            tracker.backward(loss_fn, x[mine[:2]], y[mine[:2]], lang[mine[:2]], step=0, tokens=total)
+        loss = tracker.backward(loss_fn, x[mine[2:]], y[mine[2:]], lang[mine[2:]], step=0, tokens=total)
+        loss = None
+    else:
+        loss = tracker.backward(loss_fn, x[mine], y[mine], lang[mine], step=0)
+    grads = [full(p.grad) for p in model.parameters()]
+    found["gradient"] = max(relative(a, b) for a, b in zip(grads, expected, strict=True))
+    limit = 0.5
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    tracker.commit(lr=0.3, grad_norm=norm, max_norm=limit)
+    coefficient = min(1.0, limit / (float(full(norm)) + 1e-6))
+    found["phi"] = relative(tracker.ledger.phi, 0.3 * coefficient * truth)
+    if loss is not None:
+        dist.all_reduce(loss)
+        with torch.no_grad():
+            found["loss"] = relative(loss, loss_of(reference)(x, y).sum() / total)
+    return found
+
+
+def second(mode: str, engine: str) -> dict[str, float]:
+    """Second order by the midpoint rule, against the same done by hand on one process."""
+    reference = make_model().double()
+    x, y, lang = batch(COUNTS)
+    val, loss_fn = validation(), loss_of(reference)
+    total = float((y != -100).sum())
+    g = training_parts(reference, loss_fn, x, y, lang, total, 4)
+    lr = 0.2
+    before = [p.detach().clone() for p in reference.parameters()]
+    with torch.no_grad():
+        for k, parameter in enumerate(reference.parameters()):
+            parameter -= lr / 2 * sum(part[k] for part in g)
+    h = [gradient(reference, loss) for loss in mean_losses(reference, loss_fn, val)]
+    truth = [[lr * dot(g_i, h_j) for h_j in h] for g_i in g]
+    model = wrap(make_model().double(), mode)
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, order=2, options=Options(val_sequences=3))
+    mine = rows_of(lang)[dist.get_rank()]
+    tracker.backward(loss_of(model), x[mine], y[mine], lang[mine], step=0)
+    tracker.commit(lr=lr)
+    kept = max(relative(full(p), b) for p, b in zip(model.parameters(), before, strict=True))
+    return {"phi": relative(tracker.ledger.phi, truth), "weights": kept}
+
+
+def free(mode: str, engine: str) -> dict[str, float]:
+    """Validation-free: with copies of one batch on both ranks, the answer is that of one rank."""
+    x, y, lang = batch((4, 2, 0, 2))
+    alone = _free_phi(make_model().double(), x, y, lang, engine, tokens=None)
+    model = wrap(make_model().double(), mode)
+    return {"phi": relative(_free_phi(model, x, y, lang, engine, tokens=None), alone)}
+
+
+def _free_phi(model: Any, x: Any, y: Any, lang: Any, engine: Any, tokens: int | None) -> Any:
+    tracker = IRDS(model, LANGUAGES, val=None, every=1, engine=engine)
+    if not isinstance(model, nn.parallel.DistributedDataParallel) and not any(
+        isinstance(p, DTensor) for p in model.parameters()
+    ):
+        tracker.world = type(tracker.world)(None, 1, 0)  # the reference: this process by itself
+    tracker.backward(loss_of(model), x, y, lang, step=0, tokens=tokens)
+    tracker.commit(lr=1.0)
+    return tracker.ledger.phi
+
+
+def faults(mode: str, engine: str) -> dict[str, str]:
+    """Every rank gets the error that names the rank at fault."""
+    model = wrap(make_model(), mode)
+    loss_fn = loss_of(model)
+    rank = dist.get_rank()
+
+    def broken(x: Any, y: Any) -> Any:
+        losses = loss_fn(x, y)
+        return losses * torch.tensor(float("nan")) if rank == 1 else losses
+
+    x, y, lang = batch(COUNTS)
+    mine = rows_of(lang)[rank]
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=Options(measure_sequences=1))  # type: ignore[arg-type]
+    tracker.measure(loss_fn)
+    tracker.backward(broken, x[mine], y[mine], lang[mine], step=0)
+    try:
+        tracker.commit(lr=1.0)
+    except ValueError as error:
+        return {"nan": str(error)}
+    return {"nan": ""}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    mode, engine, folder = sys.argv[1:4]
+    dist.init_process_group("gloo")
+    found = {}
+    for task in (exact, second, free, faults) if mode in ("ddp", "fsdp") else (exact,):
+        if task is second and engine != "micro":
+            continue
+        found[task.__name__] = task(mode, engine)
+    Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

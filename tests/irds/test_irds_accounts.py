@@ -1,0 +1,253 @@
+"""Schedule, ledger, standard errors, log, matrix, checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.batch import ValidationSet  # noqa: E402
+from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
+from shapleymix_irds.ledger import Evaluation, Ledger  # noqa: E402
+from shapleymix_irds.log import read_log, replay, segments  # noqa: E402
+from shapleymix_irds.measuring import Stopwatch  # noqa: E402
+from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
+
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
+
+OPTIONS = Options(val_sequences=2, measure_sequences=3)
+
+
+class Loop:
+    """A small training run with a tracker."""
+
+    def __init__(self, out: Path | None = None, steps: int = 0, **options: Any) -> None:
+        self.model = make_model().double()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.95))
+        self.loss_fn = loss_of(self.model)
+        settings: dict[str, Any] = {"val": validation(5), "every": 3, "options": OPTIONS, "out": out}
+        self.tracker = IRDS(self.model, options.pop("languages", LANGUAGES), **(settings | options))
+        self.step = 0
+        self.run(steps)
+
+    def run(self, steps: int) -> Loop:
+        for _ in range(steps):
+            x, y, lang = batch((2, 1, 3, 2), seed=self.step)
+            self.tracker.backward(self.loss_fn, x, y, lang, step=self.step)
+            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.tracker.commit(lr=1e-2, grad_norm=norm, max_norm=1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.step += 1
+        return self
+
+    def checkpoint(self) -> dict[str, Any]:
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step}
+        copy = json.loads(json.dumps(self.tracker.state_dict()))
+        return {"tracker": copy, "rest": _copied(state)}
+
+    def resume(self, checkpoint: dict[str, Any]) -> Loop:
+        rest = checkpoint["rest"]
+        self.model.load_state_dict(rest["model"])
+        self.optimizer.load_state_dict(rest["optimizer"])
+        self.step = rest["step"]
+        self.tracker.load_state_dict(checkpoint["tracker"])
+        return self
+
+
+def _copied(state: Any) -> Any:
+    import copy
+
+    return copy.deepcopy(state)
+
+
+def test_one_step_of_each_block_is_evaluated() -> None:
+    schedule = Schedule(7, seed=3)
+    chosen = [step for step in range(700) if schedule.evaluates(step)]
+    assert [step // 7 for step in chosen] == list(range(100))
+    assert len({step % 7 for step in chosen}) == 7
+    assert chosen != [step for step in range(700) if Schedule(7, seed=4).evaluates(step)]
+    assert all(Schedule(1).evaluates(step) for step in range(5))
+
+
+def test_auto_holds_the_overhead_and_aims_at_enough_evaluations() -> None:
+    extra = extra_cost(4096, 1024, 8)
+    every = choose_every(extra, 0.05, None)
+    assert extra / every <= 0.05 < extra / (every - 1)
+    assert choose_every(extra, 0.05, 100_000) == 200
+    assert choose_every(extra, 0.05, 1000) == every
+    assert extra_cost(4096, 1024, 8, halves=True) < extra
+
+
+def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
+    loop = Loop(every="auto", steps=1)
+    assert loop.tracker.schedule is not None
+    again = Loop(every="auto").resume(loop.checkpoint())
+    assert again.tracker.schedule == loop.tracker.schedule
+
+
+def test_validation_rotates_and_comes_round() -> None:
+    val = validation(5)
+    rotating = ValidationSet(val, LANGUAGES, 2, seed=1, ignore=-100)
+    seen = [rotating.take(e, 2, torch.device("cpu")) for e in range(5)]
+    for k, name in enumerate(LANGUAGES):
+        rows = torch.cat([batch.x[batch.part(k)] for batch in seen])
+        assert sorted(rows.tolist()) == sorted(val[name][0].tolist() * 2)
+    assert torch.equal(rotating.take(5, 2, torch.device("cpu")).x, seen[0].x)
+
+
+def test_phi_is_unbiased_under_amortising() -> None:
+    """Over all choices in a block, the weighted contributions average to the sum over its steps."""
+    grams = np.random.default_rng(0).normal(size=(6, 2, 2))
+    one, zero = np.ones((2, 2)), np.zeros(2)
+    totals = []
+    for chosen in range(6):
+        ledger = Ledger(2)
+        ledger.add(Evaluation(chosen, 6.0, 0.5, 0.8, grams[chosen], one, one[0], zero))
+        totals.append(ledger.phi)
+    assert np.allclose(np.mean(totals, 0), 0.4 * grams.sum(0))
+
+
+def test_standard_errors_cover_in_spite_of_drift() -> None:
+    """Successive differences: 95% intervals hold the truth about 95% of the time although the mean drifts."""
+    rng, hits, count = np.random.default_rng(0), 0, 400
+    drift = np.linspace(3.0, 0.5, 60)
+    for _ in range(count):
+        ledger = Ledger(1)
+        for step, level in enumerate(drift):
+            gram = np.full((1, 1), level + rng.normal())
+            ledger.add(Evaluation(step, 1.0, 1.0, 1.0, gram, np.ones((1, 1)), np.ones(1), np.zeros(1)))
+        hits += abs(ledger.phi[0, 0] - drift.sum()) < 1.96 * ledger.stderr[0, 0]
+    assert 0.91 < hits / count < 0.98
+
+
+def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "phi", steps=20)
+    loop.tracker.measure(loop.loss_fn)
+    loop.tracker.save(tmp_path / "sv.parquet", "raw")
+    languages, ledger = replay(tmp_path / "phi")
+    assert languages == LANGUAGES
+    assert np.array_equal(ledger.phi, loop.tracker.ledger.phi)
+    assert np.array_equal(ledger.stderr, loop.tracker.ledger.stderr)
+    read = read_transfer(tmp_path / "sv.parquet")
+    assert read.sv is not None
+    assert np.allclose(read.sv, ledger.phi, rtol=1e-12)
+
+
+def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
+    loop = Loop(steps=60, every=1)
+    start = loop.tracker.losses.start
+    end = loop.tracker.measure(loop.loss_fn)
+    drop = np.array([start[name] for name in LANGUAGES]) - end
+    assert (drop > 0).any()
+    raw = loop.tracker.matrix("raw")
+    assert np.allclose(loop.tracker.efficiency, raw.sv.sum(0) / drop)
+    loop.tracker.losses.start = {
+        name: float(e + 0.5 + k) for k, (name, e) in enumerate(zip(LANGUAGES, end, strict=True))
+    }
+    loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total)
+    matrix = loop.tracker.matrix()
+    assert np.allclose(matrix.sv.sum(0), 0.5 + np.arange(4))
+    assert matrix.provenance["evaluations"] == matrix.provenance["steps"] == 60
+    assert matrix.provenance["N"] == sum(
+        p.numel() for n, p in loop.model.named_parameters() if not n.startswith(("embed", "head"))
+    )
+    assert matrix.provenance["D"] == sum(int((batch((2, 1, 3, 2), seed=s)[1] != -100).sum()) for s in range(60))
+    loop.tracker.save(tmp_path / "sv.csv")
+    assert np.allclose(read_transfer(tmp_path / "sv.csv").sv, matrix.sv)
+
+
+@pytest.mark.parametrize("options", [{}, {"engine": "micro"}, {"val": None}, {"order": 2}], ids=str)
+def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
+    whole = Loop(tmp_path / "whole", steps=17, **options)
+    whole.tracker.state_dict()
+    first = Loop(tmp_path / "parts", steps=7, **options)
+    checkpoint = first.checkpoint()
+    first.run(5)  # then killed; its log runs ahead of the checkpoint
+    first.tracker.state_dict()
+    assert max(e.step for _, e in read_log(tmp_path / "parts")) > 7
+    second = Loop(tmp_path / "parts", **options).resume(checkpoint)
+    assert all(e.step < 7 for _, e in read_log(tmp_path / "parts"))
+    second.run(10)
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert np.array_equal(whole.tracker.ledger.phi, second.tracker.ledger.phi)
+    assert whole.tracker.state_dict() == second.tracker.state_dict()
+    ours, theirs = (list(read_log(tmp_path / name)) for name in ("parts", "whole"))
+    assert [e.step for _, e in ours] == [e.step for _, e in theirs]
+    assert all(np.array_equal(a.gram, b.gram) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:
+    Loop(tmp_path, steps=10).tracker.state_dict()
+    again = Loop(tmp_path, steps=4)
+    again.tracker.state_dict()
+    assert all(e.step < 4 for _, e in read_log(tmp_path))
+
+
+def test_segments_are_cut_where_they_straddle(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, steps=9, every=1)
+    loop.tracker.state_dict()
+    assert loop.tracker.log is not None
+    loop.tracker.log.cut(4)
+    assert [e.step for _, e in read_log(tmp_path)] == [0, 1, 2, 3]
+    loop.tracker.log.cut(0)
+    assert not segments(tmp_path)
+
+
+def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
+    checkpoint = Loop(tmp_path, steps=4).checkpoint()
+    with pytest.raises(ResumeError, match="the checkpoint has languages"):
+        Loop(languages=LANGUAGES[::-1]).resume(checkpoint)
+    with pytest.raises(ResumeError, match="order 1, this tracker has 2"):
+        Loop(order=2).resume(checkpoint)
+    with pytest.raises(ResumeError, match="every=3, now it is 4"):
+        Loop(every=4).resume(checkpoint)
+    names = ("a", "b", "c", "d")
+    other = dict(zip(names, validation(5).values(), strict=True))
+    with pytest.raises(ResumeError, match="log of a run with other languages"):
+        Loop(tmp_path, steps=1, languages=names, val=other)
+
+
+def test_there_is_no_log_to_replay(tmp_path: Path) -> None:
+    with pytest.raises(TrackerError, match="holds no log"):
+        replay(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_the_state_goes_through_a_distributed_checkpoint(tmp_path: Path) -> None:
+    import torch.distributed.checkpoint as dcp
+
+    loop, again = Loop(steps=8), Loop()
+    dcp.save({"tracker": loop.tracker}, checkpoint_id=tmp_path, no_dist=True)
+    dcp.load({"tracker": again.tracker}, checkpoint_id=tmp_path, no_dist=True)
+    assert np.array_equal(again.tracker.ledger.phi, loop.tracker.ledger.phi)
+    assert again.tracker.state_dict() == loop.tracker.state_dict()
+
+
+def test_the_stopwatch_compares_medians() -> None:
+    watch = Stopwatch()
+    assert np.isnan(watch.overhead(10))
+    watch.times[True].extend([1.5, 1.5, 90.0])
+    watch.times[False].extend([1.0, 1.0, 1.0])
+    assert watch.overhead(10) == pytest.approx(0.05)
+
+
+def test_instrumenting_a_run_does_not_change_it() -> None:
+    """30 AdamW steps with and without: the same weights to rounding."""
+    tracked, plain = Loop(steps=30, every=2), Loop()
+    for step in range(30):
+        x, y, _ = batch((2, 1, 3, 2), seed=step)
+        (plain.loss_fn(x, y).sum() / (y != -100).sum()).backward()
+        torch.nn.utils.clip_grad_norm_(plain.model.parameters(), 1.0)
+        plain.optimizer.step()
+        plain.optimizer.zero_grad()
+    for a, b in zip(tracked.model.parameters(), plain.model.parameters(), strict=True):
+        assert relative(a, b) < 1e-8

@@ -1,0 +1,45 @@
+"""DDP and FSDP2 with two gloo processes under torchrun: uneven ranks, empty groups, against the naive reference."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).with_name("irds_ranks.py")
+
+
+def on_two_ranks(folder: Path, mode: str, engine: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [*command, str(SCRIPT), mode, engine, str(folder)], env=environment, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("engine", ["grouped", "micro"])
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_ranks_agree_with_the_naive_reference(mode: str, engine: str, tmp_path: Path) -> None:
+    for found in on_two_ranks(tmp_path, mode, engine):
+        assert max(found["exact"].values()) < 1e-10
+        assert found["free"]["phi"] < 1e-10
+        if engine == "micro":
+            assert found["second"]["phi"] < 1e-10
+            assert found["second"]["weights"] == 0.0
+        assert found["faults"]["nan"].startswith("step 0, rank 1: the training loss of 'de' is not finite")
+
+
+@pytest.mark.parametrize("mode", ["fsdp-ac", "fsdp-bf16"])
+def test_sharding_with_checkpointing_and_low_precision(mode: str, tmp_path: Path) -> None:
+    for found in on_two_ranks(tmp_path, mode, "grouped"):
+        limit = 1e-10 if mode == "fsdp-ac" else 3e-2
+        assert max(found["exact"].values()) < limit

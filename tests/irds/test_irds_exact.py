@@ -1,0 +1,201 @@
+"""The instrument against K + K separate backward passes, and against training without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from irds_models import (  # noqa: E402
+    LANGUAGES,
+    batch,
+    dot,
+    gradient,
+    loss_of,
+    make_model,
+    mean_losses,
+    naive_gram,
+    relative,
+    training_parts,
+)
+from shapleymix_irds import IRDS, Options  # noqa: E402
+
+GROUPS = {
+    "equal": (2, 2, 2, 2),
+    "unequal": (1, 4, 2, 3),
+    "empty": (3, 0, 2, 0),
+    "one language": (0, 5, 0, 0),
+}
+OPTIONS = Options(val_sequences=3, measure_sequences=3)
+
+
+def tracker_of(model: Any, val: Any, **options: Any) -> IRDS:
+    return IRDS(model, LANGUAGES, val=val, every=1, **({"options": OPTIONS} | options))
+
+
+def plain_gradients(model: Any, loss_fn: Any, x: Any, y: Any) -> list[Any]:
+    model.zero_grad()
+    (loss_fn(x, y).sum() / (y != -100).sum()).backward()
+    grads = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    return grads
+
+
+@pytest.mark.parametrize("engine", ["grouped", "micro"])
+@pytest.mark.parametrize("counts", GROUPS.values(), ids=GROUPS.keys())
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)], ids=["fp64", "fp32"])
+def test_products_and_gradients_are_exact(
+    engine: str, counts: tuple[int, ...], dtype: Any, tolerance: float, val: Any
+) -> None:
+    model = make_model().to(dtype)
+    loss_fn = loss_of(model)
+    x, y, lang = batch(counts)
+    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    expected = plain_gradients(model, loss_fn, x, y)
+    tracker = tracker_of(model, val, engine=engine)
+    loss = tracker.backward(loss_fn, x, y, lang, step=0)
+    for parameter, grad in zip(model.parameters(), expected, strict=True):
+        assert relative(parameter.grad, grad) < tolerance
+    tracker.commit(lr=0.3)
+    assert relative(tracker.ledger.phi, 0.3 * truth) < tolerance
+    with torch.no_grad():
+        assert relative(loss, loss_fn(x, y).sum() / (y != -100).sum()) < 1e-5
+    assert tracker.engine is not None
+    assert tracker.engine.name == engine
+
+
+ENGINES = pytest.mark.parametrize("engine", ["grouped", "micro"])
+
+
+@ENGINES
+def test_accumulated_and_clipped_steps_are_exact(engine: str, val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((3, 4, 1, 2))
+    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    expected = plain_gradients(model, loss_fn, x, y)
+    norm = torch.nn.utils.get_total_norm(expected)
+    tracker = tracker_of(model, val, engine=engine)
+    total = int((y != -100).sum())
+    for part in (slice(0, 4), slice(4, 5), slice(5, 10)):
+        tracker.backward(loss_fn, x[part], y[part], lang[part], step=0, tokens=total)
+    for parameter, grad in zip(model.parameters(), expected, strict=True):
+        assert relative(parameter.grad, grad) < 1e-10
+    limit = float(norm) / 4
+    clipped = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    tracker.commit(lr=0.3, grad_norm=clipped, max_norm=limit)
+    assert relative(tracker.ledger.phi, 0.3 * truth / 4) < 1e-5  # torch adds 1e-6 to the norm
+    coefficient = limit / (float(norm) + 1e-6)
+    assert relative(tracker.ledger.phi, 0.3 * truth * coefficient) < 1e-10
+
+
+def test_micro_batches_may_split_the_validation_set(val: Any) -> None:
+    """With `micro_batches=3`, each call takes its own third; the average product is that of the whole set."""
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    even = {name: (x, y.clamp(min=0)) for name, (x, y) in val.items()}  # equal token counts: thirds average
+    x, y, lang = batch((2, 2, 2, 2))
+    options = Options(val_sequences=3, micro_batches=3, measure_sequences=1)
+    tracker = tracker_of(model, even, engine="grouped", options=options)
+    for _ in range(3):  # the same sequences thrice, so that the sum is known
+        tracker.backward(loss_fn, x, y, lang, step=0, tokens=int((y != -100).sum()))
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, 3 * naive_gram(model, loss_fn, x, y, lang, even)) < 1e-10
+
+
+@ENGINES
+def test_activation_checkpointing_is_exact(engine: str, val: Any) -> None:
+    model = make_model(checkpointed=True).double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    expected = plain_gradients(model, loss_fn, x, y)
+    tracker = tracker_of(model, val, engine=engine)
+    tracker.backward(loss_fn, x, y, lang, step=0)
+    assert all(relative(p.grad, g) < 1e-10 for p, g in zip(model.parameters(), expected, strict=True))
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-10
+
+
+@ENGINES
+def test_bf16_autocast_agrees_to_its_precision(engine: str, val: Any) -> None:
+    model = make_model()
+    x, y, lang = batch((1, 4, 2, 3))
+
+    def loss_fn(x: Any, y: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return loss_of(model)(x, y)
+
+    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    expected = plain_gradients(model, loss_fn, x, y)
+    tracker = tracker_of(model, val, engine=engine)
+    loss = tracker.backward(loss_fn, x, y, lang, step=0)
+    with torch.no_grad():
+        assert relative(loss, loss_fn(x, y).sum() / (y != -100).sum()) < 1e-3
+    for parameter, grad in zip(model.parameters(), expected, strict=True):
+        assert parameter.grad is not None
+        assert parameter.grad.dtype == torch.float32
+        assert relative(parameter.grad, grad) < 2e-2
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-2
+
+
+def test_row_chunks_change_nothing(val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    values = []
+    for mib in (64.0, 1e-3, 1e-9):
+        tracker = tracker_of(model, val, engine="grouped", options=Options(val_sequences=3, chunk_mib=mib))
+        model.zero_grad()
+        tracker.backward(loss_fn, x, y, lang, step=0)
+        tracker.commit(lr=1.0)
+        values.append((tracker.ledger.phi, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+    for phi, grads in values[1:]:
+        assert relative(phi, values[0][0]) < 1e-12
+        assert all(relative(a, b) < 1e-12 for a, b in zip(grads, values[0][1], strict=True))
+
+
+@ENGINES
+def test_preconditioning_weighs_products_by_the_second_moment(engine: str, val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
+    if engine == "grouped":
+        with pytest.raises(ValueError, match="preconditioning needs whole gradients"):
+            tracker_of(model, val, engine=engine, precondition=optimizer)
+        return
+    tracker = tracker_of(model, val, precondition=optimizer)
+    x, y, lang = batch((1, 4, 0, 3))
+    tracker.backward(loss_fn, x, y, lang, step=0)
+    tracker.commit(lr=1e-3)
+    assert not tracker.ledger.phi.any()  # there is no second moment before the first step
+    optimizer.step()
+    optimizer.zero_grad()
+    factors = [1 / ((s["exp_avg_sq"] / (1 - 0.95)).sqrt() + 1e-8) for s in optimizer.state.values()]
+    total = float((y != -100).sum())
+    g = training_parts(model, loss_fn, x, y, lang, total, 4)
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, val)]
+    truth = [[dot([u * f for u, f in zip(gi, factors, strict=True)], hj) for hj in h] for gi in g]
+    tracker.backward(loss_fn, x, y, lang, step=1)
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-9
+
+
+def test_a_pair_of_losses_trains_on_one_and_measures_the_other(val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 2, 3))
+    tokens = float((y != -100).sum())
+    g = training_parts(model, lambda x, y: 3 * loss_fn(x, y), x, y, lang, tokens, 4)
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, val)]
+    truth = [[dot(gi, hj) for hj in h] for gi in g]
+    for engine in ("grouped", "micro"):
+        tracker = tracker_of(model, val, engine=engine)
+        loss = tracker.backward(lambda x, y: (3 * (losses := loss_fn(x, y)), losses), x, y, lang, step=0)
+        tracker.commit(lr=1.0)
+        assert relative(tracker.ledger.phi, truth) < 1e-10
+        with torch.no_grad():
+            assert relative(loss, loss_fn(x, y).sum() / tokens) < 1e-10

@@ -1,0 +1,163 @@
+"""Settings: flags, TOML, schedules, mixtures, and plain errors for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from shapleymix_irds.train.app import command, main
+from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml
+from shapleymix_irds.train.mixtures import read_mixture
+
+from shapleymix.errors import ShapleyMixError, UsageError
+
+
+def test_every_setting_is_a_flag() -> None:
+    flags = {name for option in command().params for name in option.opts}
+    assert flags == {"--config", *(flag(field.name) for field in fields())}
+
+
+def test_the_reference_run_has_244_steps() -> None:
+    config = TrainConfig()
+    assert (config.steps, config.steps * config.step_tokens) == (244, 999_424)
+
+
+def test_the_learning_rate_warms_up_and_decays_to_its_last_part() -> None:
+    config = TrainConfig(tokens="4096k", seq=128, batch=32, lr=1.0, min_lr=0.1, warmup=0.1)
+    rates = [config.learning_rate(step) for step in range(config.steps)]
+    assert rates[0] == pytest.approx(1 / math.ceil(0.1 * config.steps))
+    assert max(rates) == pytest.approx(1.0)
+    assert rates[-1] == pytest.approx(0.1, abs=1e-3)
+    top = rates.index(max(rates))
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+
+
+def test_evaluations_come_where_they_are_asked_for() -> None:
+    config = TrainConfig(tokens="1M", eval_at="250k,0.5M")
+    assert config.eval_steps == {61, 122, 244}
+
+
+def test_the_schedule_of_irds_depends_on_settings_alone() -> None:
+    assert [TrainConfig(tokens=size).evaluate_every for size in ("1M", "10M", "1B")] == [1, 4, 50]
+    assert TrainConfig(irds_every="7").evaluate_every == 7
+
+
+def test_the_name_of_a_run_depends_on_what_decides_its_result() -> None:
+    base = TrainConfig()
+    assert base.run_name == TrainConfig(out="elsewhere", keep=5, log_every=3).run_name
+    assert base.run_name != TrainConfig(seed=1).run_name
+    assert TrainConfig(run="mine").run_name == "mine"
+
+
+def test_toml_gives_settings_under_any_heading(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'languages = ["en", "de"]\nmixture = {en = 0.7, de = 0.3}\ntokens = 500000\n'
+        "[model]\nlayers = 3\nlr = 1\n[irds]\nirds = false\nval-share = 0.1\n"
+    )
+    found = TrainConfig(**read_toml(str(path)))
+    assert (found.languages, found.mixture) == ("en,de", "en=0.7,de=0.3")
+    assert (found.total_tokens, found.layers, found.lr, found.irds, found.val_share) == (
+        5e5,
+        3,
+        1.0,
+        False,
+        0.1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tokns = 1", "did you mean 'tokens'"),
+        ("layers = 1.5", "not of type int"),
+        ('lr = "fast"', "not of type float"),
+        ("irds = 1", "not of type bool"),
+        ("layers = true", "not of type int"),
+        ("layers =", "is not TOML"),
+    ],
+)
+def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        read_toml(str(path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lr": 0.0}, "--lr 0.0 is too small"),
+        ({"seq": 0}, "--seq 0 is too small"),
+        ({"warmup": 2.0}, "outside 0 to 1"),
+        ({"parallel": "pp"}, "--parallel pp is not one of ddp, fsdp"),
+        ({"tokens": "many"}, "is not a size"),
+        ({"irds_every": "0"}, "neither auto nor a number"),
+        ({"lr": 0.0, "seq": 0}, "has 2 faults"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        TrainConfig(**settings)
+
+
+def test_mixtures_come_from_text_and_files(tmp_path: Path) -> None:
+    names = ("en", "de")
+    contents = {
+        "m.json": json.dumps({"en": 0.7, "de": 0.3}),
+        "r.json": json.dumps({"kind": "mixture", "sources": ["de", "en"], "p": [0.3, 0.7]}),
+        "m.toml": "en = 0.7\nde = 0.3\n",
+        "t.toml": "[mixture]\nen = 0.7\nde = 0.3\n",
+        "m.csv": "language,ratio\nen,0.7\nde,0.3\n",
+        "n.csv": "en,0.7\nde,0.3\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        assert read_mixture(str(tmp_path / name), names).tolist() == [0.7, 0.3]
+    assert read_mixture("en=.7,de=.3", names).tolist() == [0.7, 0.3]
+    assert read_mixture("uniform", names).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("name", ["b.json", "b.toml", "b.csv"])
+def test_files_that_hold_no_mixture_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("what = is this\nen\n")
+    with pytest.raises(ShapleyMixError, match=name):
+        read_mixture(str(tmp_path / name), ("en", "de"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--corpis", "x"], 2, "Did you mean"),
+        (["--corpus", "nowhere"], 2, "there is no such folder"),
+        (["--languages", "a,a"], 2, "twice"),
+        (["--mixture", "a=.5,b=.4"], 2, "sums to 0.9"),
+        (["--mixture", "a=.5,x=.5"], 2, "'x' is not one of the sources"),
+        (["--mixture", "a=1"], 2, "--no-irds"),
+        (["--mixture", "half"], 2, "no mixture and no file"),
+        (["--model", "50N"], 2, "did you mean '50M'"),
+        (["--vocab", "100"], 2, "below the tokenizer's 256"),
+        (["--toy-size", "100"], 1, "less than one window"),
+        (["--device", "cuda"], 2, "no CUDA device"),
+    ],
+)
+def test_errors_are_plain_and_have_exit_codes(
+    arguments: list[str], code: int, words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == code
+    said = capfd.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_help_names_the_defaults(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capfd.readouterr().out
+    assert "--irds / --no-irds" in said
+    assert "[0.006]" in said

@@ -1,0 +1,182 @@
+"""Corpora: every format gives the same tokens, splits are disjoint, faults are named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from shapleymix_irds.train.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
+from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer, open_megatron, open_npy
+from shapleymix_irds.train.toy import ALPHABET, overlap_matrix, toy_documents
+
+from shapleymix.errors import DataError, ShapleyMixError, UsageError
+
+OPTIONS = CorpusOptions(ByteTokenizer(), seq=16, val_share=0.2, test_share=0.2)
+DOCUMENTS = [f"Document {number} has words; die Zahl {number * 7919 % 1000}.\nçé 日本" for number in range(80)]
+
+
+def write(folder: Path, name: str) -> None:
+    joined = "\n\n".join(DOCUMENTS) + "\n"
+    lines = "".join(json.dumps({"text": text, "id": number}) + "\n" for number, text in enumerate(DOCUMENTS))
+    if name.endswith(".parquet"):
+        polars.DataFrame({"text": DOCUMENTS}).write_parquet(folder / name)
+        return
+    data = (lines if ".jsonl" in name else joined).encode()
+    if name.endswith(".zst"):
+        data = pytest.importorskip("zstandard").ZstdCompressor().compress(data)
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+
+
+def texts(corpus: Corpus, split: str) -> set[str]:
+    documents = getattr(corpus, split)[0].documents
+    stretches = zip(documents.start, documents.length, strict=True)
+    return {bytes(documents.parts[0][start : start + size]).decode().removesuffix("\0") for start, size in stretches}
+
+
+@pytest.mark.parametrize(
+    "name", ["en.txt", "en.txt.gz", "en.txt.zst", "en.jsonl", "en.jsonl.gz", "en.jsonl.zst", "en.parquet"]
+)
+def test_formats_give_the_same_documents_in_the_same_splits(tmp_path: Path, name: str) -> None:
+    write(tmp_path, name)
+    corpus = open_corpus(str(tmp_path), ("en",), OPTIONS)
+    parts = [texts(corpus, split) for split in ("train", "val", "test")]
+    assert set.union(*parts) == set(DOCUMENTS)
+    assert sum(map(len, parts)) == len(DOCUMENTS)
+    (tmp_path / "plain").mkdir()
+    write(tmp_path / "plain", "en.txt")
+    assert texts(open_corpus(str(tmp_path / "plain"), ("en",), OPTIONS), "test") == parts[2]
+
+
+def test_a_folder_holds_parts_of_a_language(tmp_path: Path) -> None:
+    (tmp_path / "en").mkdir()
+    write(tmp_path / "en", "1.txt")
+    write(tmp_path / "en", "2.jsonl")
+    write(tmp_path, "de.txt")
+    assert list(languages_in(str(tmp_path))) == ["de", "en"]
+    corpus = open_corpus(str(tmp_path), ("en", "de"), OPTIONS)
+    assert abs(corpus.train[0].tokens - 2 * corpus.train[1].tokens) <= corpus.train[1].tokens * 0.05
+
+
+def test_a_document_twice_is_on_one_side_whatever_the_language(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt")
+    write(tmp_path, "de.jsonl")
+    corpus = open_corpus(str(tmp_path), ("en", "de"), OPTIONS)
+    places = [np.sort(stream.documents.place) for stream in corpus.test]
+    assert np.array_equal(places[0], places[1])
+
+
+def test_windows_walk_over_the_documents_end_to_end(tmp_path: Path) -> None:
+    write(tmp_path, "en.txt")
+    stream = open_corpus(str(tmp_path), ("en",), OPTIONS).train[0]
+    documents = stream.documents
+    flat = np.concatenate(
+        [documents.parts[0][a : a + n] for a, n in zip(documents.start, documents.length, strict=True)]
+    )
+    assert len(flat) == stream.tokens
+    assert stream.windows == (len(flat) - 1) // 16
+    for number in range(stream.windows):
+        assert np.array_equal(stream.window(number), flat[16 * number : 16 * number + 17])
+
+
+def megatron(path: Path, documents: list[np.ndarray]) -> None:
+    """Write an indexed data set as Megatron does; every document is two sequences."""
+    halves = [half for each in documents for half in np.array_split(each, 2)]
+    sizes = np.array([len(half) for half in halves], dtype="<i4")
+    pointers = ((np.cumsum(sizes) - sizes) * 2).astype("<i8")
+    ends = np.arange(0, len(halves) + 1, 2, dtype="<i8")
+    path.write_bytes(np.concatenate(halves).astype("<u2").tobytes())
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(sizes), len(ends))
+    path.with_suffix(".idx").write_bytes(head + sizes.tobytes() + pointers.tobytes() + ends.tobytes())
+
+
+def test_megatron_and_numpy_files_are_mapped_with_their_documents(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    documents = [np.append(draw.integers(1, 900, size=draw.integers(5, 40)), 0) for _ in range(60)]
+    megatron(tmp_path / "en.bin", documents)
+    np.save(tmp_path / "de.npy", np.concatenate(documents).astype(np.uint16))
+    left, right = open_megatron(tmp_path / "en.bin"), open_npy(tmp_path / "de.npy", end=0)
+    assert isinstance(left.parts[0], np.memmap)
+    assert isinstance(right.parts[0], np.memmap)
+    assert left.length.tolist() == right.length.tolist() == [len(each) for each in documents]
+    assert np.array_equal(left.start, right.start)
+    options = CorpusOptions(ByteTokenizer(), 16, 0.2, 0.2, end=0)
+    corpus = open_corpus(str(tmp_path), ("en", "de"), options)
+    assert np.array_equal(corpus.train[0].window(3), corpus.train[1].window(3))
+    with pytest.raises(UsageError, match=r"has the token \d+, but --vocab is 256"):
+        check_vocabulary(corpus, 256)
+    check_vocabulary(corpus, 900)
+
+
+def test_an_array_without_marks_is_cut_into_stretches(tmp_path: Path) -> None:
+    np.save(tmp_path / "en.npy", np.arange(20_000, dtype=np.int32) % 200)
+    documents = open_npy(tmp_path / "en.npy")
+    assert documents.length.tolist() == [8192, 8192, 3616]
+
+
+def test_a_tokenizer_file_marks_ends_and_gives_its_vocabulary(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1, "b": 2, "[UNK]": 3}, "[UNK]"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.save(str(tmp_path / "t.json"))
+    tokenizer = FileTokenizer(tmp_path / "t.json")
+    assert tokenizer.vocabulary == 4
+    assert [each.tolist() for each in tokenizer.encode(["a b", "b x"])] == [[1, 2, 0], [2, 3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("en.txt", b"\xff\xfe bad", "is not UTF-8"),
+        ("en.txt.gz", b"not gzip", "cannot be read"),
+        ("en.txt.gz", gzip.compress(b"text" * 999)[:-20], "cannot be read"),
+        ("en.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', r"en.jsonl:2: has no text in the field 'text'"),
+        ("en.jsonl", b'{"text": "a"}\n{"text": \n', r"en.jsonl:2: is not JSON"),
+        ("en.parquet", b"PAR1", "cannot be read"),
+        ("en.npy", b"no array", "is not a NumPy array"),
+        ("en.bin", b"\0\0", "lacks its .idx file"),
+        ("en.txt", b"one short document", "separate documents by an empty line"),
+        ("en.txt", b"", "has 0 documents"),
+    ],
+)
+def test_faults_of_files_are_named(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        open_corpus(str(tmp_path), ("en",), OPTIONS)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "german.txt")
+    with pytest.raises(UsageError, match="did you mean 'german'"):
+        open_corpus(str(tmp_path), ("germa",), OPTIONS)
+    with pytest.raises(UsageError, match="there is no such folder"):
+        open_corpus(str(tmp_path / "none"), ("en",), OPTIONS)
+    polars.DataFrame({"body": ["a"]}).write_parquet(tmp_path / "en.parquet")
+    with pytest.raises(DataError, match="there is no such column"):
+        open_corpus(str(tmp_path), ("en",), OPTIONS)
+    with pytest.raises(ShapleyMixError, match="no such tokenizer"):
+        FileTokenizer(tmp_path / "none.json")
+
+
+def test_toy_languages_share_the_words_that_are_promised() -> None:
+    promised = overlap_matrix(4, 0.75)
+    words = [
+        {word for text in toy_documents(index, 0.75, 40_000) for word in text.rstrip(".").split()} for index in range(4)
+    ]
+    found = [[len(left & right) / len(left) for right in words] for left in words]
+    assert np.allclose(found, promised)
+    assert promised[0].tolist() == [1.0, 0.75, 0.5, 0.25]
+    assert set("".join(words[0])) <= set(ALPHABET)
+
+
+def test_toy_text_follows_the_seed_and_extremes_work() -> None:
+    assert toy_documents(1, 0.5, 2000) == toy_documents(1, 0.5, 2000)
+    assert toy_documents(1, 0.5, 2000) != toy_documents(2, 0.5, 2000)
+    assert overlap_matrix(2, 0.0)[0, 1] == 0
+    assert overlap_matrix(2, 1.0)[0, 1] == 1
+    with pytest.raises(UsageError, match="outside 0 to 1"):
+        toy_documents(0, 1.5, 10)

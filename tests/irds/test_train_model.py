@@ -1,0 +1,109 @@
+"""The decoder: sizes of the paper's models, causality, rotary positions, losses."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shapleymix_irds.train import model as decoders  # noqa: E402
+
+from shapleymix.errors import UsageError  # noqa: E402
+
+PAPER = {  # ShapleyLaw paper, table of model configurations: non-embedding, embedding parameters
+    "50M": (50_344_448, 101_874_688),
+    "243M": (243_303_424, 203_749_376),
+    "684M": (684_258_816, 305_624_064),
+    "1460M": (1_459_718_144, 407_498_752),
+    "3171M": (3_171_068_928, 611_248_128),
+}
+SMALL = decoders.ModelConfig(layers=2, hidden=16, ffn=24, heads=2, vocab=11)
+
+
+def small(**options: bool) -> decoders.Decoder:
+    decoder = decoders.Decoder(SMALL, **options)
+    decoder.initialise(0)
+    return decoder
+
+
+@pytest.mark.parametrize("name", decoders.MODELS)
+def test_counts_are_those_of_the_parameters(name: str) -> None:
+    config = decoders.MODELS[name]
+    with torch.device("meta"):
+        decoder = decoders.Decoder(config)
+    sizes = {key: weight.numel() for key, weight in decoder.named_parameters()}
+    embedding = sizes["embedding.weight"] + sizes["output.weight"]
+    assert (sum(sizes.values()) - embedding, embedding) == (config.non_embedding, config.embedding)
+    if name in PAPER:
+        assert (config.non_embedding, config.embedding) == PAPER[name]
+
+
+def test_the_tiny_models_are_those_of_the_fixtures() -> None:
+    assert [decoders.MODELS[name].non_embedding for name in ("tiny", "mini")] == [23_712, 97_600]
+
+
+def test_later_tokens_do_not_reach_back() -> None:
+    decoder = small()
+    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(0))
+    changed = tokens.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1) % 11
+    before, after = decoder(tokens), decoder(changed)
+    assert torch.equal(before[:, :5], after[:, :5])
+    assert not torch.allclose(before[:, 5:], after[:, 5:])
+
+
+def test_rotation_makes_products_depend_on_distance_alone() -> None:
+    turn = decoders.rotation(12, 8, torch.device("cpu")).double()
+    query, key = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    turned = [decoders.rotate(each.expand(1, 1, 12, 8), turn)[0, 0] for each in (query, key)]
+    products = turned[0] @ turned[1].T
+    for distance in range(-11, 12):
+        diagonal = products.diagonal(distance)
+        assert torch.allclose(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5)
+
+
+def test_the_loss_is_the_summed_cross_entropy_and_z_loss_is_added_to_what_is_trained_on() -> None:
+    logits = torch.randn(3, 4, 11, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(12).view(3, 4) % 11
+    log_p = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+    trained, measured = decoders.sequence_losses(logits, targets, 0.5)
+    assert torch.allclose(measured, -log_p.sum(-1))
+    assert torch.allclose(trained, measured + 0.5 * logits.logsumexp(-1).square().sum(-1))
+    plain, same = decoders.sequence_losses(logits, targets)
+    assert torch.equal(plain, same)
+
+
+def test_recomputing_changes_no_gradient() -> None:
+    tokens = torch.arange(18).view(2, 9) % 11
+    gradients = []
+    for recompute in (False, True):
+        decoder = small(recompute=recompute)
+        decoder(tokens).square().sum().backward()
+        gradients.append([weight.grad for weight in decoder.parameters()])
+    assert all(torch.equal(left, right) for left, right in zip(*gradients, strict=True))
+
+
+def test_initial_weights_follow_the_seed() -> None:
+    first, again, other = small(), small(), decoders.Decoder(SMALL)
+    other.initialise(1)
+    assert torch.equal(first.output.weight, again.output.weight)
+    assert not torch.equal(first.output.weight, other.output.weight)
+    assert torch.equal(first.norm.weight, torch.ones(16))
+
+
+def test_free_sizes_replace_those_of_the_name() -> None:
+    assert decoders.model_config("tiny", layers=3, vocab=300, ffn=None) == decoders.ModelConfig(3, 32, 80, 4, 300)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "words"),
+    [
+        ("50N", {}, "did you mean '50M'"),
+        ("tiny", {"hidden": 30}, "cannot be split into 4 heads"),
+        ("tiny", {"hidden": 36}, "even size"),
+        ("tiny", {"layers": 0}, "--layers 0 is below 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(name: str, sizes: dict[str, int], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        decoders.model_config(name, **sizes)

@@ -1,0 +1,54 @@
+"""The README's code runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shapleymix_irds.train.config import TrainConfig, read_toml  # noqa: E402
+from shapleymix_irds.train.model import BYTE_VOCABULARY, Decoder, ModelConfig  # noqa: E402
+
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
+
+README = Path(__file__).resolve().parents[2] / "adapters" / "README.md"
+
+
+def block(language: str) -> str:
+    """The first code block in a language."""
+    found = re.search(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+def test_the_lines_for_ones_own_loop_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = torch.Generator().manual_seed(0)
+
+    def some(n: int) -> tuple[Any, Any]:
+        rows = torch.randint(40, (n, 17), generator=draw)
+        return rows[:, :-1], rows[:, 1:]
+
+    model = Decoder(ModelConfig(1, 16, 24, 2, BYTE_VOCABULARY))
+    model.initialise(0)
+    names = {
+        "model": model,
+        "optimizer": torch.optim.AdamW(model.parameters(), 1e-2),
+        "schedule": lambda step: 1e-2,
+        "validation": {"en": some(16), "de": some(16)},
+        "batches": [(*some(6), torch.arange(6) % 2) for _ in range(40)],
+    }
+    exec(block("python"), names)
+    matrix = read_transfer(tmp_path / "sv.csv")
+    assert matrix.sources == ("en", "de")
+    assert matrix.provenance["evaluations"] == 4
+
+
+def test_the_toml_is_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(block("toml"), encoding="utf-8")
+    config = TrainConfig(**read_toml(str(tmp_path / "c.toml")))
+    assert (config.mixture, config.hidden, config.evaluate_every) == ("en=0.5,de=0.3,fr=0.2", 64, 5)

@@ -1,0 +1,215 @@
+"""Whole runs on the toy corpus, in this process: what they write; signals, faults and full disks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shapleymix_irds.train.app import main  # noqa: E402
+from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
+from shapleymix_irds.train.loop import Trainer  # noqa: E402
+
+from shapleymix.tables.runs import read_runs  # noqa: E402
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from tests.irds.training import QUICK, STEPS, results, train  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert train(out) == 0
+    return out
+
+
+def test_a_run_writes_rows_that_the_core_reads(whole: Path) -> None:
+    log = read_runs(whole / "runs.csv")
+    step = 7 * 32
+    assert log.D.tolist() == [0, 4 * step, STEPS * step]
+    assert (log.sources, log.targets) == (("a", "b", "c"), ("a", "b", "c"))
+    assert log.N.tolist() == [4 * 16**2 + 3 * 16 * 24 + 2 * 16 + 16] * 3
+    assert np.allclose(log.p[1:], 1 / 3)
+    assert np.allclose(log.loss[0], math.log(256), atol=0.05)
+    assert (np.diff(log.loss, axis=0) < 0).all()
+
+
+def test_a_run_writes_a_matrix_that_the_core_reads(whole: Path) -> None:
+    matrix, raw = (read_transfer(whole / name) for name in ("sv.csv", "sv_raw.csv"))
+    assert matrix.sources == matrix.targets == ("a", "b", "c")
+    assert matrix.sv is not None
+    assert raw.sv is not None
+    scale = matrix.sv / raw.sv
+    assert np.allclose(scale, scale[:1], rtol=1e-6)
+    log = read_runs(whole / "runs.csv")
+    assert np.allclose(matrix.sv.sum(axis=0), log.loss[0] - log.loss[-1], rtol=0.1)  # val against test documents
+
+
+def test_metrics_and_summary_tell_what_was_trained_on(whole: Path) -> None:
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert all(math.isfinite(loss) for line in lines for loss in line["loss"].values())
+    trained = json.loads((whole / "summary.json").read_text())["languages"]
+    assert sum(each["tokens_trained"] for each in trained.values()) == STEPS * 7 * 32
+    assert max(abs(each["share"] - 1 / 3) for each in trained.values()) < 1 / (7 * STEPS)
+
+
+def test_the_command_again_changes_nothing(whole: Path) -> None:
+    before = results(whole)
+    assert train(whole) == 0
+    assert results(whole) == before
+
+
+def test_measuring_does_not_change_the_run(whole: Path, tmp_path: Path) -> None:
+    assert train(tmp_path / "plain", "--no-irds") == 0
+    left, right = (read_runs(out / "runs.csv") for out in (whole, tmp_path / "plain"))
+    assert np.allclose(left.loss, right.loss, rtol=1e-5)
+    assert not (tmp_path / "plain" / "sv.csv").exists()
+
+
+def test_accumulation_gives_the_same_run(whole: Path, tmp_path: Path) -> None:
+    assert train(tmp_path / "micro", "--micro-batch", "3") == 0
+    left, right = (read_runs(out / "runs.csv") for out in (whole, tmp_path / "micro"))
+    assert np.allclose(left.loss, right.loss, rtol=1e-4)
+    assert (tmp_path / "micro" / "sv.csv").exists()
+
+
+@pytest.mark.parametrize("more", [["--recompute"], ["--precision", "bf16"], ["--irds-fresh"], ["--irds-order", "2"]])
+def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> None:
+    assert train(tmp_path / "run", *more) == 0
+    assert (tmp_path / "run" / "sv.csv").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_checkpoints_and_the_command_again_ends_the_same(
+    signum: signal.Signals, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Trainer.train_step
+
+    def interrupted(self: Trainer) -> None:
+        if self.step == 5:
+            os.kill(os.getpid(), signum)
+        plain(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", interrupted)
+        assert train(tmp_path / "run") == 128 + signum
+    assert (tmp_path / "run" / "checkpoints" / "step-000000006").is_dir()
+    assert train(tmp_path / "run") == 0
+    assert results(tmp_path / "run") == results(whole)
+
+
+@pytest.mark.parametrize("step", [3, 8, STEPS])
+def test_a_failure_while_a_checkpoint_is_written_costs_only_that_one(
+    step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    replace = os.replace
+
+    def full(source: Any, goal: Any) -> None:
+        if str(goal).endswith(f"step-{step:09d}"):
+            raise OSError(28, "No space left on device")
+        replace(source, goal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert train(tmp_path / "run", "--checkpoint-every", str(step)) == 2
+    assert "No space left on device" in capfd.readouterr().err
+    assert train(tmp_path / "run", "--checkpoint-every", str(step)) == 0
+    assert results(tmp_path / "run") == results(whole)
+
+
+def test_other_settings_or_another_corpus_do_not_continue_a_run(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    assert train(copy, "--lr", "1e-3") == 2
+    assert "lr was 0.006, is 0.001" in capfd.readouterr().err
+    assert train(copy, "--no-resume") == 2
+    assert "holds a run" in capfd.readouterr().err
+    meta = copy / "checkpoints" / f"step-{STEPS:09d}" / "run.json"
+    meta.write_text(meta.read_text().replace('"corpus": "', '"corpus": "x'))
+    assert train(copy) == 2
+    assert "another corpus" in capfd.readouterr().err
+    shutil.rmtree(copy / "checkpoints")
+    assert train(copy) == 2
+    assert "exists already" in capfd.readouterr().err
+    assert train(copy, "--force") == 0
+    assert results(copy) == results(whole)
+
+
+def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    for path in (copy / "checkpoints").glob("*/*.distcp"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert train(copy) == 1
+    said = capfd.readouterr().err
+    assert "cannot be loaded" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("irds", ["--irds", "--no-irds"])
+def test_a_loss_that_is_not_finite_stops_with_its_place(
+    irds: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hot = ["--lr", "1e9", "--clip", "1e30", "--z-loss", "0", "--warmup", "0", irds, "--irds-every", "1"]
+    assert train(tmp_path / "run", *hot) == 1
+    said = capfd.readouterr().err
+    assert "finite" in said
+    for word in ("step ", "rank 0"):
+        assert word in said
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_before_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert train(tmp_path / "file" / "run") == 2
+    assert "cannot be written" in capfd.readouterr().err
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    assert train(tmp_path / "run") == 2
+    said = capfd.readouterr().err
+    assert "GB free" in said
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_only_the_last_checkpoints_are_kept(whole: Path) -> None:
+    class Alone(NamedTuple):
+        main: bool = True
+
+    assert Checkpoints(whole, Alone(), 2).steps() == [8, STEPS]  # type: ignore[arg-type]
+
+
+def test_more_overlap_gives_more_transfer_in_the_matrix(tmp_path: Path) -> None:
+    sizes = "--layers 2 --hidden 32 --ffn 80 --heads 4 --tokens 120k --toy-size 100k --batch 16 --seq 64"
+    found = []
+    for overlap in ("0.2", "0.9"):
+        more = f"{sizes} --irds-every 2 --irds-pool 16 --toy-overlap {overlap}".split()
+        assert train(tmp_path / overlap, *more) == 0
+        found.append(read_transfer(tmp_path / overlap / "sv.csv").nsv)
+    assert found[1][0, 1] > found[0][0, 1]
+    assert found[1][1, 0] > found[0][1, 0]
+    assert found[1][0, 1] > found[1][0, 2]
+
+
+def test_coalitions_log_every_target_and_transfer_follows_overlap(tmp_path: Path) -> None:
+    losses = {}
+    for overlap in ("0.2", "0.9"):
+        more = f"--toy-overlap {overlap} --mixture a=1 --no-irds --layers 2 --hidden 32"
+        sizes = "--ffn 80 --heads 4 --tokens 120k --toy-size 100k --batch 16 --seq 64 --test-windows 32"
+        out = tmp_path / overlap
+        assert main([*QUICK, *more.split(), *sizes.split(), "--out", str(out)]) == 0
+        losses[overlap] = read_runs(out / "runs.csv").select([-1]).loss[0]
+    assert losses["0.9"][1] - losses["0.9"][0] < 0.5 * (losses["0.2"][1] - losses["0.2"][0])
+    assert losses["0.9"][2] > losses["0.9"][1] > losses["0.9"][0]

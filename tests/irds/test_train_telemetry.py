@@ -1,0 +1,92 @@
+"""What a run shows: lines, bars, JSON without NaN, TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from shapleymix_irds.train import telemetry
+from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
+
+from shapleymix.errors import UsageError
+
+
+def metrics(step: int, **more: Any) -> Metrics:
+    loss = {"en": 2.5, "de": math.nan}
+    return Metrics(step, 100 * step, 1e-3, 0.7, loss, 12_345.6, **more)
+
+
+def test_what_is_not_known_is_null_and_left_out() -> None:
+    document = metrics(3).document()
+    assert document["loss"] == {"en": 2.5, "de": None}
+    assert document["irds_overhead"] is None
+    assert "NaN" not in json.dumps(document)
+    assert metrics(3).scalars() == {"lr": 1e-3, "grad_norm": 0.7, "tokens_per_second": 12_345.6, "loss/en": 2.5}
+
+
+def test_a_line_tells_speed_losses_overhead_and_efficiency() -> None:
+    line = metrics(3, irds_overhead=0.031, efficiency={"en": 0.05, "de": 0.07}).line()
+    assert line == "D 300 | 12,346 tokens/s | loss en 2.500 | IRDS +3.1% | efficiency 0.05 to 0.07"
+
+
+def test_metrics_after_the_step_of_a_checkpoint_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonLines(path, 0)
+    for step in (1, 2, 3, 4):
+        sink.step(metrics(step))
+    sink.close()
+    path.write_text(path.read_text()[:-20])  # a kill within a line
+    sink = JsonLines(path, 2)
+    sink.step(metrics(3))
+    sink.close()
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_plain_lines_come_seldom_but_the_last_one_comes(capfd: pytest.CaptureFixture[str]) -> None:
+    sink = Lines(steps=9)
+    for step in range(1, 10):
+        sink.step(metrics(step))
+    sink.close()
+    assert [line.split(" |")[0] for line in capfd.readouterr().err.splitlines()] == ["step 1/9", "step 9/9"]
+
+
+def test_a_bar_runs_to_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    bar = telemetry.Bar(9, 3)
+    bar.step(metrics(9))
+    bar.close()
+    assert "9/9" in capfd.readouterr().err
+
+
+def test_tensorboard_gets_scalars_by_tokens(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    sink = telemetry.TensorBoard(tmp_path)
+    sink.step(metrics(3))
+    sink.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss/en")] == [(300, 2.5)]
+
+
+def test_weights_and_biases_gets_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    run = SimpleNamespace(log=lambda values, step: seen.append((step, values)), finish=lambda: seen.append("end"))
+    fake = SimpleNamespace(init=lambda **options: seen.append(options) or run)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    sink = telemetry.WeightsAndBiases("project", "name", {"lr": 1})
+    sink.step(metrics(3))
+    sink.close()
+    assert seen[0] == {"project": "project", "name": "name", "config": {"lr": 1}, "resume": "allow"}
+    assert seen[1] == (3, metrics(3).scalars())
+    assert seen[2] == "end"
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UsageError, match="pip install wandb"):
+        telemetry.WeightsAndBiases("project", "name", {})
