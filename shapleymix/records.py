@@ -82,7 +82,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """Parse a JSON file, or raise a StoreError that says what is wrong with it."""
     place = Location(file=str(path))
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=_no_constant)
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
     except (UnicodeDecodeError, RecursionError) as error:
@@ -90,6 +90,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     except json.JSONDecodeError as error:
         where = Location(file=str(path), line=error.lineno)
         raise StoreError(f"is not valid JSON: {error.msg}", location=where, hint=_REWRITE) from error
+    except ValueError as error:
+        raise StoreError(f"is not valid JSON: {error}", location=place, hint=_REWRITE) from error
 
 
 def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: bool = False) -> None:
@@ -117,6 +119,10 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: b
     except OSError as error:
         Path(partial).unlink(missing_ok=True)
         raise UsageError(f"cannot be written: {error.strerror}", location=Location(file=str(goal))) from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _REWRITE = "write it again with the command that made it"
@@ -156,7 +162,7 @@ def _check_header(document: Any, cls: type[Record], origin: str) -> None:
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
         raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE)
     version = document["schema_version"]
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         message = f"has schema version {version!r}; this installation reads up to {SCHEMA_VERSION}"
         raise StoreError(message, location=place, hint="upgrade shapleymix, or make the file again")
     found = _KINDS.get(str(document["kind"]))

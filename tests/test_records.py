@@ -269,3 +269,27 @@ def test_what_cannot_be_stored_is_our_own_mistake(tmp_path):
     with pytest.raises(TypeError, match="cannot store a set"):
         whole(free={"a": {1}}).save(tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("symbol", "value"), [("E", None), ("gamma", -5.0), ("alpha", 9.0), ("A", "inf"), ("gamma", [0.1])]
+)
+def test_a_fit_with_impossible_symbols_is_a_broken_file(tmp_path, symbol, value):
+    from shapleymix.fitting.fits import Fit, fit
+    from simulated import log_of
+
+    _, given, log = log_of("shapley", rows=20)
+    fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1).save(tmp_path / "fit.json")
+    document = json.loads((tmp_path / "fit.json").read_text())
+    held = document["law"][symbol]
+    document["law"][symbol] = value if isinstance(value, list) else [value, *held[1:]]
+    (tmp_path / "broken.json").write_text(json.dumps(document))
+    with pytest.raises(StoreError, match=symbol):
+        Fit.load(tmp_path / "broken.json")
+
+
+@pytest.mark.parametrize("text", ['{"schema_version": NaN}', '{"schema_version": ' + "1" * 5000 + "}"])
+def test_numbers_that_are_none_are_a_broken_file(tmp_path, text):
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(StoreError, match="not valid JSON"):
+        read_json(tmp_path / "broken.json")

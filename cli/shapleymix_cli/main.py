@@ -94,8 +94,8 @@ def commands(ctx: click.Context) -> None:
     """Choose the language mixture of a multilingual pretraining run.
 
     From a log of small runs: fit a law of the loss, see how well it predicts runs it has not seen, and find the
-    mixture that it says is best, with a proof that it is. `-` reads standard input; sizes are written 243M, 100B,
-    1.5e9; `--json` gives one JSON document on every command.
+    mixture that it says is best, with a proof that it is. `-` reads a table from standard input; sizes are written
+    243M, 100B, 1.5e9; `--json` gives one JSON document on every command.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

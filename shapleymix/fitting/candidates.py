@@ -176,6 +176,7 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
         Naming the law, the target, what is there and what is needed.
     """
     log = evidence.log
+    _require_mixtures(problem, evidence, rows)
     settings = {(key, n, d) for key, n, d in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)}
     number = {setting: index for index, setting in enumerate(sorted(settings))}
     which = np.array([number[s] for s in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)])
@@ -189,3 +190,13 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
                 f"but has {count} different runs for it"
             )
             raise FitError(message, hint="add runs, loosen the filters, or choose a law with fewer symbols")
+
+
+def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
+    """One mixture tells nothing about mixtures."""
+    if "mixture" not in problem.packing.law.needs:
+        return
+    keys = {key for key, use in zip(evidence.log.mixture_keys, rows, strict=True) if use}
+    if len(keys) < 2:
+        message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
+        raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")

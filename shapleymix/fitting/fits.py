@@ -14,6 +14,7 @@ from shapleymix.fitting.comparison import Comparison, contest
 from shapleymix.fitting.estimation import Estimate, Problem, Settings
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.prediction import Prediction, Spread, outside, residual_quantiles
+from shapleymix.fitting.provenance import provenance_of
 from shapleymix.fitting.resampling import bootstrap_shares, fold_masks
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
@@ -57,6 +58,13 @@ class Fit(Record):
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for law, leading in ((self.law, 0), (self.replicates, 1)):
+            if law is not None:
+                law.check(len(self.sources), len(self.targets), leading)
+        if self.p_range.size != 2 * len(self.sources) or len(self.status) != len(self.targets):
+            raise ValueError("the ranges and states do not match the languages")
 
     def predict(
         self,
@@ -146,8 +154,8 @@ class Fit(Record):
 
 def _positive(value: Any, name: str) -> FloatArray:
     numbers = np.atleast_1d(np.asarray(parse_size(value) if isinstance(value, str) else value, dtype=np.float64))
-    if not (np.isfinite(numbers) & (numbers > 0)).all():
-        raise UsageError(f"{name} must be positive and finite", hint="sizes are written 243M, 100B or 1.5e9")
+    if not (np.isfinite(numbers) & (numbers >= 1)).all():
+        raise UsageError(f"{name} must be finite and at least 1", hint="sizes are written 243M, 100B or 1.5e9")
     return numbers
 
 
@@ -237,7 +245,7 @@ def fit(
         p_range=np.stack([log_.p.min(axis=0), log_.p.max(axis=0)], axis=1),
         rows=len(log_),
         notices=tuple(notices),
-        provenance=_provenance(evidence, inputs, chosen, settings, seed, bootstrap, folds),
+        provenance=provenance_of(evidence, inputs, chosen, settings, seed, bootstrap, folds),
     )
 
 
@@ -325,23 +333,3 @@ def _thin(law: type[Law], evidence: Evidence) -> list[str]:
     if not learns or mixtures >= 3 * sources:
         return []
     return [f"{mixtures} mixtures for {sources} sources: learned transfer wants {3 * sources}, and 5 a source is safe"]
-
-
-def _provenance(
-    evidence: Evidence, inputs: Inputs, law: type[Law], settings: Settings, seed: int, bootstrap: int, folds: int
-) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    transfer = None if inputs.transfer is None else dict(inputs.transfer.provenance)
-    return {
-        "shapleymix": version("shapleymix"),
-        "log": evidence.log.origin,
-        "log_sha256": evidence.log.digest,
-        "transfer": transfer,
-        "law": law.name,
-        "seed": seed,
-        "bootstrap": bootstrap,
-        "folds": folds,
-        "delta": settings.delta,
-        "prior": settings.prior,
-    }

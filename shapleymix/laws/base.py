@@ -22,6 +22,7 @@ from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 Terms = PowerTerms | ExponentialTerms
+LARGEST = 1e100  # of any symbol; far beyond a fitted A in plain units
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,23 @@ class Law(Record):
     def targets_count(self) -> int:
         """K."""
         return np.shape(getattr(self, self.parameters()[0].name))[-1]
+
+    def check(self, sources: int, targets: int, leading: int) -> None:
+        """Refuse symbols that no fit gives: wrong shapes, NaN, negative values, exponents beyond their bound.
+
+        Raises
+        ------
+        ValueError
+            Naming the symbol.
+        """
+        for known in self.parameters():
+            value = np.asarray(getattr(self, known.name))
+            shape = (sources, targets) if known.axes == "MK" else (targets,)
+            if value.shape[leading:] != shape:
+                raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
+            limit = known.high * 1.001 if known.name not in self.linear and known.high < 1e3 else LARGEST
+            if not (np.abs(value) <= limit).all() or (known.positive and (value < 0).any()):
+                raise ValueError(f"{known.name} holds a value outside of its bounds")
 
     def rescaled(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0."""

@@ -110,7 +110,8 @@ def objective_value(
     if anchor is None or kl == 0:
         return value
     inside = p > 0
-    return value + kl * float(np.sum(p[inside] * np.log(p[inside] / anchor[inside])))
+    with np.errstate(divide="ignore"):  # infinite off the anchor's support
+        return value + kl * float(np.sum(p[inside] * np.log(p[inside] / anchor[inside])))
 
 
 def objective_gradient(

@@ -111,6 +111,8 @@ def _from_mapping(given: Mapping[str, float], targets: tuple[str, ...], origin: 
     if faults:
         raise UsageError.of(faults, "the weights")
     raw = np.array([float(given[name]) for name in targets])
-    if not (np.isfinite(raw) & (raw >= 0)).all() or not raw.any():
-        raise UsageError("weights must be finite, not negative, and not all zero")
+    if not (np.isfinite(raw) & (raw >= 0) & ((raw == 0) | (np.abs(np.log(np.where(raw > 0, raw, 1))) < 200))).all():
+        raise UsageError("weights must be finite and not negative, and neither beyond 1e80 nor below 1e-80")
+    if not raw.any():
+        raise UsageError("the weights must not all be zero")
     return Weights(raw, float(raw.sum()), origin)

@@ -55,6 +55,8 @@ def check_label(label: str) -> str | None:
         return "is empty"
     if label != label.strip():
         return "begins or ends with white space"
+    if not label.isprintable():
+        return "holds a character that cannot be printed"
     bad = sorted({mark for mark in label if mark in '=,"\n\r\t\0'})
     return f"contains {', '.join(map(repr, bad))}" if bad else None
 

@@ -212,6 +212,8 @@ def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
     for index, column in enumerate(roles.losses.values()):
         values = cells.numbers(sheet, column, faults, empty=True)
         cells.require(sheet, column, values, values <= 0, "expected more than 0 (nats a token)", faults)
+        too_high = "expected at most 1000: losses are nats a token"
+        cells.require(sheet, column, values, values > 1000, too_high, faults)
         loss[:, index] = values
     return loss
 
