@@ -64,9 +64,8 @@ class Terms:
     @property
     def batch(self) -> tuple[int, ...]:
         """The leading axes, broadcast over all fields."""
-        vectors = (np.shape(value)[:-1] for name, value in self._arrays() if name not in MATRICES)
-        matrices = (np.shape(value)[:-2] for name, value in self._arrays() if name in MATRICES)
-        return np.broadcast_shapes(*vectors, *matrices)
+        shapes = {np.shape(value)[: -2 if name in MATRICES else -1] for name, value in self._arrays()}
+        return shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
 
     def losses(self, p: FloatArray) -> FloatArray:
         """Loss of every target, nats per token.

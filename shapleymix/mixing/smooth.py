@@ -7,7 +7,6 @@ shared by the whole batch stay two-dimensional. Sources fixed by their bounds ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,19 +35,19 @@ class Local(NamedTuple):
 
     def hessian(self) -> FloatArray:
         """(B, M, M), a fresh array."""
-        matrix = (self.inner * self.second[:, None, :]) @ _transposed(self.inner)
+        root = self.inner * np.sqrt(self.second)[:, None, :]
+        matrix = root @ root.transpose(0, 2, 1)
+        diagonal = diagonals(matrix)
         if self.diagonal is None:
             # Sources that do the same for every target leave it singular; the ridge changes the path only.
-            size = matrix.shape[-1]
-            largest = matrix.reshape(len(matrix), size * size)[:, :: size + 1].max(axis=1, keepdims=True)
-            add_to_diagonal(matrix, RIDGE * largest + SMALLEST)
+            diagonal *= 1 + RIDGE
+            diagonal += SMALLEST
         else:
-            add_to_diagonal(matrix, self.diagonal)
+            diagonal += self.diagonal
         return matrix
 
 
-@dataclass(frozen=True)
-class Smooth:
+class Smooth(NamedTuple):
     """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
 
     `scale` (B, K) is w a gamma for powers and w k for exponentials; `matrix` holds phi or t, `slope` the same with
@@ -71,8 +70,7 @@ class Smooth:
 
     def take(self, rows: BoolArray) -> Smooth:
         """The members of the batch where `rows` holds."""
-        return replace(
-            self,
+        return self._replace(
             scale=self.scale[rows],
             matrix=_rows(self.matrix, rows),
             slope=_rows(self.slope, rows),
@@ -82,9 +80,10 @@ class Smooth:
             log_anchor=None if self.log_anchor is None else self.log_anchor[rows],
         )
 
-    def masked(self, free: FloatArray) -> Smooth:
-        """The same objective with fewer sources free to move."""
-        return replace(self, free=free, slope=self.matrix * free[:, :, None])
+    @property
+    def has_steep(self) -> bool:
+        """Whether any slope can be infinite at ratio zero."""
+        return self.kl > 0 or self.s is not None
 
     def steep(self) -> BoolArray:
         """(B, M) sources with an infinite slope at ratio zero: such a ratio is tiny at the optimum, never zero."""
@@ -169,10 +168,6 @@ def _rows(matrix: FloatArray, rows: BoolArray) -> FloatArray:
     return matrix if matrix.ndim == 2 else matrix[rows]
 
 
-def _transposed(matrix: FloatArray) -> FloatArray:
-    return matrix.T if matrix.ndim == 2 else matrix.transpose(0, 2, 1)
-
-
 def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
     return p @ matrix if matrix.ndim == 2 else (p[:, None, :] @ matrix)[:, 0, :]
 
@@ -181,7 +176,13 @@ def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
     return weights @ matrix.T if matrix.ndim == 2 else (matrix @ weights[:, :, None])[:, :, 0]
 
 
-def add_to_diagonal(matrix: FloatArray, diagonal: FloatArray) -> None:
-    """Add (B, M) or (B, 1) to the diagonals of contiguous matrices (B, M, M), in place."""
+def diagonals(matrix: FloatArray) -> FloatArray:
+    """The diagonals (B, M) of contiguous matrices (B, M, M), as a view to write to."""
     size = matrix.shape[-1]
-    matrix.reshape(len(matrix), size * size)[:, :: size + 1] += diagonal
+    return matrix.reshape(len(matrix), size * size)[:, :: size + 1]
+
+
+def add_to_diagonal(matrix: FloatArray, diagonal: FloatArray) -> None:
+    """Add (B, M) to the diagonals of contiguous matrices (B, M, M), in place."""
+    view = diagonals(matrix)
+    view += diagonal
