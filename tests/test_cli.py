@@ -214,7 +214,7 @@ def test_compare_says_where_a_law_is_undefined(run: Run, fixtures: Path) -> None
     call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "family,chinchilla", "--languages", table)
     outcome = run(*call, "--folds", 4, "--json")
     laws = {law["law"]: law for law in outcome.document["laws"]}
-    assert laws["family"]["defined"] < 1 == laws["chinchilla"]["defined"]
+    assert laws["family"]["coverage"] < 1 == laws["chinchilla"]["coverage"]
     assert "undefined" in outcome.err
 
 

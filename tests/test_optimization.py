@@ -280,3 +280,26 @@ def test_an_anchor_without_some_sources_competes_on_its_support_only(anchor):
     mix = mixture(anchor=dict(zip(SOURCES, anchor, strict=True)), kl=0.1)
     assert mix.relative_gap <= 1e-9
     assert (mix.p[np.array(anchor) == 0] == 0).all()
+
+
+@pytest.mark.parametrize("caps", [[0.4, 0.4, 0.4, 0.4], np.full(4, 0.4), 0.4, dict.fromkeys(SOURCES, 0.4)])
+def test_caps_come_by_name_in_order_or_for_all(caps):
+    np.testing.assert_array_equal(mixture(caps=caps).p, mixture(caps=dict.fromkeys(SOURCES, 0.4)).p)
+
+
+def test_caps_of_another_length_are_refused():
+    with pytest.raises(UsageError, match="the caps have shape"):
+        mixture(caps=[0.5, 0.5])
+
+
+def test_a_closed_form_does_not_borrow_the_optimums_interval():
+    assert np.isnan(optimize(Square(), 1e9, 1e11, method="closed-form").p_low).all()
+    assert not np.isnan(mixture().p_low).any()
+
+
+def test_the_file_names_the_ratios(tmp_path):
+    import json
+
+    mix = mixture()
+    mix.save(tmp_path / "mixture.json")
+    assert json.loads((tmp_path / "mixture.json").read_text())["mixture"] == mix.mixture

@@ -61,6 +61,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "parameters": numbers_of(entry),
         **(scores_document(entry.scores) or {"mean": None, "targets": None}),
         "standard_error": entry.standard_error,
-        "defined": entry.coverage,
+        "coverage": entry.coverage,
         "error": entry.error,
     }

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shapleymix.errors import FitError, UsageError, did_you_mean
+from shapleymix.errors import FitError, Location, UsageError, did_you_mean
 from shapleymix.fitting.estimation import Problem, Settings
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
@@ -189,7 +189,8 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
                 f"law {problem.packing.law.name!r} fits {needed} numbers for target {target!r} "
                 f"but has {count} different runs for it"
             )
-            raise FitError(message, hint="add runs, loosen the filters, or choose a law with fewer symbols")
+            hint = "add runs, loosen the filters, or choose a law with fewer symbols"
+            raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))
 
 
 def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:

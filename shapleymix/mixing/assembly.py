@@ -55,7 +55,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     task, answer, bounds = summary.task, summary.answer, summary.task.constraints
     predicted = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level)
-    spread = _interval(summary.optima, summary.level, len(answer.p))
+    optima = summary.optima if summary.demands.method == EXACT else None
+    spread = _interval(optima, summary.level, len(answer.p))
     values = _values(summary, answer.p)
     low, high = _interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
@@ -151,6 +152,8 @@ def _notices(summary: Summary, warnings: tuple[str, ...]) -> tuple[str, ...]:
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
     if summary.demands.method == EXACT and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
+    if np.isnan(task.constraints.available).all():
+        found.append("no available tokens are given (languages table): no natural or smoothed mixture to compare with")
     if not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ DEFAULT_EPOCHS = 4.0
 """Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""
 
 Amounts = Mapping[str, float | str] | Languages
-Ratios = Mapping[str, float]
+Ratios = Mapping[str, float] | Sequence[float] | FloatArray | float  # by name, in the sources' order, or for all
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def constraints_of(
     *,
     caps: Ratios | Languages | None = None,
     available: Amounts | None = None,
-    epochs: float | Ratios | None = None,
+    epochs: float | Mapping[str, float] | None = None,
     floors: Ratios | None = None,
     min_tokens: float | str | Mapping[str, float | str] | None = None,
     groups: Sequence[Group] = (),
@@ -123,7 +124,7 @@ def tightened(constraints: Constraints) -> Constraints:
 
 
 def _supply(
-    names: tuple[str, ...], available: Amounts | None, epochs: float | Ratios | None
+    names: tuple[str, ...], available: Amounts | None, epochs: float | Mapping[str, float] | None
 ) -> tuple[FloatArray, FloatArray]:
     """Tokens at hand and repetitions allowed, (M,) each."""
     tokens, own = np.full(len(names), np.nan), np.full(len(names), np.nan)
@@ -148,11 +149,22 @@ def _supply(
 def _ratios(given: Ratios | None, names: tuple[str, ...], default: float, what: str) -> FloatArray:
     if given is None:
         return np.full(len(names), default)
+    if not isinstance(given, Mapping):
+        given = dict(zip(names, _of_each(given, len(names), what), strict=True))
     _require_names(given, names, f"{what}s")
     wrong = [name for name, value in given.items() if not 0 <= float(value) <= 1]
     if wrong:
         raise UsageError(f"the {what} {given[wrong[0]]:g} of {wrong[0]!r} is not a ratio between 0 and 1")
     return np.array([float(given.get(name, default)) for name in names])
+
+
+def _of_each(given: Any, count: int, what: str) -> list[float]:
+    """One number for every source, or numbers in the order of the sources."""
+    values = np.asarray(given, dtype=float)
+    if values.shape not in ((), (count,)):
+        hint = f"give a mapping, one number, or {count} in the order of the sources"
+        raise UsageError(f"the {what}s have shape {values.shape}", hint=hint)
+    return np.broadcast_to(values, (count,)).tolist()
 
 
 def _least(given: float | str | Mapping[str, float | str] | None, names: tuple[str, ...]) -> FloatArray:

@@ -38,7 +38,8 @@ class Mixture(Record):
 
     Attributes
     ----------
-    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without).
+    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without
+        replicates, and for a method that is not `exact`: the optimum's interval is not its).
     losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
     weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
     objective : value at p, with its interval over replicates.
@@ -82,6 +83,10 @@ class Mixture(Record):
     replicates: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
+
+    def to_document(self) -> dict[str, Any]:
+        """As every result, with the ratios by name for those who read the file."""
+        return super().to_document() | {"mixture": self.mixture}
 
     @property
     def mixture(self) -> dict[str, float]:

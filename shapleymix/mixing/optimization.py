@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +63,7 @@ class Demands:
     monolingual: Mapping[str, float] | None = None
     caps: Ratios | Languages | None = None
     available: Amounts | None = None
-    epochs: float | Ratios | None = None
+    epochs: float | Mapping[str, float] | None = None
     floors: Ratios | None = None
     min_tokens: float | str | Mapping[str, float | str] | None = None
     groups: Sequence[Group] = ()
@@ -212,4 +212,7 @@ def optimize_compute(fit: FitLike, flops: Size, **demands: Any) -> Mixture:
 
     known = _demands(demands)
     N, D = best_split(fit, parse_size(flops), known)
-    return optimize(fit, N, D, **demands)
+    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "dropped", {})).items() if "held" in why]
+    notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
+    found = optimize(fit, N, D, **demands)
+    return replace(found, notices=(*notes, *found.notices))
