@@ -5,8 +5,10 @@ fixtures/multilingual5_coalitions.csv (byte-level decoders of 23,712 non-embeddi
 mixtures of en, de, fr, zh, ja). The text behind it is not in the repository: the script looks for `corpus/` in
 `../shared` (or in the folder that SHAPLEYMIX_SHARED names) and says so and ends if it is not there.
 
-The run has the same size and number of bytes. Its batch (64 sequences, so 122 steps) was chosen so that its test
-losses come near those of the exact game's grand coalition: with 32 it trains further than those runs did.
+The run has the same size and number of bytes. Its batch (64 sequences, so 122 steps) is the best of four settings
+tried with seed 0, chosen after their agreement was seen: with 32, the exact runs' own, cosine .944 and Pearson .909.
+Its test losses are also the nearest of the four to those of the exact game's grand coalition: with 32 this trainer
+trains further than those runs did, and late steps are specific to a language. Seeds 1 and 2 took no part in the choice.
 """
 
 from __future__ import annotations
