@@ -25,7 +25,7 @@ def row(*cells: object) -> None:
 def must(name: str, value: float, limit: float, relation: str = "<=") -> bool:
     """Record whether a figure holds, for `finish`; a NaN never does."""
     holds = bool(_HOLDS[relation](value, limit))
-    _verdicts.append((f"{name}: {value:.4g} (must be {relation} {limit:.4g})", holds))
+    _verdicts.append((f"{name}: {value:.6g} (must be {relation} {limit:.6g})", holds))
     return holds
 
 
