@@ -42,7 +42,7 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
         e, jacobian = log_loss[0, :, 0] - seen.log_loss[:, target], problem.packing.jacobian(slopes)[0]
         size, score = np.abs(e), np.clip(e, -delta, delta)
         rho = np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)) if np.isfinite(delta) else e**2 / 2
-        prior = settings.prior * min(delta, 1) * (np.array(problem.packing.names) == "coefficients")
+        prior = settings.prior * min(delta, 1e-2) * (np.array(problem.packing.names) == "coefficients")
         return rho.mean() + prior @ x**2 / 2, score @ jacobian / len(e) + prior * x
 
     best = min(

@@ -24,6 +24,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
 TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
 FOLLOWED = 2
+USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replicate are far below its spread
 Progress = Callable[[int, int], None]
 
@@ -171,7 +172,7 @@ class Problem:
         coefficient = np.array([name == "coefficients" for name in self.packing.names])
         if not coefficient.any():
             return None
-        precision = self.settings.prior * min(self.settings.delta, 1.0)
+        precision = self.settings.prior * min(self.settings.delta, USUAL_RESIDUAL)
         return Prior(np.zeros(len(coefficient)), np.where(coefficient, precision, 0.0))
 
     def _estimate(self, solution: Solution, rows: IntArray) -> Estimate:
