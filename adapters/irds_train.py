@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -12,4 +13,8 @@ sys.path.insert(0, str(ADAPTERS))
 from shapleymix_irds.train.app import main  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    # Sharded modules hold the process group in cycles; its threads abort an interpreter that is going away, and
+    # torchrun would take a finished run for a failed one.
+    gc.collect()
+    sys.exit(code)

@@ -46,11 +46,11 @@ def polished(
         if smooth.has_steep:
             better &= ~(smooth.steep() & (trial <= 0)).any(axis=1)
     if better.all():
-        return trial, multiplier, own
+        return _closed(trial, lower, upper), multiplier, own
     chosen = better[:, None]
     # Rounding may leave the iterate, which is strictly inside, an ulp outside.
     p = np.where(chosen, trial, np.minimum(np.maximum(p, lower), upper))
-    return p, np.where(chosen, multiplier, price), np.where(better, own, gap)
+    return _closed(p, lower, upper), np.where(chosen, multiplier, price), np.where(better, own, gap)
 
 
 def face_bound(tilt: FloatArray, p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -59,6 +59,18 @@ def face_bound(tilt: FloatArray, p: FloatArray, lower: FloatArray, upper: FloatA
     `tilt` (B, M) is the gradient less the price where a source may move, else zero.
     """
     return np.add.reduce(np.maximum(tilt * (p - lower), tilt * (p - upper)), axis=1)
+
+
+def _closed(p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """The same mixtures with the rounding of their unit sum put on the source that has the most room."""
+    excess = 1 - np.add.reduce(p, axis=1)
+    if not np.count_nonzero(excess):
+        return p
+    rows, roomiest = np.arange(len(p)), np.minimum(p - lower, upper - p).argmax(axis=1)
+    here = rows, roomiest
+    p = p.copy()
+    p[here] = np.minimum(np.maximum(p[here] + excess, lower[here]), upper[here])
+    return p
 
 
 def _feasible(p: FloatArray) -> BoolArray:
