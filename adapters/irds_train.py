@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 
@@ -13,8 +12,4 @@ sys.path.insert(0, str(ADAPTERS))
 from shapleymix_irds.train.app import main  # noqa: E402
 
 if __name__ == "__main__":
-    code = main()
-    # Sharded modules hold the process group in cycles; its threads abort an interpreter that is going away, and
-    # torchrun would take a finished run for a failed one.
-    gc.collect()
-    sys.exit(code)
+    sys.exit(main())

@@ -172,8 +172,8 @@ def main() -> None:
         found[task.__name__] = task(mode, engine)
     Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
     dist.barrier()
+    gc.collect()  # models must go before their process group, as in `joined_world`
     dist.destroy_process_group()
-    gc.collect()  # sharded modules hold the group in cycles; its threads abort an interpreter that is going away
 
 
 if __name__ == "__main__":

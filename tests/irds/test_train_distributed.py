@@ -87,26 +87,14 @@ def test_a_signal_to_one_rank_stops_both_at_the_same_step(pair: Path, tmp_path: 
 
 
 def test_an_elastic_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> None:
-    out = next(out for out in (tmp_path / f"run{attempt}" for attempt in range(3)) if survives_a_killed_rank(out))
-    assert results(out) == results(pair)
-    lines = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert lines == list(range(1, STEPS + 1))
-
-
-def survives_a_killed_rank(out: Path) -> bool:
-    """Whether torchrun brought the group back; with more work than cores it has been seen to wait forever."""
+    out = tmp_path / "run"
     run = start(out, ranks=2, restarts=1)
     wait_for_step(run, out, 6)
     os.kill(workers(run)[-1], signal.SIGKILL)
-    try:
-        code = run.wait(timeout=90)
-    except subprocess.TimeoutExpired:
-        for process in (*workers(run), run.pid):
-            os.kill(process, signal.SIGKILL)
-        run.wait()
-        return False
-    assert code == 0, said(out)
-    return True
+    assert run.wait(timeout=200) == 0, said(out)
+    assert results(out) == results(pair)
+    lines = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert lines == list(range(1, STEPS + 1))
 
 
 def test_errors_of_two_ranks_are_plain(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import traceback
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +53,8 @@ class World:
 def joined_world(device: str) -> Iterator[World]:
     """Join the processes that torchrun started; one process by itself without it.
 
+    Nothing that outlives the block may hold the model.
+
     Raises
     ------
     UsageError
@@ -72,7 +76,14 @@ def joined_world(device: str) -> Iterator[World]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
     try:
         yield World(dist.get_rank(), size, local)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the model
+        raise
     finally:
+        # The model goes before its process group. Whatever frees a group last joins the group's threads: the wrapped
+        # model does so with the GIL held, and a thread that waits for the GIL to free a tensor then waits forever;
+        # an interpreter that is going away aborts.
+        gc.collect()
         dist.destroy_process_group()
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from shapleymix.errors import Location, UsageError
+from shapleymix.records import FloatArray
 from shapleymix.tables.names import check_label, repeated
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
 from shapleymix_irds.train.config import TrainConfig
@@ -41,28 +42,26 @@ def launch(config: TrainConfig) -> None:
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
-    out = Path(config.out)
     with joined_world(config.device) as world:
-        corpus, tokenizer = _corpus(config, languages)
-        parts = make_parts(config, tokenizer.vocabulary, world)
-        check_vocabulary(corpus, parts.vocabulary)
-        _claim(config, parts, world)
-        trainer = Trainer(config, corpus, ratios, parts, world)
-        resumed = trainer.resume()
-        _tell(
-            world,
-            f"{config.run_name}: N = {parts.N:,}, step {resumed} of {config.steps}, {tokenizer.name}",
-        )
-        trainer.sinks = _sinks(config, world, resumed)
-        try:
-            trainer.run()
-        finally:
-            for sink in trainer.sinks:
-                sink.close()
-        _tell(
-            world,
-            f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}",
-        )
+        _train(config, languages, ratios, world)
+
+
+def _train(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray, world: World) -> None:
+    out = Path(config.out)
+    corpus, tokenizer = _corpus(config, languages)
+    parts = make_parts(config, tokenizer.vocabulary, world)
+    check_vocabulary(corpus, parts.vocabulary)
+    _claim(config, parts, world)
+    trainer = Trainer(config, corpus, ratios, parts, world)
+    resumed = trainer.resume()
+    _tell(world, f"{config.run_name}: N = {parts.N:,}, step {resumed} of {config.steps}, {tokenizer.name}")
+    trainer.sinks = _sinks(config, world, resumed)
+    try:
+        trainer.run()
+    finally:
+        for sink in trainer.sinks:
+            sink.close()
+    _tell(world, f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}")
 
 
 def language_names(config: TrainConfig) -> tuple[str, ...]:
