@@ -32,7 +32,7 @@ def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int
     chunk
         Numbers that may be held at a time: O is worked through in chunks of chunk / ((t + v) I) rows.
     """
-    edges = [edge * (len(x) // int(bounds[-1])) for edge in bounds.tolist()]
+    edges = _row_edges(bounds, len(x))
     groups, outputs, inputs = len(edges) - 1, grad.shape[1], x.shape[1]
     step = max(1, min(outputs, chunk // (groups * inputs)))
     exact = torch.promote_types(x.dtype, torch.float32)
@@ -47,6 +47,13 @@ def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int
         gram += flat[:train] @ flat[train if groups > train else 0 :].T
         torch.sum(flat[:train], 0, out=weight[first:last].view(-1))
     return weight, gram
+
+
+def _row_edges(bounds: Tensor, rows: int) -> list[int]:
+    """First row of each group, and the end."""
+    first = bounds.tolist()
+    each = rows // first[-1]
+    return [each * edge for edge in first]
 
 
 _KEPT: dict[torch.dtype, Tensor] = {}
@@ -68,8 +75,9 @@ def _grouped_products(grad: Tensor, x: Tensor, edges: list[int], train: int, out
         sizes = {edges[k + 1] - edges[k] for k in range(start, stop)}
         if len(sizes) == 1 and 0 not in sizes:
             rows = slice(edges[start], edges[stop])
-            a = grad[rows].unflatten(0, (stop - start, -1)).transpose(1, 2)
-            torch.bmm(a, x[rows].unflatten(0, (stop - start, -1)), out=out[start:stop])
+            count = stop - start
+            a = grad[rows].view(count, -1, grad.shape[1]).transpose(1, 2)
+            torch.bmm(a, x[rows].view(count, -1, x.shape[1]), out=out[start:stop])
             continue
         for k in range(start, stop):
             rows = slice(edges[k], edges[k + 1])
@@ -82,41 +90,35 @@ def _linear_grads_shapes(grad: Tensor, x: Tensor, bounds: Tensor, train: int, ch
     return x.new_empty((grad.shape[1], x.shape[1]), dtype=exact), x.new_empty((train, other), dtype=exact)
 
 
-def embedding_grads(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
+def embedding_grads(
+    grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int, chunk: int
+) -> tuple[Tensor, Tensor]:
     """The same for an embedding: grad (rows, I), ids (rows,), id -1 without gradient; -> (vocab, I), (t, v).
 
-    Only tokens that occur are held: one row for each (group, token) that is in the batch.
+    Only tokens that occur are held, for some of the I columns at a time: chunk / ((t + v) tokens).
     """
-    edges = [edge * (len(ids) // int(bounds[-1])) for edge in bounds.tolist()]
-    groups = len(edges) - 1
+    edges = _row_edges(bounds, len(ids))
+    groups, inputs = len(edges) - 1, grad.shape[1]
     exact = torch.promote_types(grad.dtype, torch.float32)
     grad = torch.where((ids >= 0)[:, None], grad, 0).to(exact)
     ids = ids.clamp(min=0)
-    weight = grad.new_zeros((vocab, grad.shape[1])).index_add_(0, ids[: edges[train]], grad[: edges[train]])
+    weight = grad.new_zeros((vocab, inputs)).index_add_(0, ids[: edges[train]], grad[: edges[train]])
+    tokens, place = torch.unique(ids, return_inverse=True)
     sizes = torch.tensor([edges[k + 1] - edges[k] for k in range(groups)], device=ids.device)
-    group = torch.repeat_interleave(torch.arange(groups, device=ids.device), sizes)
-    keys, row = torch.unique(group * vocab + ids, return_inverse=True)
-    rows = grad.new_zeros((len(keys), grad.shape[1])).index_add_(0, row, grad)
-    return weight, _sparse_products(rows, keys // vocab, keys % vocab, train, groups, vocab)
+    row = place + len(tokens) * torch.repeat_interleave(torch.arange(groups, device=ids.device), sizes)
+    gram = grad.new_zeros((train, (groups - train) or train))
+    step = max(1, min(inputs, chunk // (groups * len(tokens))))
+    for first in range(0, inputs, step):
+        columns = grad[:, first : first + step]
+        held = grad.new_zeros((groups * len(tokens), columns.shape[1])).index_add_(0, row, columns)
+        flat = held.view(groups, -1)
+        gram += flat[:train] @ flat[train if groups > train else 0 :].T
+    return weight, gram
 
 
-def _sparse_products(rows: Tensor, group: Tensor, token: Tensor, train: int, groups: int, vocab: int) -> Tensor:
-    """Products of groups of sparse rows: for each group on the right, its row of each token of the left ones."""
-    left = group < train
-    rows_left, token_left, group_left = rows[left], token[left], group[left]
-    columns = []
-    for other in range(train, groups) if groups > train else range(train):
-        mine = group == other
-        place = torch.full((vocab,), -1, dtype=torch.long, device=rows.device)
-        place[token[mine]] = torch.arange(int(mine.sum()), device=rows.device)
-        at = place[token_left]
-        met = at >= 0
-        dots = (rows_left[met] * rows[mine][at[met]]).sum(1)
-        columns.append(rows.new_zeros(train).index_add_(0, group_left[met], dots))
-    return torch.stack(columns, 1)
-
-
-def _embedding_grads_shapes(grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int) -> tuple[Tensor, Tensor]:
+def _embedding_grads_shapes(
+    grad: Tensor, ids: Tensor, bounds: Tensor, train: int, vocab: int, chunk: int
+) -> tuple[Tensor, Tensor]:
     exact = torch.promote_types(grad.dtype, torch.float32)
     other = (bounds.shape[0] - 1 - train) or train
     return grad.new_empty((vocab, grad.shape[1]), dtype=exact), grad.new_empty((train, other), dtype=exact)
@@ -182,9 +184,11 @@ class GroupedEmbedding(torch.autograd.Function):
     """`F.embedding(ids, weight, padding_idx)`; ids (B, ...); padding -1 for none."""
 
     @staticmethod
-    def forward(ctx: Any, ids: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, pad: int) -> Tensor:
+    def forward(
+        ctx: Any, ids: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, chunk: int, pad: int
+    ) -> Tensor:
         ctx.save_for_backward(ids, weight, bounds)
-        ctx.train, ctx.pad, ctx.exact = train, pad, gram.dtype
+        ctx.train, ctx.chunk, ctx.pad, ctx.exact = train, chunk, pad, gram.dtype
         return F.embedding(ids, weight)
 
     @staticmethod
@@ -193,8 +197,8 @@ class GroupedEmbedding(torch.autograd.Function):
         flat = ids.reshape(-1)
         flat = torch.where(flat == ctx.pad, -1, flat)
         grad = grads[0].reshape(-1, weight.shape[1])
-        total, gram = call(embedding_grads, grad, flat, bounds, ctx.train, weight.shape[0])
-        return None, total.to(weight.dtype), gram.to(ctx.exact), None, None, None
+        total, gram = call(embedding_grads, grad, flat, bounds, ctx.train, weight.shape[0], ctx.chunk)
+        return None, total.to(weight.dtype), gram.to(ctx.exact), None, None, None, None
 
 
 class GroupedScale(torch.autograd.Function):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ class Interceptor(TorchFunctionMode):
     ) -> Any:
         options = dict(kwargs) if kwargs else {}
         if torch.is_grad_enabled():
-            call = read_call(func, args, options, self.layout)
+            read = READERS.get(func)
+            call = None if read is None else read(self.layout, *args, **options)
             if call is not None:
                 return self.replace(*call, func, args, options)
         if func is torch.Tensor.unflatten:
@@ -120,25 +122,6 @@ def backward_in_mode(loss: Tensor) -> None:
     )
 
 
-def read_call(
-    func: Any, args: tuple[Any, ...], options: dict[str, Any], layout: Layout
-) -> tuple[Handler, tuple[Any, ...]] | None:
-    """The grouped form of a call and its operands, or None if the call stays as it is."""
-    if func is F.linear:
-        return _read_linear(layout, *args, **options)
-    if func is F.embedding:
-        return _read_embedding(layout, *args, **options)
-    if func is F.rms_norm or func is torch.rms_norm:
-        return _read_norm(F.rms_norm, layout, *args, **options)
-    if func is F.layer_norm or func is torch.layer_norm:
-        return _read_norm(F.layer_norm, layout, *args, **options)
-    if func is torch.Tensor.mul or func is torch.Tensor.__mul__ or func is torch.mul or func is torch.Tensor.__rmul__:
-        return _read_pointwise(_scale, layout, *args, **options)
-    if func is torch.Tensor.add or func is torch.Tensor.__add__ or func is torch.add or func is torch.Tensor.__radd__:
-        return _read_pointwise(_shift, layout, *args, **options)
-    return None
-
-
 def _read_linear(
     layout: Layout, input: Tensor, weight: Any = None, bias: Any = None
 ) -> tuple[Handler, tuple[Any, ...]] | None:
@@ -177,7 +160,8 @@ def _read_embedding(
 
 
 def _embedding(layout: Layout, ids: Tensor, weight: Tensor, pad: int) -> Tensor:
-    return GroupedEmbedding.apply(ids, weight, layout.gram, layout.bounds, layout.train, pad)  # type: ignore[no-any-return]
+    operands = (layout.gram, layout.bounds, layout.train, layout.chunk, pad)
+    return GroupedEmbedding.apply(ids, weight, *operands)  # type: ignore[no-any-return]
 
 
 def _read_norm(
@@ -253,3 +237,20 @@ def _shift(layout: Layout, x: Tensor, weight: Tensor) -> Tensor:
 def _as(weight: Tensor, x: Tensor) -> Tensor:
     """A bias in the type of what it is added to (autocast adds it in the lower precision)."""
     return weight.to(x.dtype) if torch.is_autocast_enabled(x.device.type) else weight
+
+
+Reader = Callable[..., tuple[Handler, tuple[Any, ...]] | None]
+# For each function that may be covered: what gives the grouped form of a call and its operands, or None if the
+# call stays as it is.
+READERS: dict[Any, Reader] = {
+    F.linear: _read_linear,
+    F.embedding: _read_embedding,
+    **dict.fromkeys((F.rms_norm, torch.rms_norm), partial(_read_norm, F.rms_norm)),
+    **dict.fromkeys((F.layer_norm, torch.layer_norm), partial(_read_norm, F.layer_norm)),
+    **dict.fromkeys(
+        (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__), partial(_read_pointwise, _scale)
+    ),
+    **dict.fromkeys(
+        (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__), partial(_read_pointwise, _shift)
+    ),
+}
