@@ -57,9 +57,10 @@ def test_two_ranks_with_uneven_shares_train_as_one(alone: Path, pair: Path) -> N
     same_run(alone, pair)
 
 
-def test_sharded_ranks_train_as_one(alone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--compile", "--recompute")])
+def test_sharded_ranks_train_as_one(more: tuple[str, ...], alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert start(out, "--parallel", "fsdp", ranks=2).wait(timeout=200) == 0, said(out)
+    assert start(out, "--parallel", "fsdp", *more, ranks=2).wait(timeout=300) == 0, said(out)
     same_run(alone, out)
 
 
