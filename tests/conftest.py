@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from simulated import log_of
+
+from shapleymix.laws import Inputs, Law
+from shapleymix.tables.runs import RunLog
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,3 +27,9 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("needs the published run logs in ../shared/data")
     return folder
+
+
+@pytest.fixture(scope="session")
+def noisy() -> tuple[Law, Inputs, RunLog]:
+    """A law with transfer, what it knows, and a log of 36 runs that it made, with 1% of noise."""
+    return log_of("shapley-tempered", rows=36, noise=1e-2)

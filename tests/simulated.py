@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shapleymix.laws import LAWS, Inputs, Law
@@ -12,6 +14,7 @@ from shapleymix.tables.transfer import TransferMatrix
 
 NAMES = ("en", "de", "fr", "zh", "ja", "ko", "fi")
 FAMILIES = ("Germanic", "Germanic", "Romance", "Sinitic", "Japonic", "Koreanic", "Uralic")
+FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0, "threads": 1}
 SIZES, TOKENS = (2e7, 1e8, 5e8), (5e8, 3e9, 2e10)
 
 
@@ -98,3 +101,11 @@ def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budge
     given = inputs(seed=seed)
     law = true_law(name, given, seed)
     return law, given, simulate(law, given, mixtures(rows, len(given.sources), seed), noise=noise, seed=seed, **budgets)
+
+
+def same_rows(one: RunLog, other: RunLog) -> bool:
+    """Whether two logs hold the same, to the last bit."""
+    arrays = ((getattr(one, name), getattr(other, name)) for name in ("N", "D", "p", "loss", "weight"))
+    texts = ((getattr(one, name), getattr(other, name)) for name in ("runs", "sources", "targets", "split", "seed"))
+    same = (a is b if a is None or b is None else np.array_equal(a, b, equal_nan=True) for a, b in arrays)
+    return all(same) and all(a == b for a, b in texts)

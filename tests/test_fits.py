@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import inputs, log_of, mixtures, simulate, true_law
+from simulated import FAST, log_of, mixtures, simulate, true_law
 
-from shapleymix.errors import DataError, FitError, UsageError
+from shapleymix.errors import FitError
 from shapleymix.fitting.fits import Fit, fit
-from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
-from shapleymix.tables.transfer import TransferMatrix
-
-FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0, "threads": 1}
 
 
 def text_of(found: Fit, *, without: tuple[str, ...] = ()) -> str:
@@ -28,11 +25,6 @@ def text_of(found: Fit, *, without: tuple[str, ...] = ()) -> str:
 
 def core_of(found: Fit) -> dict[str, np.ndarray]:
     return {known.name: np.asarray(getattr(found.law, known.name)) for known in type(found.law).fitted()}
-
-
-@pytest.fixture(scope="module")
-def noisy() -> tuple[Law, Inputs, RunLog]:
-    return log_of("shapley-tempered", rows=36, noise=1e-2)
 
 
 # what the budgets can tell
@@ -219,99 +211,6 @@ def test_untrained_rows_are_no_runs(noisy):
     found = fit([log, empty], "shapley-tempered", given.transfer, **FAST)
     assert found.rows == 36
     assert "left out 1 row untrained models (D = 0)" in found.notices
-
-
-# what is refused, and how
-
-
-def test_too_few_runs_name_the_law_the_target_and_the_numbers():
-    _, _, log = log_of("learned", rows=40)
-    loss = log.loss.copy()
-    loss[7:, 2] = np.nan
-    with pytest.raises(FitError, match="law 'learned' fits 10 numbers for target 'fr' but has 7 different runs for it"):
-        fit(log.with_loss(loss), "learned", **FAST)
-    copies = replace(log, p=np.tile(log.p[:3], (14, 1))[:40], N=np.full(40, 1e8), D=np.full(40, 1e9))
-    with pytest.raises(FitError, match="has 3 different runs"):
-        fit(copies, "learned", **FAST)
-
-
-def test_an_unknown_law_is_answered_with_the_nearest(noisy):
-    with pytest.raises(UsageError, match=r"no law is called 'shaply'[\s\S]*did you mean 'shapley'\?"):
-        fit(noisy[2], "shaply", **FAST)
-
-
-def test_a_law_without_its_inputs_is_refused(noisy):
-    with pytest.raises(UsageError, match="needs a transfer matrix"):
-        fit(noisy[2], "shapley", **FAST)
-    with pytest.raises(UsageError, match="needs the language families"):
-        fit(noisy[2], "family", **FAST)
-
-
-def test_a_matrix_that_lacks_a_language_is_refused(noisy):
-    small = TransferMatrix.from_sv(np.eye(3), ("en", "de", "fr"), ("en", "de", "fr"))
-    with pytest.raises(DataError, match="zh"):
-        fit(noisy[2], "shapley", small, **FAST)
-
-
-def test_auto_without_folds_is_refused(noisy):
-    with pytest.raises(UsageError, match="law auto needs cross-validation"):
-        fit(noisy[2], folds=0)
-
-
-def test_few_mixtures_give_no_held_out_error_and_say_so():
-    given = inputs(2, 2)
-    law = true_law("chinchilla", given)
-    log = simulate(law, given, np.repeat([[0.5, 0.5], [0.7, 0.3]], 9, axis=0))
-    found = fit(log, "chinchilla", bootstrap=0, threads=1)
-    assert found.held_out is None
-    assert found.residuals is None
-    assert "2 different mixtures are too few for a held-out error" in found.notices
-    assert np.isnan(found.predict("en=.5,de=.5", 1e8, 1e10).low).all()
-
-
-# law auto
-
-
-def test_auto_takes_only_what_the_inputs_allow(noisy):
-    _, given, log = noisy
-    log = log.select(np.arange(24))
-    options: dict[str, Any] = {"bootstrap": 0, "folds": 2, "starts": 1, "threads": 1}
-    bare = fit(log, **options)
-    assert bare.selection is not None
-    assert {entry.law for entry in bare.selection.entries} == {
-        name for name, law in LAWS.items() if not set(law.needs) & {"transfer", "families"}
-    }
-    fed = fit(log, "auto", given.transfer, given.languages, **options)
-    assert fed.selection is not None
-    assert {entry.law for entry in fed.selection.entries} == set(LAWS)
-    assert fed.law.name == fed.selection.simplest()
-
-
-def test_auto_is_the_simplest_law_within_one_paired_standard_error():
-    _, given, log = log_of("shapley-tempered", rows=45, noise=2e-2)
-    found = fit(log, "auto", given.transfer, bootstrap=0, folds=3, starts=2, threads=1)
-    table = found.selection
-    assert table is not None
-    scored = [entry for entry in table.entries if entry.scores is not None]
-    error = np.array([entry.scores.mean["PE"] for entry in scored if entry.scores])
-    top = int(error.argmin())
-    index = {entry.law: place for place, entry in enumerate(scored)}
-    assert table.best() == scored[top].law
-    chosen = index[found.law.name]
-    assert table.gap[chosen, top] == pytest.approx(error[chosen] - error[top], abs=1e-15)
-    assert table.gap[chosen, top] <= table.gap_error[chosen, top]
-    for place, entry in enumerate(scored):
-        if entry.parameters < scored[chosen].parameters:
-            assert table.gap[place, top] > table.gap_error[place, top], entry.law
-
-
-def test_auto_finds_the_mixture_to_matter_or_not():
-    given = inputs(3, 3)
-    flat = simulate(true_law("chinchilla", given), given, mixtures(45, 3), noise=1e-2)
-    options: dict[str, Any] = {"bootstrap": 0, "folds": 3, "starts": 1, "threads": 1}
-    assert fit(flat, "auto", given.transfer, **options).law.name == "chinchilla"
-    bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 3), noise=2e-3)
-    assert fit(bent, "auto", given.transfer, **options).law.name in ("shapley-tempered", "shapley-concave")
 
 
 # standing, parameters, files

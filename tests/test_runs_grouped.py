@@ -1,0 +1,101 @@
+"""Run logs whose rows belong together: folds that keep mixtures whole, and several logs as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import same_rows
+
+from shapleymix.errors import DataError, UsageError
+from shapleymix.tables.runs import concat, read_runs, write_runs
+
+
+def test_folds_keep_mixtures_together_and_are_balanced(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    folds = log.folds(5)
+    by_key: dict[str, set[int]] = {}
+    for key, fold in zip(log.mixture_keys, folds.tolist(), strict=True):
+        by_key.setdefault(key, set()).add(fold)
+    assert all(len(found) == 1 for found in by_key.values())
+    counts = np.bincount([next(iter(found)) for found in by_key.values()])
+    assert counts.tolist() == [8] * 5
+
+
+def test_folds_do_not_see_the_order_of_rows_or_columns(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    order = np.random.default_rng(0).permutation(len(log))
+    turned = log.select(order).aligned(log.sources[::-1], log.targets[::-1])
+    assert np.array_equal(turned.folds(5), log.folds(5)[order])
+    same = log.groups[order][:, None] == log.groups[order]
+    assert np.array_equal(turned.groups[:, None] == turned.groups, same)
+
+
+def test_folds_that_cannot_be(fixtures):
+    log = read_runs(fixtures / "multilingual5_coalitions.csv")
+    with pytest.raises(DataError, match="33 folds need 33 different mixtures; the log has 32"):
+        log.folds(33)
+    with pytest.raises(UsageError):
+        log.folds(1)
+
+
+def test_noise_in_the_last_bits_does_not_part_a_mixture():
+    halves = np.array([[0.00005, 0.99995], [0.12345, 0.87655], [0.5, 0.5]])
+    nudged = np.nextafter(halves, 1)
+    table = {"run": [f"{k}" for k in range(6)], "N": [1.0] * 6, "D": [1.0] * 6, "loss": [1.0] * 6}
+    both = np.vstack([halves, nudged])
+    log = read_runs(table | {"p_x": both[:, 0], "p_y": both[:, 1]})
+    assert log.mixture_keys[:3] == log.mixture_keys[3:]
+
+
+def test_a_log_without_ratios_groups_by_run():
+    log = read_runs({"run": ["a", "a", "b"], "N": [1, 1, 1], "D": [1, 2, 1], "loss": [3, 2, 4]})
+    assert log.groups.tolist() == [0, 0, 1]
+
+
+def test_with_loss_checks_its_shape(fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    mean = log.with_loss(log.loss.mean(axis=1, keepdims=True), ["mean"])
+    assert mean.targets == ("mean",)
+    with pytest.raises(ValueError, match="expected"):
+        log.with_loss(log.loss, ["mean"])
+
+
+def test_several_logs_as_one(fixtures):
+    game, runs = (read_runs(fixtures / f"multilingual5_{name}.csv") for name in ("coalitions", "runs"))
+    turned = runs.aligned(runs.sources[::-1], runs.targets[::-1])
+    both = concat([game, turned])
+    assert len(both) == len(game) + len(runs)
+    assert both.sources == game.sources
+    assert same_rows(both.select(np.arange(len(game), len(both))), runs)
+    assert same_rows(both, read_runs([fixtures / "multilingual5_coalitions.csv", fixtures / "multilingual5_runs.csv"]))
+    assert both.digest not in (game.digest, runs.digest)
+
+
+def test_several_logs_with_other_labels_are_refused():
+    first = read_runs({"run": ["a"], "N": [1], "D": [1], "p_en": [1], "loss_en": [1]})
+    other = read_runs({"run": ["b"], "N": [1], "D": [1], "p_eng": [1], "loss_en": [1]})
+    with pytest.raises(DataError, match="did you mean 'eng'"):
+        concat([first, other])
+
+
+def test_a_row_in_two_logs_is_refused_and_a_clash_of_ids_resolved(tmp_path):
+    base = {"run": ["a", "b"], "N": [1, 1], "D": [1, 1], "p_en": [1, 0.5], "p_de": [0, 0.5], "loss_en": [3, 3]}
+    first = read_runs(base)
+    with pytest.raises(DataError, match="repeats run 'a' at D = 1 of <memory>:1"):
+        concat([first, read_runs(base)])
+    later = concat([first, read_runs(base | {"D": [2, 2]})])
+    assert later.runs == ("a", "b", "a", "b")
+    assert concat([first, read_runs(base | {"seed": [1, 1]})]).runs[0] != "a"
+    for name, N in (("small", 1), ("large", 2)):
+        write_runs(read_runs(base | {"N": [N, 1], "D": [1, N]}), tmp_path / f"{name}.csv")
+    joined = read_runs([tmp_path / "small.csv", tmp_path / "large.csv"])
+    assert joined.runs == ("small/a", "b", "large/a", "b")
+
+
+def test_weights_and_splits_of_several_logs_are_filled():
+    table = {"run": ["a"], "N": [1], "D": [1], "loss": [1]}
+    both = concat([read_runs(table | {"weight": [2], "split": ["held-out"]}), read_runs(table | {"run": ["b"]})])
+    assert both.weight is not None
+    assert both.weight.tolist() == [2, 1]
+    assert both.split == ("held-out", "fit")
+    assert both.seed is None
