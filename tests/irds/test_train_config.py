@@ -43,11 +43,6 @@ def test_evaluations_come_where_they_are_asked_for() -> None:
     assert config.eval_steps == {61, 122, 244}
 
 
-def test_the_schedule_of_irds_depends_on_settings_alone() -> None:
-    assert [TrainConfig(tokens=size).evaluate_every for size in ("1M", "10M", "1B")] == [1, 4, 50]
-    assert TrainConfig(irds_every="7").evaluate_every == 7
-
-
 def test_the_name_of_a_run_depends_on_what_decides_its_result() -> None:
     base = TrainConfig()
     assert base.run_name == TrainConfig(out="elsewhere", keep=5, log_every=3).run_name

@@ -66,9 +66,11 @@ class TrainConfig:
     seed: int = setting(0, "Seed of weights, data order and IRDS.")
 
     irds: bool = setting(True, "Measure the Shapley values of the languages and write sv.csv.")
-    irds_every: str = setting("auto", "Evaluate one step of each block of so many; auto: about 500 in all.")
-    irds_val: int = setting(8, "Validation sequences of each language in one evaluation.")
+    irds_every: str = setting("auto", "Evaluate one step of each block of so many; auto: as --irds-overhead allows.")
+    irds_overhead: float = setting(0.1, "Share of a plain run's time that IRDS may add, by the cost model.")
+    irds_val: int = setting(2, "Validation sequences of each language in one evaluation.")
     irds_pool: int = setting(256, "Validation sequences of each language through which evaluations rotate.")
+    irds_measure: int = setting(16, "Validation sequences of each language on which the loss drop is measured.")
     irds_order: str = setting("1", "1, or 2 for the midpoint rule.", choices=("1", "2"))
     irds_engine: str = setting("auto", "How gradients are split.", choices=("auto", "grouped", "micro"))
     irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
@@ -89,7 +91,7 @@ class TrainConfig:
         faults = [fault for check in (_positive, _fractions, _choices) for fault in check(self)]
         if faults:
             raise UsageError.of(faults, "the configuration")
-        _ = self.total_tokens, self.eval_steps, self.toy_characters, self.evaluate_every
+        _ = self.total_tokens, self.eval_steps, self.toy_characters, self.fixed_every
 
     @property
     def total_tokens(self) -> float:
@@ -116,12 +118,15 @@ class TrainConfig:
         return frozenset(early | {self.steps})
 
     @property
-    def evaluate_every(self) -> int:
-        """m of IRDS, from the settings and not from the clock, so that a run can be repeated bit for bit."""
+    def fixed_every(self) -> int | None:
+        """m of IRDS if it is given; None for auto."""
         if self.irds_every == "auto":
-            return min(max(1, self.steps // 500), 50)
+            return None
         if not self.irds_every.isdecimal() or not int(self.irds_every):
             raise UsageError(f"--irds-every {self.irds_every} is neither auto nor a number of steps")
+        if self.irds and int(self.irds_every) > self.steps:
+            message = f"--irds-every {self.irds_every} is more than the run's {self.steps} steps"
+            raise UsageError(message, hint="auto, or a smaller number")
         return int(self.irds_every)
 
     def learning_rate(self, step: int) -> float:
@@ -214,6 +219,8 @@ POSITIVE = (
     "test_windows",
     "irds_val",
     "irds_pool",
+    "irds_measure",
+    "irds_overhead",
     "checkpoint_every",
     "keep",
     "log_every",

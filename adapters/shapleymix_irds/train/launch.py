@@ -19,8 +19,9 @@ from shapleymix_irds.train.corpus import (
 from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import read_mixture
+from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.setup import Parts, make_parts
-from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases
+from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
@@ -63,6 +64,9 @@ def launch(config: TrainConfig) -> None:
             world,
             f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}",
         )
+        if (tracker := trainer.tracker) is not None:
+            every = plan_of(config, len(languages)).every
+            _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
 
 
 def language_names(config: TrainConfig) -> tuple[str, ...]:
