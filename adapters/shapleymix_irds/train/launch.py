@@ -22,6 +22,7 @@ from shapleymix_irds.train.mixtures import read_mixture
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
+from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
@@ -43,7 +44,7 @@ def launch(config: TrainConfig) -> None:
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
     out = Path(config.out)
-    with joined_world(config.device) as world:
+    with joined_world(config.device) as world, told():
         corpus, tokenizer = _corpus(config, languages)
         parts = make_parts(config, tokenizer.vocabulary, world)
         check_vocabulary(corpus, parts.vocabulary)
@@ -138,4 +139,4 @@ def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
 
 def _tell(world: World, text: str) -> None:
     if world.main:
-        print(text, file=sys.stderr, flush=True)
+        say(text)

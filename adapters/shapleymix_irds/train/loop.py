@@ -26,16 +26,9 @@ from shapleymix_irds.train.results import Row, summary, write_run_log, write_sum
 from shapleymix_irds.train.sampler import Sampler, share_of_rank
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker
 from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
+from shapleymix_irds.train.telling import Stopped
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-
-
-class Stopped(Exception):
-    """The run was asked to stop, and its checkpoint is on disk."""
-
-    def __init__(self, signum: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}; the same command continues")
-        self.exit_code = 128 + signum
 
 
 class Shown(NamedTuple):

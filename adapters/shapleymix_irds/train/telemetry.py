@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import json
 import math
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shapleymix.errors import UsageError
+from shapleymix_irds.train.telling import say
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Lines:
     def step(self, metrics: Metrics) -> None:
         if time.monotonic() - self._last >= self.seconds or metrics.step == self.steps:
             self._last = time.monotonic()
-            print(f"step {metrics.step}/{self.steps} | {metrics.line()}", file=sys.stderr, flush=True)
+            say(f"step {metrics.step}/{self.steps} | {metrics.line()}")
 
     def close(self) -> None:
-        sys.stderr.flush()
+        """Every line has been written."""
 
 
 class TensorBoard:
