@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.records import read_json
+from shapleymix_irds.distributed import put_back
 from shapleymix_irds.train.distributed import World, plain_name
 
 SLACK = 16 << 20  # bytes for logs and tables
@@ -103,6 +104,7 @@ class Checkpoints:
 
 def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     """Weights and AdamW's moments by parameter name; moments of a fresh optimiser are zero."""
+    put_back(model)  # losses may just have been measured
     state: dict[str, dict[str, Tensor]] = {"model": {}, "exp_avg": {}, "exp_avg_sq": {}}
     for name, weight in model.named_parameters():
         moments = optimiser.state.get(weight, {})
