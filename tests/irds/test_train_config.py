@@ -76,6 +76,11 @@ def test_toml_gives_settings_under_any_heading(tmp_path: Path) -> None:
         ("irds = 1", "not of type bool"),
         ("layers = true", "not of type int"),
         ("layers =", "is not TOML"),
+        ('model = "mini"\n[model]\nlayers = 2', r"(?s)is not TOML.*no heading can be called \[model\]"),
+        ("irds = true\n[ irds ]\nirds_every = 2", r"no heading can be called \[irds\]"),
+        ("[irds]\nevery = 2", "write irds_every"),
+        ("[irds]\nevry = 2", "did you mean"),
+        ("[one]\nlayers = 2\n[two]\nlayers = 3", "gives 'layers' twice"),
     ],
 )
 def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) -> None:

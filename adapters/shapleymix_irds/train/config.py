@@ -6,13 +6,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import tomllib
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import Fault, Location, UsageError, did_you_mean
+from shapleymix.tables.names import repeated
 from shapleymix.tables.sizes import parse_size, parse_sizes
 
 
@@ -173,28 +176,50 @@ def read_toml(path: str) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If the file is not TOML, or a key is unknown or of a wrong type.
+        If the file is not TOML, or a key is unknown, repeated or of a wrong type.
     """
+    entries = list(_entries(_document(path)))
+    faults = [fault for entry in entries for fault in _key_faults(path, *entry)]
+    twice = repeated([key for _, key, _ in entries])
+    faults += [Fault(f"gives {key!r} twice", Location(file=path), hint="keep one of them") for key in twice]
+    if faults:
+        raise UsageError.of(faults, path)
+    return {key: _plain(value, types()[key]) for _, key, value in entries}
+
+
+def _document(path: str) -> dict[str, Any]:
+    text = ""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", location=Location(file=path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not TOML: {error}", location=Location(file=path)) from error
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat.update(value if isinstance(value, dict) and key != "mixture" else {key: value})
-    flat = {key.replace("-", "_"): value for key, value in flat.items()}
-    faults = [fault for key, value in flat.items() for fault in _key_faults(path, key, value)]
-    if faults:
-        raise UsageError.of(faults, path)
-    return {key: _plain(value, types()[key]) for key, value in flat.items()}
+        hint = _clash(text) if "overwrite" in str(error) else None
+        raise UsageError(f"is not TOML: {error}", location=Location(file=path), hint=hint) from error
 
 
-def _key_faults(path: str, key: str, value: Any) -> list[Fault]:
+def _clash(text: str) -> str | None:
+    """What to do if a heading is called like a key that the file gives."""
+    headings = re.findall(r"^[ \t]*\[[ \t]*([\w-]+)[ \t]*\]", text, re.MULTILINE)
+    name = next((name for name in headings if re.search(rf"^[ \t]*{name}[ \t]*=", text, re.MULTILINE)), None)
+    return f"{name} is a setting here, so that no heading can be called [{name}]: take another name" if name else None
+
+
+def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """(heading, key, value) of each setting in a document."""
+    for name, value in document.items():
+        heading = isinstance(value, dict) and name != "mixture"
+        for key, each in value.items() if heading else ((name, value),):
+            yield (name if heading else "", key.replace("-", "_"), each)
+
+
+def _key_faults(path: str, heading: str, key: str, value: Any) -> list[Fault]:
     known = types()
     if key not in known:
-        return [Fault(f"unknown setting {key!r}", Location(file=path), hint=did_you_mean(key, known))]
+        whole = f"{heading}_{key}"
+        hint = f"headings are no part of a name: write {whole}" if whole in known else did_you_mean(key, known)
+        return [Fault(f"unknown setting {key!r}", Location(file=path), hint=hint)]
     wanted = known[key]
     fits = isinstance(value, wanted) and not (wanted is not bool and isinstance(value, bool))
     if fits or (wanted is float and type(value) is int) or (wanted is str and not isinstance(value, bool)):
