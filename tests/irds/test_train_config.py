@@ -27,6 +27,12 @@ def test_the_reference_run_has_244_steps() -> None:
     assert (config.steps, config.steps * config.step_tokens) == (244, 999_424)
 
 
+def test_a_run_says_what_it_makes_of_the_tokens_asked_for() -> None:
+    assert TrainConfig(tokens="300k").length == "D = 299,008 (73 steps of 4,096 tokens; 300k asked for)"
+    assert TrainConfig(tokens="8192").length == "D = 8,192 (2 steps of 4,096 tokens)"
+    assert TrainConfig(tokens="2048").steps == 1
+
+
 def test_the_learning_rate_warms_up_and_decays_to_its_last_part() -> None:
     config = TrainConfig(tokens="4096k", seq=128, batch=32, lr=1.0, min_lr=0.1, warmup=0.1)
     rates = [config.learning_rate(step) for step in range(config.steps)]
@@ -100,6 +106,7 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"tokens": "many"}, "is not a size"),
         ({"irds_every": "0"}, "neither auto nor a number"),
         ({"lr": 0.0, "seq": 0}, "has 2 faults"),
+        ({"tokens": "10"}, r"(?s)--tokens 10 is less than half a step of 4,096 tokens .*--batch 32 x --seq 128.*lower"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict, words: str) -> None:

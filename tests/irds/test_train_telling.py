@@ -72,3 +72,8 @@ def test_a_reader_that_goes_away_does_not_end_a_run(whole: dict[str, bytes], tmp
     os.close(writing)
     assert done.returncode == 0
     assert results(tmp_path) == whole
+
+
+def test_the_first_line_tells_what_is_trained_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path, "--tokens", "2.7k", "--no-irds") == 0
+    assert "D = 2,688 (12 steps of 224 tokens; 2.7k asked for)" in capfd.readouterr().err.splitlines()[0]

@@ -94,16 +94,27 @@ class TrainConfig:
         faults = [fault for check in (_positive, _fractions, _choices) for fault in check(self)]
         if faults:
             raise UsageError.of(faults, "the configuration")
-        _ = self.total_tokens, self.eval_steps, self.toy_characters, self.fixed_every
+        if self.total_tokens < self.step_tokens / 2:
+            step = f"{self.step_tokens:,} tokens (--batch {self.batch} x --seq {self.seq})"
+            message = f"--tokens {self.tokens} is less than half a step of {step}"
+            raise UsageError(message, hint="give more tokens, or lower --batch or --seq")
+        _ = self.eval_steps, self.toy_characters, self.fixed_every
 
     @property
     def total_tokens(self) -> float:
-        """D as asked for; the run trains on the nearest whole number of steps."""
+        """D as asked for; the run trains on the nearest whole number of steps, `steps`."""
         return parse_size(self.tokens)
 
     @property
     def steps(self) -> int:
         return max(1, round(self.total_tokens / self.step_tokens))
+
+    @property
+    def length(self) -> str:
+        """D as it is trained on, in words."""
+        D = self.steps * self.step_tokens
+        asked = "" if self.total_tokens == D else f"; {self.tokens} asked for"
+        return f"D = {D:,} ({self.steps} steps of {self.step_tokens:,} tokens{asked})"
 
     @property
     def step_tokens(self) -> int:

@@ -53,7 +53,7 @@ def launch(config: TrainConfig) -> None:
         resumed = trainer.resume()
         _tell(
             world,
-            f"{config.run_name}: N = {parts.N:,}, step {resumed} of {config.steps}, {tokenizer.name}",
+            f"{config.run_name}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}",
         )
         trainer.sinks = _sinks(config, world, resumed)
         try:
