@@ -126,9 +126,19 @@ def test_mixtures_come_from_text_and_files(tmp_path: Path) -> None:
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
-        assert read_mixture(str(tmp_path / name), names).tolist() == [0.7, 0.3]
-    assert read_mixture("en=.7,de=.3", names).tolist() == [0.7, 0.3]
-    assert read_mixture("uniform", names).tolist() == [0.5, 0.5]
+        assert read_mixture(str(tmp_path / name), names).ratios.tolist() == [0.7, 0.3]
+    assert read_mixture("en=.7,de=.3", names).ratios.tolist() == [0.7, 0.3]
+    assert read_mixture("uniform", names).ratios.tolist() == [0.5, 0.5]
+
+
+def test_a_mixture_that_was_rounded_is_rescaled_and_said_to_be(tmp_path: Path) -> None:
+    thirds = "a=.333,b=.333,c=.333"
+    (tmp_path / "m.json").write_text('{"a": 0.333, "b": 0.333, "c": 0.333}')
+    for text in (thirds, str(tmp_path / "m.json")):
+        found = read_mixture(text, ("a", "b", "c"))
+        assert (found.rescaled, round(found.total, 9)) == (True, 0.999)
+        assert found.ratios.sum() == pytest.approx(1.0, abs=1e-15)
+    assert not read_mixture("a=.1,b=.2,c=.7", ("a", "b", "c")).rescaled
 
 
 @pytest.mark.parametrize("name", ["b.json", "b.toml", "b.csv"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from shapleymix.errors import Location, UsageError
 from shapleymix.tables.names import check_label, repeated
+from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
@@ -38,7 +39,8 @@ def launch(config: TrainConfig) -> None:
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
     languages = language_names(config)
-    ratios = read_mixture(config.mixture, languages)
+    mixture = read_mixture(config.mixture, languages)
+    ratios = mixture.ratios
     if config.irds and (ratios == 0).any():
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
@@ -51,6 +53,9 @@ def launch(config: TrainConfig) -> None:
         _claim(config, parts, world)
         trainer = Trainer(config, corpus, ratios, parts, world)
         resumed = trainer.resume()
+        if mixture.rescaled:
+            scaled = format_mixture(ratios, languages, 4)
+            _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
         _tell(
             world,
             f"{config.run_name}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}",

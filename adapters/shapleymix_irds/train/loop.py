@@ -28,6 +28,7 @@ from shapleymix_irds.train.setup import Losses, Parts, make_tracker
 from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
 from shapleymix_irds.train.telling import Stopped
 
+UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
@@ -142,7 +143,8 @@ class Trainer:
         sums = self._backward(languages[mine], places[mine])
         sums, stop = self._agree(sums)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[operator]
+        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
+        self._check_gradient(norm, sums)
         lr = config.learning_rate(self.step)
         if self.tracker is not None:
             self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
@@ -152,7 +154,7 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
         self.stop = stop
-        self.shown = Shown(sums, lr, float(norm))
+        self.shown = Shown(sums, lr, norm)
 
     def _backward(self, languages: np.ndarray, places: np.ndarray) -> Tensor:
         """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
@@ -197,9 +199,22 @@ class Trainer:
         if len(bad):
             rank, language = bad[0].tolist()
             name = self.corpus.languages[language]
-            message = f"the loss of {name!r} is not finite at step {self.step} on rank {rank}"
-            raise DataError(message, hint="a lower --lr or a longer --warmup; the last checkpoint is sound")
+            raise DataError(f"the loss of {name!r} is not finite at step {self.step} on rank {rank}", hint=UNSOUND)
         return rows[:, :-1].sum(0).view_as(sums), int(rows[:, -1].max())
+
+    def _check_gradient(self, norm: float, sums: Tensor) -> None:
+        """Refuse to ruin the weights; `norm` is that of all ranks' gradient, `sums` are all ranks' loss sums.
+
+        Raises
+        ------
+        DataError
+            If the norm is not finite.
+        """
+        if math.isfinite(norm):
+            return
+        losses = zip(self.corpus.languages, (sums[0] / sums[1]).tolist(), strict=True)
+        listed = ", ".join(f"{name} {loss:.4g}" for name, loss in losses)
+        raise DataError(f"the gradient is not finite at step {self.step}; the losses are: {listed}", hint=UNSOUND)
 
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""

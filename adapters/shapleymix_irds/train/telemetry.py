@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shapleymix.errors import UsageError
+from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.telling import say
 
 
@@ -77,13 +78,15 @@ class JsonLines:
     """metrics.jsonl; lines after the step that a run resumes from are cut."""
 
     def __init__(self, path: Path, resumed: int) -> None:
+        self.path = path
         kept = [line for line in _lines(path) if _step_of(line) <= resumed]
-        path.write_text("".join(kept), encoding="utf-8")
-        self._stream = path.open("a", encoding="utf-8")
+        with disk_errors(path):
+            path.write_text("".join(kept), encoding="utf-8")
+            self._stream = path.open("ab", buffering=0)  # nothing waits that could fail again when it is closed
 
     def step(self, metrics: Metrics) -> None:
-        self._stream.write(json.dumps(metrics.document()) + "\n")
-        self._stream.flush()
+        with disk_errors(self.path):
+            self._stream.write((json.dumps(metrics.document()) + "\n").encode())
 
     def close(self) -> None:
         self._stream.close()
