@@ -76,6 +76,7 @@ class TrainConfig:
     irds_measure: int = setting(16, "Validation sequences of each language on which the loss drop is measured.")
     irds_order: str = setting("1", "1, or 2 for the midpoint rule.", choices=("1", "2"))
     irds_engine: str = setting("auto", "How gradients are split.", choices=("auto", "grouped", "micro"))
+    irds_precondition: bool = setting(False, "Weight gradients as AdamW does, by its second moment.")
     irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
 
     parallel: str = setting("ddp", "Of several ranks.", choices=("ddp", "fsdp"))
@@ -91,7 +92,7 @@ class TrainConfig:
     wandb: str = setting("", "Weights & Biases project to log to (needs wandb).", result=False)
 
     def __post_init__(self) -> None:
-        faults = [fault for check in (_positive, _fractions, _choices) for fault in check(self)]
+        faults = [fault for check in (_positive, _fractions, _choices, _combinations) for fault in check(self)]
         if faults:
             raise UsageError.of(faults, "the configuration")
         if self.total_tokens < self.step_tokens / 2:
@@ -285,6 +286,17 @@ def _choices(config: TrainConfig) -> list[Fault]:
         for field in fields()
         if field.metadata["choices"] and (value := str(getattr(config, field.name))) not in field.metadata["choices"]
     ]
+
+
+def _combinations(config: TrainConfig) -> list[Fault]:
+    second = config.irds_order == "2"
+    faults = []
+    if config.irds_engine == "grouped" and (second or config.irds_precondition):
+        what = "--irds-order 2" if second else "--irds-precondition"
+        faults.append(Fault(f"{what} does not go with --irds-engine grouped", hint="--irds-engine auto"))
+    if config.irds_fresh and second:
+        faults.append(Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1"))
+    return faults
 
 
 def flag(name: str) -> str:
