@@ -50,15 +50,19 @@ class World:
                 self.sum(parameter.grad.div_(self.size))
 
 
-def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trainable parameters, sharded where they are.
+def put_back(model: nn.Module) -> None:
+    """Put sharded parameters back into their places.
 
-    After a forward pass without a backward pass FSDP2 may leave whole parameters in their places, which it frees
-    later: hence they are put back before they are listed.
+    After a forward pass without a backward pass FSDP2 may leave whole parameters there, which it frees later.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
+
+
+def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable parameters, sharded where they are."""
+    put_back(model)
     return {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 

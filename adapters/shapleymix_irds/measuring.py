@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -25,11 +27,27 @@ def measure_losses(loss_fn: LossFn, batch: Batch) -> Tensor:
 
 
 class Stopwatch:
-    """Times from commit to commit, of evaluated and of plain steps; medians, so that pauses do not count."""
+    """Times from commit to commit, of evaluated and of plain steps; medians, so that pauses do not count.
+
+    After a pause, and in the first step, a time begins with `backward`.
+    """
 
     def __init__(self) -> None:
         self.times: dict[bool, deque[float]] = {True: deque(maxlen=200), False: deque(maxlen=200)}
         self.last: float | None = None
+        self.steps, self.measuring = 0, 0.0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self.last = self.last or time.perf_counter()
+
+    @contextmanager
+    def measurement(self) -> Iterator[None]:
+        """What is done within is a measurement of losses, which is no step's own time."""
+        begun = time.perf_counter()
+        yield
+        self.measuring += time.perf_counter() - begun
+        self.restart()
 
     def restart(self) -> None:
         """What happens until the next commit is not a step's own time."""
@@ -40,11 +58,15 @@ class Stopwatch:
         now = time.perf_counter()
         if self.last is not None:
             self.times[evaluated].append(now - self.last)
-        self.last = now
+        self.last, self.steps = now, self.steps + 1
 
     def overhead(self, every: int) -> float:
-        """Added share of time when one step of `every` is evaluated; NaN before both kinds were seen."""
+        """Added share of time when one step of `every` is evaluated, with measurements so far.
+
+        NaN before both kinds were seen.
+        """
         if not (self.times[True] and self.times[False]):
             return float("nan")
-        ratio = statistics.median(self.times[True]) / statistics.median(self.times[False])
-        return (ratio - 1.0) / every
+        plain = statistics.median(self.times[False])
+        evaluations = (statistics.median(self.times[True]) / plain - 1.0) / every
+        return evaluations + self.measuring / (max(self.steps, 1) * plain)

@@ -146,6 +146,7 @@ class IRDS:
             raise TrackerError(f"step {step}, rank {self.world.rank}: x, y and lang have {sizes} rows")
         total = self._total(y, tokens, step)
         self._prepare(loss_fn, x, total)
+        self.watch.begin()
         pending = self._open(step, total)
         scale = self.world.size / total
         if not pending.evaluated:
@@ -196,9 +197,10 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        losses = measure_losses(loss_fn, self.validation.fixed(self.options.measure_sequences, self.device)).numpy()
+        with self.watch.measurement():
+            part = self.validation.fixed(self.options.measure_sequences, self.device)
+            losses = measure_losses(loss_fn, part).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
-        self.watch.restart()
         return losses
 
     def record_losses(self, losses: Mapping[str, float]) -> None:
@@ -207,6 +209,7 @@ class IRDS:
             if name not in self.languages:
                 raise LanguageError(f"a measured loss of an unknown language {name!r}")
         self.losses.record(dict(losses))
+        self.watch.restart()
 
     def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
         """The SV matrix so far as the core's TransferMatrix, with standard errors and provenance.
@@ -234,7 +237,10 @@ class IRDS:
 
     @property
     def overhead(self) -> float:
-        """Measured share of time added so far: evaluated steps against plain ones; NaN before both were seen."""
+        """Measured share of time added so far: evaluated steps against plain ones, and measuring losses.
+
+        NaN before both kinds of step were seen: where every step is evaluated there is nothing to compare with.
+        """
         return float("nan") if self.schedule is None else self.watch.overhead(self.schedule.every)
 
     def state_dict(self) -> dict[str, Any]:

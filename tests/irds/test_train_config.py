@@ -27,6 +27,12 @@ def test_the_reference_run_has_244_steps() -> None:
     assert (config.steps, config.steps * config.step_tokens) == (244, 999_424)
 
 
+def test_a_run_says_what_it_makes_of_the_tokens_asked_for() -> None:
+    assert TrainConfig(tokens="300k").length == "D = 299,008 (73 steps of 4,096 tokens; 300k asked for)"
+    assert TrainConfig(tokens="8192").length == "D = 8,192 (2 steps of 4,096 tokens)"
+    assert TrainConfig(tokens="2048").steps == 1
+
+
 def test_the_learning_rate_warms_up_and_decays_to_its_last_part() -> None:
     config = TrainConfig(tokens="4096k", seq=128, batch=32, lr=1.0, min_lr=0.1, warmup=0.1)
     rates = [config.learning_rate(step) for step in range(config.steps)]
@@ -41,11 +47,6 @@ def test_the_learning_rate_warms_up_and_decays_to_its_last_part() -> None:
 def test_evaluations_come_where_they_are_asked_for() -> None:
     config = TrainConfig(tokens="1M", eval_at="250k,0.5M")
     assert config.eval_steps == {61, 122, 244}
-
-
-def test_the_schedule_of_irds_depends_on_settings_alone() -> None:
-    assert [TrainConfig(tokens=size).evaluate_every for size in ("1M", "10M", "1B")] == [1, 4, 50]
-    assert TrainConfig(irds_every="7").evaluate_every == 7
 
 
 def test_the_name_of_a_run_depends_on_what_decides_its_result() -> None:
@@ -81,6 +82,11 @@ def test_toml_gives_settings_under_any_heading(tmp_path: Path) -> None:
         ("irds = 1", "not of type bool"),
         ("layers = true", "not of type int"),
         ("layers =", "is not TOML"),
+        ('model = "mini"\n[model]\nlayers = 2', r"(?s)is not TOML.*no heading can be called \[model\]"),
+        ("irds = true\n[ irds ]\nirds_every = 2", r"no heading can be called \[irds\]"),
+        ("[irds]\nevery = 2", "write irds_every"),
+        ("[irds]\nevry = 2", "did you mean"),
+        ("[one]\nlayers = 2\n[two]\nlayers = 3", "gives 'layers' twice"),
     ],
 )
 def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) -> None:
@@ -100,6 +106,10 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"tokens": "many"}, "is not a size"),
         ({"irds_every": "0"}, "neither auto nor a number"),
         ({"lr": 0.0, "seq": 0}, "has 2 faults"),
+        ({"irds_order": "2", "irds_engine": "grouped"}, r"(?s)--irds-order 2 does not go .*--irds-engine auto"),
+        ({"irds_precondition": True, "irds_engine": "grouped"}, "--irds-precondition does not go with"),
+        ({"irds_order": "2", "irds_fresh": True}, "--irds-order 2 does not go with --irds-fresh"),
+        ({"tokens": "10"}, r"(?s)--tokens 10 is less than half a step of 4,096 tokens .*--batch 32 x --seq 128.*lower"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict, words: str) -> None:
@@ -119,9 +129,19 @@ def test_mixtures_come_from_text_and_files(tmp_path: Path) -> None:
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
-        assert read_mixture(str(tmp_path / name), names).tolist() == [0.7, 0.3]
-    assert read_mixture("en=.7,de=.3", names).tolist() == [0.7, 0.3]
-    assert read_mixture("uniform", names).tolist() == [0.5, 0.5]
+        assert read_mixture(str(tmp_path / name), names).ratios.tolist() == [0.7, 0.3]
+    assert read_mixture("en=.7,de=.3", names).ratios.tolist() == [0.7, 0.3]
+    assert read_mixture("uniform", names).ratios.tolist() == [0.5, 0.5]
+
+
+def test_a_mixture_that_was_rounded_is_rescaled_and_said_to_be(tmp_path: Path) -> None:
+    thirds = "a=.333,b=.333,c=.333"
+    (tmp_path / "m.json").write_text('{"a": 0.333, "b": 0.333, "c": 0.333}')
+    for text in (thirds, str(tmp_path / "m.json")):
+        found = read_mixture(text, ("a", "b", "c"))
+        assert (found.rescaled, round(found.total, 9)) == (True, 0.999)
+        assert found.ratios.sum() == pytest.approx(1.0, abs=1e-15)
+    assert not read_mixture("a=.1,b=.2,c=.7", ("a", "b", "c")).rescaled
 
 
 @pytest.mark.parametrize("name", ["b.json", "b.toml", "b.csv"])

@@ -51,4 +51,4 @@ def test_the_lines_for_ones_own_loop_run(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_toml_is_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(block("toml"), encoding="utf-8")
     config = TrainConfig(**read_toml(str(tmp_path / "c.toml")))
-    assert (config.mixture, config.hidden, config.evaluate_every) == ("en=0.5,de=0.3,fr=0.2", 64, 5)
+    assert (config.mixture, config.hidden, config.fixed_every) == ("en=0.5,de=0.3,fr=0.2", 64, 5)

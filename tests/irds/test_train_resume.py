@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from shapleymix.tables.runs import read_runs
 from tests.irds.training import QUICK, SCRIPT, STEPS, environment, results, said, start, train, wait_for_step
 
 KILLS = np.random.default_rng(20261121).integers(1, STEPS, size=3).tolist()
@@ -55,6 +57,16 @@ def test_terminated_from_outside(whole: dict[str, bytes], tmp_path: Path) -> Non
     assert "Traceback" not in said(out)
     assert train(out) == 0
     assert results(out) == whole
+
+
+def test_a_sharded_checkpoint_after_a_measurement_is_whole(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    more = ("--parallel", "fsdp", "--eval-at", "1792")  # step 8, which is checkpointed as well
+    assert start(out, *more, ranks=2).wait(timeout=200) == 0, said(out)
+    last = read_runs(out / "runs.csv").loss[-1]
+    shutil.rmtree(out / "checkpoints" / f"step-{STEPS:09d}")
+    assert train(out, *more) == 0
+    assert np.allclose(read_runs(out / "runs.csv").loss[-1], last, rtol=1e-4)
 
 
 def test_a_disk_that_takes_no_checkpoint_is_an_error_before_the_first_step(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import click
 
-from shapleymix.errors import ShapleyMixError, UsageError
+from shapleymix.errors import UsageError
 from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml, types
+from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
 EXAMPLES = """Train one language model on one mixture; write rows of a run log and a Shapley value matrix.
 
@@ -50,25 +49,10 @@ def _run(config: str | None, **flags: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit code: 0 done, 1 bad data, 2 usage, 128 + signal after a checkpoint."""
+    keep_stderr_open()
     try:
-        command().main(arguments, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        return 130
-    except ShapleyMixError as error:
-        _say(f"error: {error}")
-        return error.exit_code
-    except Exception as error:
-        if not hasattr(error, "exit_code"):
-            raise
-        _say(str(error))
-        return error.exit_code  # type: ignore[attr-defined]
+        with told():
+            command().main(arguments, standalone_mode=False)
+    except Told as end:
+        return end.exit_code
     return 0
-
-
-def _say(text: str) -> None:
-    rank = int(os.environ.get("RANK", "0"))
-    print(f"[rank {rank}] {text}" if rank else text, file=sys.stderr, flush=True)

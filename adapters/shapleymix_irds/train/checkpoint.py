@@ -25,6 +25,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.records import read_json
+from shapleymix_irds.distributed import put_back
+from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.distributed import World, plain_name
 
 SLACK = 16 << 20  # bytes for logs and tables
@@ -52,7 +54,7 @@ class Checkpoints:
             If the disk does not take it; earlier checkpoints are untouched.
         """
         partial, goal = self.folder / f".step-{step:09d}", self.folder / f"step-{step:09d}"
-        with _disk_errors(goal):
+        with disk_errors(goal):
             if self.world.main and not goal.exists():
                 shutil.rmtree(partial, ignore_errors=True)
                 partial.mkdir(parents=True)
@@ -103,6 +105,7 @@ class Checkpoints:
 
 def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     """Weights and AdamW's moments by parameter name; moments of a fresh optimiser are zero."""
+    put_back(model)  # losses may just have been measured
     state: dict[str, dict[str, Tensor]] = {"model": {}, "exp_avg": {}, "exp_avg_sq": {}}
     for name, weight in model.named_parameters():
         moments = optimiser.state.get(weight, {})
@@ -129,7 +132,11 @@ def check_folder(out: Path, needed: int) -> None:
     UsageError
         If it is not.
     """
-    with _disk_errors(out):
+    if file := next((path for path in (out, *out.parents) if path.exists() and not path.is_dir()), None):
+        parent = "" if file == out else f" of {out}"
+        message = f"is a file, expected a folder{parent}"
+        raise UsageError(message, location=Location(file=str(file)), hint="give --out a folder")
+    with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=out, prefix=".try-")
         os.close(handle)
@@ -138,15 +145,6 @@ def check_folder(out: Path, needed: int) -> None:
     if free < needed + SLACK:
         message = f"has {free / 1e9:.3g} GB free; checkpoints and logs need {(needed + SLACK) / 1e9:.3g} GB"
         raise UsageError(message, location=Location(file=str(out)), hint="choose another --out, or --keep 1")
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise UsageError(message, location=Location(file=str(path))) from error
 
 
 def _save_tensors(folder: Path, state: dict[str, Any], world: World) -> None:

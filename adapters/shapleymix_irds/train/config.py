@@ -6,13 +6,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import tomllib
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import Fault, Location, UsageError, did_you_mean
+from shapleymix.tables.names import repeated
 from shapleymix.tables.sizes import parse_size, parse_sizes
 
 
@@ -66,11 +69,14 @@ class TrainConfig:
     seed: int = setting(0, "Seed of weights, data order and IRDS.")
 
     irds: bool = setting(True, "Measure the Shapley values of the languages and write sv.csv.")
-    irds_every: str = setting("auto", "Evaluate one step of each block of so many; auto: about 500 in all.")
-    irds_val: int = setting(8, "Validation sequences of each language in one evaluation.")
+    irds_every: str = setting("auto", "Evaluate one step of each block of so many; auto: as --irds-overhead allows.")
+    irds_overhead: float = setting(0.1, "Share of a plain run's time that IRDS may add, by the cost model.")
+    irds_val: int = setting(2, "Validation sequences of each language in one evaluation.")
     irds_pool: int = setting(256, "Validation sequences of each language through which evaluations rotate.")
+    irds_measure: int = setting(16, "Validation sequences of each language on which the loss drop is measured.")
     irds_order: str = setting("1", "1, or 2 for the midpoint rule.", choices=("1", "2"))
     irds_engine: str = setting("auto", "How gradients are split.", choices=("auto", "grouped", "micro"))
+    irds_precondition: bool = setting(False, "Weight gradients as AdamW does, by its second moment.")
     irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
 
     parallel: str = setting("ddp", "Of several ranks.", choices=("ddp", "fsdp"))
@@ -86,19 +92,30 @@ class TrainConfig:
     wandb: str = setting("", "Weights & Biases project to log to (needs wandb).", result=False)
 
     def __post_init__(self) -> None:
-        faults = [fault for check in (_positive, _fractions, _choices) for fault in check(self)]
+        faults = [fault for check in (_positive, _fractions, _choices, _combinations) for fault in check(self)]
         if faults:
             raise UsageError.of(faults, "the configuration")
-        _ = self.total_tokens, self.eval_steps, self.toy_characters, self.evaluate_every
+        if self.total_tokens < self.step_tokens / 2:
+            step = f"{self.step_tokens:,} tokens (--batch {self.batch} x --seq {self.seq})"
+            message = f"--tokens {self.tokens} is less than half a step of {step}"
+            raise UsageError(message, hint="give more tokens, or lower --batch or --seq")
+        _ = self.eval_steps, self.toy_characters, self.fixed_every
 
     @property
     def total_tokens(self) -> float:
-        """D as asked for; the run trains on the nearest whole number of steps."""
+        """D as asked for; the run trains on the nearest whole number of steps, `steps`."""
         return parse_size(self.tokens)
 
     @property
     def steps(self) -> int:
         return max(1, round(self.total_tokens / self.step_tokens))
+
+    @property
+    def length(self) -> str:
+        """D as it is trained on, in words."""
+        D = self.steps * self.step_tokens
+        asked = "" if self.total_tokens == D else f"; {self.tokens} asked for"
+        return f"D = {D:,} ({self.steps} steps of {self.step_tokens:,} tokens{asked})"
 
     @property
     def step_tokens(self) -> int:
@@ -116,12 +133,15 @@ class TrainConfig:
         return frozenset(early | {self.steps})
 
     @property
-    def evaluate_every(self) -> int:
-        """m of IRDS, from the settings and not from the clock, so that a run can be repeated bit for bit."""
+    def fixed_every(self) -> int | None:
+        """m of IRDS if it is given; None for auto."""
         if self.irds_every == "auto":
-            return min(max(1, self.steps // 500), 50)
+            return None
         if not self.irds_every.isdecimal() or not int(self.irds_every):
             raise UsageError(f"--irds-every {self.irds_every} is neither auto nor a number of steps")
+        if self.irds and int(self.irds_every) > self.steps:
+            message = f"--irds-every {self.irds_every} is more than the run's {self.steps} steps"
+            raise UsageError(message, hint="auto, or a smaller number")
         return int(self.irds_every)
 
     def learning_rate(self, step: int) -> float:
@@ -168,28 +188,50 @@ def read_toml(path: str) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If the file is not TOML, or a key is unknown or of a wrong type.
+        If the file is not TOML, or a key is unknown, repeated or of a wrong type.
     """
+    entries = list(_entries(_document(path)))
+    faults = [fault for entry in entries for fault in _key_faults(path, *entry)]
+    twice = repeated([key for _, key, _ in entries])
+    faults += [Fault(f"gives {key!r} twice", Location(file=path), hint="keep one of them") for key in twice]
+    if faults:
+        raise UsageError.of(faults, path)
+    return {key: _plain(value, types()[key]) for _, key, value in entries}
+
+
+def _document(path: str) -> dict[str, Any]:
+    text = ""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", location=Location(file=path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not TOML: {error}", location=Location(file=path)) from error
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat.update(value if isinstance(value, dict) and key != "mixture" else {key: value})
-    flat = {key.replace("-", "_"): value for key, value in flat.items()}
-    faults = [fault for key, value in flat.items() for fault in _key_faults(path, key, value)]
-    if faults:
-        raise UsageError.of(faults, path)
-    return {key: _plain(value, types()[key]) for key, value in flat.items()}
+        hint = _clash(text) if "overwrite" in str(error) else None
+        raise UsageError(f"is not TOML: {error}", location=Location(file=path), hint=hint) from error
 
 
-def _key_faults(path: str, key: str, value: Any) -> list[Fault]:
+def _clash(text: str) -> str | None:
+    """What to do if a heading is called like a key that the file gives."""
+    headings = re.findall(r"^[ \t]*\[[ \t]*([\w-]+)[ \t]*\]", text, re.MULTILINE)
+    name = next((name for name in headings if re.search(rf"^[ \t]*{name}[ \t]*=", text, re.MULTILINE)), None)
+    return f"{name} is a setting here, so that no heading can be called [{name}]: take another name" if name else None
+
+
+def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """(heading, key, value) of each setting in a document."""
+    for name, value in document.items():
+        heading = isinstance(value, dict) and name != "mixture"
+        for key, each in value.items() if heading else ((name, value),):
+            yield (name if heading else "", key.replace("-", "_"), each)
+
+
+def _key_faults(path: str, heading: str, key: str, value: Any) -> list[Fault]:
     known = types()
     if key not in known:
-        return [Fault(f"unknown setting {key!r}", Location(file=path), hint=did_you_mean(key, known))]
+        whole = f"{heading}_{key}"
+        hint = f"headings are no part of a name: write {whole}" if whole in known else did_you_mean(key, known)
+        return [Fault(f"unknown setting {key!r}", Location(file=path), hint=hint)]
     wanted = known[key]
     fits = isinstance(value, wanted) and not (wanted is not bool and isinstance(value, bool))
     if fits or (wanted is float and type(value) is int) or (wanted is str and not isinstance(value, bool)):
@@ -214,6 +256,8 @@ POSITIVE = (
     "test_windows",
     "irds_val",
     "irds_pool",
+    "irds_measure",
+    "irds_overhead",
     "checkpoint_every",
     "keep",
     "log_every",
@@ -242,6 +286,17 @@ def _choices(config: TrainConfig) -> list[Fault]:
         for field in fields()
         if field.metadata["choices"] and (value := str(getattr(config, field.name))) not in field.metadata["choices"]
     ]
+
+
+def _combinations(config: TrainConfig) -> list[Fault]:
+    second = config.irds_order == "2"
+    faults = []
+    if config.irds_engine == "grouped" and (second or config.irds_precondition):
+        what = "--irds-order 2" if second else "--irds-precondition"
+        faults.append(Fault(f"{what} does not go with --irds-engine grouped", hint="--irds-engine auto"))
+    if config.irds_fresh and second:
+        faults.append(Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1"))
+    return faults
 
 
 def flag(name: str) -> str:

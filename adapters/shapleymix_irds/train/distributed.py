@@ -77,7 +77,7 @@ def joined_world(device: str) -> Iterator[World]:
     try:
         yield World(dist.get_rank(), size, local)
     except BaseException as error:
-        traceback.clear_frames(error.__traceback__)  # they hold the model
+        _clear_frames(error)
         raise
     finally:
         # The model goes before its process group. Whatever frees a group last joins the group's threads: the wrapped
@@ -85,6 +85,13 @@ def joined_world(device: str) -> Iterator[World]:
         # an interpreter that is going away aborts.
         gc.collect()
         dist.destroy_process_group()
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Let go what the frames that an error went through have held, the model above all."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def agreed_round(store: Store, rank: int, size: int) -> str:

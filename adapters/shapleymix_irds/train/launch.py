@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from shapleymix.errors import Location, UsageError
-from shapleymix.records import FloatArray
 from shapleymix.tables.names import check_label, repeated
+from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
@@ -19,9 +19,11 @@ from shapleymix_irds.train.corpus import (
 )
 from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
-from shapleymix_irds.train.mixtures import read_mixture
+from shapleymix_irds.train.mixtures import Mixture, read_mixture
+from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.setup import Parts, make_parts
-from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases
+from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
+from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
@@ -37,24 +39,28 @@ def launch(config: TrainConfig) -> None:
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
     languages = language_names(config)
-    ratios = read_mixture(config.mixture, languages)
+    mixture = read_mixture(config.mixture, languages)
+    ratios = mixture.ratios
     if config.irds and (ratios == 0).any():
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
-    with joined_world(config.device) as world:
-        _train(config, languages, ratios, world)
+    with joined_world(config.device) as world, told():
+        _train(config, languages, mixture, world)
 
 
-def _train(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray, world: World) -> None:
+def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
     out = Path(config.out)
     corpus, tokenizer = _corpus(config, languages)
     parts = make_parts(config, tokenizer.vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
     _claim(config, parts, world)
-    trainer = Trainer(config, corpus, ratios, parts, world)
+    trainer = Trainer(config, corpus, mixture.ratios, parts, world)
     resumed = trainer.resume()
-    _tell(world, f"{config.run_name}: N = {parts.N:,}, step {resumed} of {config.steps}, {tokenizer.name}")
+    if mixture.rescaled:
+        scaled = format_mixture(mixture.ratios, languages, 4)
+        _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
+    _tell(world, f"{config.run_name}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
     trainer.sinks = _sinks(config, world, resumed)
     try:
         trainer.run()
@@ -62,6 +68,9 @@ def _train(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray, 
         for sink in trainer.sinks:
             sink.close()
     _tell(world, f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}")
+    if (tracker := trainer.tracker) is not None:
+        every = plan_of(config, len(languages)).every
+        _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
 
 
 def language_names(config: TrainConfig) -> tuple[str, ...]:
@@ -133,4 +142,4 @@ def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
 
 def _tell(world: World, text: str) -> None:
     if world.main:
-        print(text, file=sys.stderr, flush=True)
+        say(text)

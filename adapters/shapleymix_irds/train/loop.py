@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,20 +21,23 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import World, gradient_sync
 from shapleymix_irds.train.evaluate import mean_losses, windows_of
+from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.sampler import Sampler, share_of_rank
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker
 from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
+from shapleymix_irds.train.telling import Stopped
 
+UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
-class Stopped(Exception):
-    """The run was asked to stop, and its checkpoint is on disk."""
+class Shown(NamedTuple):
+    """What the last step has to show: loss sums and tokens by language (2, K), learning rate, gradient norm."""
 
-    def __init__(self, signum: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}; the same command continues")
-        self.exit_code = 128 + signum
+    sums: Tensor = torch.zeros(2, 0)
+    lr: float = math.nan
+    norm: float = math.nan
 
 
 class Trainer:
@@ -45,6 +49,8 @@ class Trainer:
         self.losses = Losses(parts.model, config.z_loss, parts.autocast)
         self.sampler = Sampler(ratios, np.array([stream.windows for stream in corpus.train]), config.seed)
         self.tracker = make_tracker(config, corpus, parts, world) if config.irds else None
+        self.measured = plan_of(config, len(corpus.languages)).measured if config.irds else frozenset()
+        self.efficiency = dict.fromkeys(corpus.languages if config.irds else (), math.nan)  # as last measured
         self.out = Path(config.out)
         self.checkpoints = Checkpoints(self.out, world, config.keep)
         self.step = 0
@@ -53,6 +59,7 @@ class Trainer:
         self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
         self.rate = Rate()
+        self.shown = Shown()
 
     # -- position ------------------------------------------------------------------------------------------
 
@@ -114,9 +121,13 @@ class Trainer:
             self.save()  # before the first step, so that a disk that cannot take it is known now
         with self._stoppable():
             while self.step < self.config.steps:
-                self.train_step()
+                with self.rate.step(self.config.step_tokens):
+                    self.train_step()
                 if self.step in self.config.eval_steps:
                     self.evaluate()
+                elif self.step in self.measured:
+                    self._measure()
+                self._report()
                 last = self.step == self.config.steps
                 if last or self.stop or self.step % self.config.checkpoint_every == 0:
                     self.save()
@@ -132,7 +143,8 @@ class Trainer:
         sums = self._backward(languages[mine], places[mine])
         sums, stop = self._agree(sums)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[operator]
+        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
+        self._check_gradient(norm, sums)
         lr = config.learning_rate(self.step)
         if self.tracker is not None:
             self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
@@ -142,7 +154,7 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
         self.stop = stop
-        self._report(sums, lr, float(norm))
+        self.shown = Shown(sums, lr, norm)
 
     def _backward(self, languages: np.ndarray, places: np.ndarray) -> Tensor:
         """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
@@ -187,9 +199,22 @@ class Trainer:
         if len(bad):
             rank, language = bad[0].tolist()
             name = self.corpus.languages[language]
-            message = f"the loss of {name!r} is not finite at step {self.step} on rank {rank}"
-            raise DataError(message, hint="a lower --lr or a longer --warmup; the last checkpoint is sound")
+            raise DataError(f"the loss of {name!r} is not finite at step {self.step} on rank {rank}", hint=UNSOUND)
         return rows[:, :-1].sum(0).view_as(sums), int(rows[:, -1].max())
+
+    def _check_gradient(self, norm: float, sums: Tensor) -> None:
+        """Refuse to ruin the weights; `norm` is that of all ranks' gradient, `sums` are all ranks' loss sums.
+
+        Raises
+        ------
+        DataError
+            If the norm is not finite.
+        """
+        if math.isfinite(norm):
+            return
+        losses = zip(self.corpus.languages, (sums[0] / sums[1]).tolist(), strict=True)
+        listed = ", ".join(f"{name} {loss:.4g}" for name, loss in losses)
+        raise DataError(f"the gradient is not finite at step {self.step}; the losses are: {listed}", hint=UNSOUND)
 
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
@@ -199,11 +224,19 @@ class Trainer:
         if log:
             self.rows.append(Row(self.D, tuple(found.tolist())))
             self._write_rows()
-        if self.tracker is not None and self.config.irds_fresh:
+        if self.tracker is not None and config.irds_fresh:
             self.tracker.record_losses(dict(zip(self.corpus.languages, found.tolist(), strict=True)))
-        elif self.tracker is not None and self.step:  # the first step measures the start by itself
+        if self.step:  # the first step measures the start by itself
+            self._measure()
+
+    def _measure(self) -> None:
+        """Let the tracker measure the loss drop so far; where it is validation-free it was given the test losses."""
+        if self.tracker is None:
+            return
+        if not self.config.irds_fresh:
             self.tracker.measure(self.losses)
-        self.losses.seen.clear()
+            self.losses.seen.clear()
+        self.efficiency = dict(zip(self.corpus.languages, map(float, self.tracker.efficiency), strict=True))
 
     # -- results -------------------------------------------------------------------------------------------
 
@@ -231,21 +264,20 @@ class Trainer:
                 seed=self.config.seed,
             )
 
-    def _report(self, sums: Tensor, lr: float, norm: float) -> None:
-        self.rate.add(self.config.step_tokens)
+    def _report(self) -> None:
         if not self.sinks or (self.step % self.config.log_every and self.step != self.config.steps):
             return
-        names = self.corpus.languages
-        tracker = self.tracker
+        tracker, shown = self.tracker, self.shown
+        losses = (shown.sums[0] / shown.sums[1]).tolist()
         metrics = Metrics(
             step=self.step,
             D=self.D,
-            lr=lr,
-            grad_norm=norm,
-            loss=dict(zip(names, (sums[0] / sums[1]).tolist(), strict=True)),
+            lr=shown.lr,
+            grad_norm=shown.norm,
+            loss=dict(zip(self.corpus.languages, losses, strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
-            efficiency={} if tracker is None else dict(zip(names, map(float, tracker.efficiency), strict=True)),
+            efficiency=self.efficiency,
         )
         for sink in self.sinks:
             sink.step(metrics)

@@ -6,21 +6,32 @@ import csv
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import FloatArray, read_json
-from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.simplex import EXACT, parse_mixture
 
 LABELS = ("sources", "languages", "names")
 RATIOS = ("p", "ratios", "mixture", "weights")
 FILE_ENDINGS = (".json", ".toml", ".csv")
 
 
-def read_mixture(text: str, languages: tuple[str, ...]) -> FloatArray:
-    """The ratios (M,) of `uniform`, of `en=.7,de=.3`, or of a file: JSON (also what `shapleymix optimize`
-    saves),
-    TOML, or CSV with a name and a ratio in each line.
+class Mixture(NamedTuple):
+    """The ratios (M,) of a mixture, which sum to one, and what they summed to as they were given."""
+
+    ratios: FloatArray
+    total: float
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether the ratios are not those that were given."""
+        return abs(self.total - 1) > EXACT
+
+
+def read_mixture(text: str, languages: tuple[str, ...]) -> Mixture:
+    """The mixture that is `uniform`, `en=.7,de=.3`, or in a file: JSON (also what `shapleymix optimize` saves), TOML,
+    or CSV with a name and a ratio in each line. A sum within 0.005 of one is taken for rounding.
 
     Raises
     ------
@@ -29,13 +40,17 @@ def read_mixture(text: str, languages: tuple[str, ...]) -> FloatArray:
     DataError
         If the file holds no mixture.
     """
-    if text == "uniform" or ("=" in text and not text.endswith(FILE_ENDINGS)):
-        return parse_mixture(text, languages)
+    if text == "uniform":
+        return Mixture(parse_mixture(text, languages), 1.0)
+    if "=" in text and not text.endswith(FILE_ENDINGS):
+        ratios = parse_mixture(text, languages)
+        return Mixture(ratios, sum(float(part.rpartition("=")[2]) for part in text.split(",")))
     path = Path(text)
     if not path.is_file():
         hint = "write it as uniform, as en=.7,de=.3, or give a .json, .toml or .csv file"
         raise UsageError(f"{text!r} is no mixture and no file", hint=hint)
-    return parse_mixture(_pairs(path), languages)
+    pairs = _pairs(path)
+    return Mixture(parse_mixture(pairs, languages), sum(pairs.values()))
 
 
 def _pairs(path: Path) -> dict[str, float]:

@@ -15,6 +15,7 @@ from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import World, wrap
 from shapleymix_irds.train.evaluate import spread, windows_of
 from shapleymix_irds.train.model import Decoder, model_config, sequence_losses
+from shapleymix_irds.train.plan import plan_of
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,16 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         seed=config.seed,
         val_sequences=config.irds_val,
         total_steps=config.steps,
-        measure_sequences=config.irds_pool,
+        measure_sequences=config.irds_measure,
         micro_batches=-(-config.batch // (micro * world.size)),
     )
     return IRDS(
         parts.model,
         corpus.languages,
         val=None if config.irds_fresh else validation(corpus, config.irds_pool, parts.device),
-        every=config.evaluate_every,
+        every=plan_of(config, len(corpus.languages)).every,
         engine=cast(Any, config.irds_engine),
+        precondition=parts.optimiser if config.irds_precondition else None,
         order=cast(Any, int(config.irds_order)),
         out=config.out,
         options=options,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
-import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from shapleymix.errors import UsageError
+from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.telling import say
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,22 @@ class Metrics:
         parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
         if math.isfinite(self.irds_overhead):
             parts.append(f"IRDS +{self.irds_overhead:.1%}")
-        ratios = [value for value in self.efficiency.values() if math.isfinite(value)]
-        if ratios:
-            parts.append(f"efficiency {min(ratios):.2g} to {max(ratios):.2g}")
+        if ratios := ratio_range(self.efficiency.values()):
+            parts.append(f"efficiency {ratios}")
         return " | ".join(parts)
+
+
+def ratio_range(ratios: Iterable[float]) -> str:
+    """The least and the largest of the ratios that are known; empty if none is."""
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    return f"{min(known):.2g} to {max(known):.2g}" if known else ""
+
+
+def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float]) -> str:
+    """What the measuring of a whole run came to."""
+    time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
+    ratios = ratio_range(efficiency) or "not known"
+    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}"
 
 
 class Sink(Protocol):
@@ -63,13 +78,15 @@ class JsonLines:
     """metrics.jsonl; lines after the step that a run resumes from are cut."""
 
     def __init__(self, path: Path, resumed: int) -> None:
+        self.path = path
         kept = [line for line in _lines(path) if _step_of(line) <= resumed]
-        path.write_text("".join(kept), encoding="utf-8")
-        self._stream = path.open("a", encoding="utf-8")
+        with disk_errors(path):
+            path.write_text("".join(kept), encoding="utf-8")
+            self._stream = path.open("ab", buffering=0)  # nothing waits that could fail again when it is closed
 
     def step(self, metrics: Metrics) -> None:
-        self._stream.write(json.dumps(metrics.document()) + "\n")
-        self._stream.flush()
+        with disk_errors(self.path):
+            self._stream.write((json.dumps(metrics.document()) + "\n").encode())
 
     def close(self) -> None:
         self._stream.close()
@@ -110,10 +127,10 @@ class Lines:
     def step(self, metrics: Metrics) -> None:
         if time.monotonic() - self._last >= self.seconds or metrics.step == self.steps:
             self._last = time.monotonic()
-            print(f"step {metrics.step}/{self.steps} | {metrics.line()}", file=sys.stderr, flush=True)
+            say(f"step {metrics.step}/{self.steps} | {metrics.line()}")
 
     def close(self) -> None:
-        sys.stderr.flush()
+        """Every line has been written."""
 
 
 class TensorBoard:
@@ -153,19 +170,22 @@ class WeightsAndBiases:
 
 
 class Rate:
-    """Tokens a second since the last time it was asked."""
+    """Tokens a second of the steps since the last time it was asked; what comes between steps does not count."""
 
     def __init__(self) -> None:
-        self._since = time.perf_counter()
-        self._tokens = 0
+        self._seconds, self._tokens = 0.0, 0
 
-    def add(self, tokens: int) -> None:
+    @contextlib.contextmanager
+    def step(self, tokens: int) -> Iterator[None]:
+        """What is done within is a step of so many tokens."""
+        begun = time.perf_counter()
+        yield
+        self._seconds += time.perf_counter() - begun
         self._tokens += tokens
 
     def read(self) -> float:
-        now = time.perf_counter()
-        rate = self._tokens / max(now - self._since, 1e-9)
-        self._since, self._tokens = now, 0
+        rate = self._tokens / max(self._seconds, 1e-9)
+        self._seconds, self._tokens = 0.0, 0
         return rate
 
 

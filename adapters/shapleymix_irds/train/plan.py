@@ -1,0 +1,71 @@
+"""When a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop.
+
+Everything follows from the settings, not from the clock or the number of ranks, so that a run can be repeated bit for
+bit and continued by other ranks. Costs are shares of the time that one rank needs for the same run without IRDS; of R
+ranks each works through all validation sequences, so that their part is R times as large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shapleymix_irds.schedule import choose_every, extra_cost
+from shapleymix_irds.train.config import TrainConfig
+
+FEWEST = 12  # evaluations of a run, however short: from fewer its matrix would be noise
+MOST = 10  # measurements of the loss drop between the first and the last
+FORWARD = 1 / 3  # a pass without gradients, as a part of a training step
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What IRDS does when.
+
+    Parameters
+    ----------
+    every
+        m: one step of each block of m is evaluated.
+    measured
+        Steps after which the loss drop is measured, the last among them.
+    cost
+        The share of time that this adds, by the cost model.
+    """
+
+    every: int
+    measured: frozenset[int]
+    cost: float
+
+
+def plan_of(config: TrainConfig, languages: int) -> Plan:
+    """The plan of a run.
+
+    Parameters
+    ----------
+    languages
+        K.
+    """
+    extra = extra_cost(config.step_tokens, _val_tokens(config, languages), languages, config.irds_fresh)
+    each = _measurement(config, languages)
+    every = config.fixed_every or _every(config, extra, config.irds_overhead - 3 * each)
+    spare = config.irds_overhead - extra / every - 2 * each  # the start and the end are always measured
+    between = min(MOST, max(1, int(spare / each))) if each else 0
+    steps = {round(config.steps * part / (between + 1)) for part in range(1, between + 2)}
+    measured = frozenset(step for step in steps if step)
+    return Plan(every, measured, extra / every + each * (len(measured) + 1))
+
+
+def _every(config: TrainConfig, extra: float, overhead: float) -> int:
+    longest = max(1, config.steps // FEWEST)
+    return longest if overhead <= 0 else min(longest, choose_every(extra, overhead, config.steps))
+
+
+def _val_tokens(config: TrainConfig, languages: int) -> float:
+    """V of one evaluated step: each micro-batch has a sequence of each language or more."""
+    pieces = -(-config.batch // (config.micro_batch or config.batch))
+    return max(config.irds_val // pieces, 1) * pieces * languages * config.seq
+
+
+def _measurement(config: TrainConfig, languages: int) -> float:
+    """The cost of one measurement of the loss drop; none where the test losses serve for it."""
+    tokens = 0 if config.irds_fresh else min(config.irds_measure, config.irds_pool) * languages * config.seq
+    return FORWARD * tokens / (config.steps * config.step_tokens)
