@@ -12,6 +12,7 @@ With v = 0 the products are those of the training groups with each other, (t, t)
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -56,16 +57,23 @@ def _row_edges(bounds: Tensor, rows: int) -> list[int]:
     return [each * edge for edge in first]
 
 
-_KEPT: dict[torch.dtype, Tensor] = {}
+class _Kept(threading.local):
+    """One scratch tensor a dtype, for each thread that runs backward passes."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[torch.dtype, Tensor] = {}
+
+
+_KEPT = _Kept()
 
 
 def _scratch(like: Tensor, size: int) -> Tensor:
     """Room for `size` numbers; on a CPU always the same, since fresh memory is slow there and cold."""
     if like.device.type != "cpu":
         return like.new_empty(size)
-    kept = _KEPT.get(like.dtype)
+    kept = _KEPT.tensors.get(like.dtype)
     if kept is None or len(kept) < size:
-        kept = _KEPT[like.dtype] = like.new_empty(size)
+        kept = _KEPT.tensors[like.dtype] = like.new_empty(size)
     return kept[:size]
 
 
@@ -219,19 +227,19 @@ class GroupedScale(torch.autograd.Function):
 
 
 class GroupedShift(torch.autograd.Function):
-    """`x + weight`; x (B, ...), weight broadcast over the sequences (biases)."""
+    """`x + weight`; x (B, ...), weight broadcast over the sequences (biases); rounded as x is if `narrow`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gram: Tensor, bounds: Tensor, train: int, narrow: bool) -> Tensor:
         ctx.save_for_backward(weight, bounds)
         ctx.train, ctx.exact, ctx.dtype = train, gram.dtype, x.dtype
-        return x + weight
+        return x + (weight.to(x.dtype) if narrow else weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         weight, bounds = ctx.saved_tensors
         total, gram = _vector(grads[0], weight, bounds, ctx.train)
-        return grads[0].to(ctx.dtype), total, gram.to(ctx.exact), None, None
+        return grads[0].to(ctx.dtype), total, gram.to(ctx.exact), None, None, None
 
 
 def _vector(grad: Tensor, weight: Tensor, bounds: Tensor, train: int) -> tuple[Tensor, Tensor]:

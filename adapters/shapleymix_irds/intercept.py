@@ -138,7 +138,7 @@ def _linear(layout: Layout, x: Tensor, weight: Tensor, bias: Tensor | None) -> T
         y = GroupedLinear.apply(x, weight, layout.gram, layout.bounds, layout.train, layout.chunk)
     else:
         y = F.linear(x, weight)
-    return y if bias is None else _shift(layout, y, bias.to(y.dtype) if not trainable(bias) else bias)
+    return y if bias is None else _shift(layout, y, bias, narrow=True)
 
 
 def _read_embedding(
@@ -227,16 +227,13 @@ def _scale(layout: Layout, x: Tensor, weight: Tensor) -> Tensor:
     return y.view(*x.shape)
 
 
-def _shift(layout: Layout, x: Tensor, weight: Tensor) -> Tensor:
+def _shift(layout: Layout, x: Tensor, weight: Tensor, narrow: bool = False) -> Tensor:
+    """x + weight; a linear layer's bias takes the type of what it is added to, as autocast has it (`narrow`)."""
     if not trainable(weight):
-        return x + weight
-    y = GroupedShift.apply(layout.by_sequence(x), _as(weight, x), layout.gram, layout.bounds, layout.train)
+        return x + (weight.to(x.dtype) if narrow else weight)
+    operands = (layout.gram, layout.bounds, layout.train, narrow)
+    y = GroupedShift.apply(layout.by_sequence(x), weight, *operands)
     return y.view(*x.shape)
-
-
-def _as(weight: Tensor, x: Tensor) -> Tensor:
-    """A bias in the type of what it is added to (autocast adds it in the lower precision)."""
-    return weight.to(x.dtype) if torch.is_autocast_enabled(x.device.type) else weight
 
 
 Reader = Callable[..., tuple[Handler, tuple[Any, ...]] | None]

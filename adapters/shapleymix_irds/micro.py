@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from shapleymix_irds.batch import Batch
 from shapleymix_irds.distributed import World, is_sharded, local, share, syncs, without_sync
 from shapleymix_irds.engine import LossFn, Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.graph import strangers
 
 
 class MicroEngine:
@@ -98,11 +100,20 @@ class MicroEngine:
             parameter.grad = None
         with without_sync(self.model):
             both = loss_fn(x, y)
-            ((plain(both) if measured else trained(both)) * weight).sum().backward()
+            loss = ((plain(both) if measured else trained(both)) * weight).sum()
+            self._check(loss)
+            loss.backward()
         grads = [parameter.grad for parameter in self.parameters]
         for parameter, grad in zip(self.parameters, saved, strict=True):
             parameter.grad = grad
         return plain(both).detach(), grads
+
+    def _check(self, loss: Tensor) -> None:
+        """Refuse parameters that are not known, whose gradients could not be held apart."""
+        if not self.sharded and (shapes := strangers(loss, self.parameters)):
+            listed = ", ".join(f"one of shape {shape}" for shape in shapes)
+            hint = "make the tracker of a module that holds them all, when they are trainable already"
+            raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=hint)
 
     def _accumulate(self, grads: list[Tensor | None]) -> None:
         for parameter, grad in zip(self.parameters, grads, strict=True):

@@ -28,7 +28,7 @@ from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
 from shapleymix_irds.checks import check_modules, check_settings
 from shapleymix_irds.distributed import World, local, named_parameters
-from shapleymix_irds.engine import Engine, LossFn, Task, plain, trained
+from shapleymix_irds.engine import Engine, LossFn, Outcome, Task, plain, trained
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 from shapleymix_irds.joint import GroupedEngine, check_coverage
 from shapleymix_irds.ledger import Ledger, Losses
@@ -156,7 +156,7 @@ class IRDS:
         batch = arrange(x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None)
         val = None if self.validation is None else self.validation.take(*self._position(pending), x.device)
         task = Task(loss_fn, batch, val, scale, len(self.languages))
-        outcome = self._choose(task).run(task)
+        outcome = self._measured(task)
         pending.add(outcome, batch, len(self.languages))
         return outcome.losses.sum() / total
 
@@ -312,6 +312,19 @@ class IRDS:
         call = min(pending.calls - 1, pieces - 1)
         return self.ledger.count * pieces + call, count
 
+    def _measured(self, task: Task) -> Outcome:
+        """What the engine finds; with "auto", the micro engine takes over where a later call is not covered."""
+        try:
+            return self._choose(task).run(task)
+        except CoverageError as error:
+            if self.wanted != "auto" or isinstance(self.engine, MicroEngine):
+                raise
+            self.fallback, self.engine = f"step {self.next_step}: {error.message}", self._micro()
+            return self.engine.run(task)
+
+    def _micro(self) -> MicroEngine:
+        return MicroEngine(self.model, self.parameters.values(), self.world, self.order, self.optimizer)
+
     def _choose(self, task: Task) -> Engine:
         """The engine; with "auto", grouped where every parameter is covered."""
         if self.engine is None:
@@ -320,8 +333,8 @@ class IRDS:
             grouped = self.wanted != "micro" and not whole and not many
             if grouped:
                 grouped = self._covered(task)
-            micro = MicroEngine(self.model, self.parameters.values(), self.world, self.order, self.optimizer)
-            self.engine = GroupedEngine(self.parameters.values(), self.options.chunk_mib) if grouped else micro
+            options = self.options
+            self.engine = GroupedEngine(self.model, self.world, options.chunk_mib) if grouped else self._micro()
         return self.engine
 
     def _covered(self, task: Task) -> bool:

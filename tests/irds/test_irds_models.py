@@ -25,7 +25,7 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
 # torch itself uses what it deprecates while it compiles
@@ -184,3 +184,139 @@ def test_batch_norm_is_refused_by_name() -> None:
     model = nn.Sequential(nn.Embedding(VOCAB, 4), nn.BatchNorm1d(LENGTH))
     with pytest.raises(CoverageError, match="module '1' is a BatchNorm1d"):
         IRDS(model, LANGUAGES, val=validation())
+
+
+class Streams(Decoder):
+    """Two streams on a leading axis, which is no axis of sequences; `wide` turns them on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = True
+
+    def forward(self, ids: Tensor) -> Tensor:
+        h = self.embed(ids)
+        if self.wide:
+            h = torch.tanh(self.norm(torch.stack([h, h.roll(1, 1)]))).sum(0) + h
+        return self.head(h)
+
+
+class Experts(nn.Module):
+    """Each token goes to one of two experts; at first all go to the first one, as if there were no choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, VOCAB)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+        self.choosing = False
+
+    def forward(self, ids: Tensor) -> Tensor:
+        h = self.embed(ids).flatten(0, 1)
+        chosen = (h[:, 0] > 0).long() if self.choosing else torch.zeros(len(h), dtype=torch.long)
+        out = torch.zeros_like(h)
+        for k, expert in enumerate(self.experts):
+            rows = (chosen == k).nonzero()[:, 0]
+            if len(rows):
+                out = out.index_add(0, rows, expert(h[rows]))
+        return self.head(h + out).view(*ids.shape, -1)
+
+
+def compared(model: nn.Module, tracker: IRDS, step: int, loss_fn: Any = None) -> tuple[float, float]:
+    """Errors of the gradient and of phi on one step, against the naive reference."""
+    loss_fn = loss_fn or loss_of(model)
+    x, y, lang = batch((3, 2, 4, 1), seed=step)
+    before = torch.as_tensor(tracker.ledger.phi).clone()
+    truth = naive_gram(model, loss_fn, x, y, lang, validation())
+    expected = gradient(model, loss_fn(x, y).sum() / (y != -100).sum())
+    model.zero_grad()
+    tracker.backward(loss_fn, x, y, lang, step=step)
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+    tracker.commit(lr=1.0)
+    return max(relative(a, b) for a, b in zip(grads, expected, strict=True)), relative(
+        torch.as_tensor(tracker.ledger.phi) - before, truth
+    )
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_calls_that_are_not_covered_are_measured_by_micro_batches(late: bool) -> None:
+    for model, switch in ((Streams().double(), "wide"), (Experts().double(), "choosing")):
+        setattr(model, switch, not late)
+        tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
+        assert max(compared(model, tracker, 0)) < 1e-10
+        assert tracker.engine is not None
+        assert tracker.engine.name == ("grouped" if late else "micro")
+        setattr(model, switch, True)
+        assert max(compared(model, tracker, 1)) < 1e-10, "no validation gradient may get into the training gradient"
+        assert tracker.engine.name == "micro"
+        assert "not covered" in str(tracker.fallback)
+
+
+def test_calls_that_are_not_covered_are_refused_where_grouped_is_asked_for() -> None:
+    model = Streams().double()
+    model.wide = False
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="grouped", options=OPTIONS)
+    compared(model, tracker, 0)
+    model.wide = True
+    with pytest.raises(CoverageError, match=r"not covered: norm\.weight"):
+        compared(model, tracker, 1)
+
+
+@pytest.mark.parametrize("engine", ["auto", "grouped", "micro"])
+def test_a_parameter_that_the_tracker_does_not_know_is_refused(engine: Any) -> None:
+    model, other = make_model().double(), nn.Parameter(torch.eye(VOCAB, dtype=torch.float64))
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=OPTIONS)
+    with pytest.raises(CoverageError, match=rf"shape \({VOCAB}, {VOCAB}\)"):
+        tracker.backward(loss_of(lambda x: model(x) @ other), *batch((3, 2, 4, 1)), step=0)
+    assert other.grad is None
+
+
+def test_a_layer_that_is_unfrozen_later_is_measured_or_refused() -> None:
+    for engine, refused in (("grouped", False), ("micro", True)):
+        model = make_model().double()
+        model.head.weight.requires_grad_(False)
+        tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=OPTIONS)  # type: ignore[arg-type]
+        tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
+        tracker.commit(lr=1.0)
+        model.head.weight.requires_grad_(True)
+        if refused:
+            with pytest.raises(CoverageError, match="does not know"):
+                compared(model, tracker, 1)
+        else:
+            assert max(compared(model, tracker, 1)) < 1e-10
+
+
+def test_validation_of_another_length_is_measured_by_micro_batches() -> None:
+    model = make_model().double()
+    val = {name: (x[:, :4], y[:, :4]) for name, (x, y) in validation().items()}
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, options=OPTIONS)
+    tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
+    assert tracker.engine is not None
+    assert tracker.engine.name == "micro"
+    assert "shape (4,)" in str(tracker.fallback)
+
+
+def test_under_autocast_a_sum_with_a_parameter_keeps_its_type() -> None:
+    class Shifted(Decoder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = nn.Parameter(torch.full((WIDTH,), 1e-3))
+
+        def forward(self, ids: Tensor) -> Tensor:
+            h = self.blocks[0].gate(self.embed(ids))
+            self.types.append((h + self.shift_of(h)).dtype)
+            return self.head(self.embed(ids) + self.shift)
+
+        def shift_of(self, h: Tensor) -> Tensor:
+            return self.wide
+
+    torch.manual_seed(0)
+    model = Shifted()
+    model.types, model.wide = [], nn.Parameter(torch.ones(model.blocks[0].gate.out_features))  # type: ignore[assignment]
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
+
+    def loss_fn(x: Tensor, y: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return sequence_losses(model(x), y)
+
+    loss_fn(*batch((3, 2, 4, 1))[:2])
+    tracker.backward(loss_fn, *batch((3, 2, 4, 1)), step=0)
+    assert set(model.types) == {torch.float32}
