@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,10 +51,12 @@ def test_evaluations_come_where_they_are_asked_for() -> None:
 
 
 def test_the_name_of_a_run_depends_on_what_decides_its_result() -> None:
-    base = TrainConfig()
-    assert base.run_name == TrainConfig(out="elsewhere", keep=5, log_every=3).run_name
-    assert base.run_name != TrainConfig(seed=1).run_name
-    assert TrainConfig(run="mine").run_name == "mine"
+    def name(ratios: str = "a=1.0", corpus: str = "1", **settings: Any) -> str:
+        return TrainConfig(**settings).resolved(("a",), ratios, corpus).run
+
+    assert name() == name(out="elsewhere", keep=5, log_every=3, mixture="uniform")
+    assert len({name(), name(seed=1), name(ratios="a=0.9"), name(corpus="2")}) == 4
+    assert name(run="mine") == "mine"
 
 
 def test_toml_gives_settings_under_any_heading(tmp_path: Path) -> None:

@@ -148,6 +148,23 @@ def test_other_settings_or_another_corpus_do_not_continue_a_run(
     assert results(copy) == results(whole)
 
 
+def test_another_mixture_in_the_same_file_does_not_continue_a_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, more = tmp_path / "mix.json", ["--mixture", str(tmp_path / "mix.json"), "--no-irds"]
+    file.write_text('{"a": 0.5, "b": 0.25, "c": 0.25}')
+    assert train(tmp_path / "run", *more) == 0
+    assert train(tmp_path / "run", "--no-irds", "--mixture", "c=.25,a=.5,b=.25") == 0
+    before = results(tmp_path / "run")
+    file.write_text('{"a": 0.25, "b": 0.25, "c": 0.5}')
+    capfd.readouterr()
+    assert train(tmp_path / "run", *more) == 2
+    assert "mixture was 'a=0.5,b=0.25,c=0.25', is 'a=0.25,b=0.25,c=0.5'" in capfd.readouterr().err
+    assert results(tmp_path / "run") == before
+    assert train(tmp_path / "other", *more) == 0
+    assert read_runs(tmp_path / "other" / "runs.csv").runs[-1] != read_runs(tmp_path / "run" / "runs.csv").runs[-1]
+
+
 def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "run"
     shutil.copytree(whole, copy)

@@ -34,7 +34,7 @@ class TrainConfig:
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
     resume: bool = setting(True, "Continue from the last checkpoint in --out if there is one.", result=False)
     force: bool = setting(False, "Start anew although --out holds a run; it is overwritten.", result=False)
-    run: str = setting("", "Name of the run in the run log; a hash of the settings if not given.", result=False)
+    run: str = setting("", "Name of the run in the run log; a hash of settings and corpus if not given.", result=False)
 
     model: str = setting("tiny", "tiny, mini, small, or the paper's 50M, 243M, 684M, 1460M, 3171M.")
     layers: int | None = setting(None, "Layers, in place of the model's own.")
@@ -158,11 +158,16 @@ class TrainConfig:
         values = dataclasses.asdict(self)
         return {field.name: values[field.name] for field in fields() if field.metadata["result"]}
 
-    @property
-    def run_name(self) -> str:
-        """The name given, or a hash of the settings: the same command has the same name anywhere."""
-        text = json.dumps(self.result_settings, sort_keys=True)
-        return self.run or f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    def resolved(self, languages: tuple[str, ...], mixture: str, corpus: str) -> TrainConfig:
+        """These settings with what they stand for: the languages, the ratios of the mixture, and the run's name.
+
+        The name is the one given, or a hash of the settings and of `corpus`, the fingerprint: the same run has the
+        same name anywhere, and another mixture in the same file or other text in the same folder has another.
+        """
+        found = dataclasses.replace(self, languages=",".join(languages), mixture=mixture)
+        text = json.dumps({**found.result_settings, "corpus": corpus}, sort_keys=True)
+        name = self.run or f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+        return dataclasses.replace(found, run=name)
 
 
 def fields() -> tuple[dataclasses.Field[Any], ...]:

@@ -52,6 +52,7 @@ def launch(config: TrainConfig) -> None:
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
     out = Path(config.out)
     corpus, tokenizer = _corpus(config, languages)
+    config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
     parts = make_parts(config, tokenizer.vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
     _claim(config, parts, world)
@@ -60,7 +61,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
-    _tell(world, f"{config.run_name}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+    _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
     trainer.sinks = _sinks(config, world, resumed)
     try:
         trainer.run()
@@ -136,7 +137,7 @@ def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
     if config.tensorboard:
         sinks.append(TensorBoard(out / "tensorboard"))
     if config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run_name, config.result_settings))
+        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
     return sinks
 
 
