@@ -11,6 +11,7 @@ import numpy as np
 import polars
 import pytest
 from shapleymix_irds.train.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
+from shapleymix_irds.train.textfiles import read_documents
 from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer, open_megatron, open_npy
 from shapleymix_irds.train.toy import ALPHABET, overlap_matrix, toy_documents
 
@@ -147,6 +148,19 @@ def test_faults_of_files_are_named(tmp_path: Path, name: str, content: bytes, wo
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=words):
         open_corpus(str(tmp_path), ("en",), OPTIONS)
+
+
+def test_a_zstd_file_of_many_frames_is_read_whole_and_a_cut_one_is_refused(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    frames = [zstandard.ZstdCompressor().compress(f"{text}\n\n".encode()) for text in DOCUMENTS]
+    skipped = struct.pack("<II", 0x184D2A50, 4) + b"note"
+    path = tmp_path / "en.txt.zst"
+    path.write_bytes(skipped + b"".join(frames))
+    assert list(read_documents(path)) == DOCUMENTS
+    for cut in (1, 10, len(frames[-1]) - 1):
+        path.write_bytes(b"".join(frames)[:-cut])
+        with pytest.raises(DataError, match=r"en\.txt\.zst: cannot be read: the file ends within a compressed frame"):
+            list(read_documents(path))
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from shapleymix.errors import DataError, Location, UsageError
 
 TEXT_ENDINGS = tuple(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".gz", ".zst"))
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
+PACKED_AT_ONCE = 1 << 20  # bytes
 
 
 def ending_of(path: Path, endings: tuple[str, ...] = ENDINGS) -> str | None:
@@ -57,10 +58,22 @@ def _open_zstd(path: Path) -> IO[str]:
         raise UsageError(f"{path}: a .zst file needs the package zstandard", hint=hint) from error
     try:
         with path.open("rb") as packed:
-            plain = zstandard.ZstdDecompressor().stream_reader(packed).read()
+            plain = b"".join(_frames(packed, zstandard.ZstdDecompressor()))
     except zstandard.ZstdError as error:
         raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
     return io.TextIOWrapper(io.BytesIO(plain), encoding="utf-8")
+
+
+def _frames(packed: IO[bytes], decompressor: Any) -> Iterator[bytes]:
+    """What all frames of a file hold, one after the other; EOFError if the last one is cut short."""
+    frame = None
+    while chunk := packed.read(PACKED_AT_ONCE):
+        while chunk:
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(chunk)
+            chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise EOFError("the file ends within a compressed frame")
 
 
 def _paragraphs(stream: IO[str]) -> Iterator[str]:
