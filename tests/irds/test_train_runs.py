@@ -165,6 +165,30 @@ def test_another_mixture_in_the_same_file_does_not_continue_a_run(
     assert read_runs(tmp_path / "other" / "runs.csv").runs[-1] != read_runs(tmp_path / "run" / "runs.csv").runs[-1]
 
 
+def test_force_removes_what_the_old_run_wrote_and_nothing_else(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    kept = {copy / name: b"mine" for name in ("notes.txt", "sv_mine.csv", "checkpoints/README")}
+    for path, content in kept.items():
+        path.write_bytes(content)
+    before = results(copy)
+    assert train(copy, "--force", "--vocab", "9") == 2
+    assert results(copy) == before
+    assert len(list((copy / "checkpoints").glob("step-*"))) == 2
+    assert train(copy, "--force", "--languages", "a,b", "--no-irds") == 0
+    assert f"wrote runs.csv, summary.json, metrics.jsonl in {copy}" in capfd.readouterr().err.splitlines()
+    assert {path.name for path in copy.iterdir()} == {
+        *("checkpoints", "metrics.jsonl", "notes.txt", "runs.csv", "summary.json", "sv_mine.csv")
+    }
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    shutil.rmtree(copy)
+    shutil.copytree(whole, copy)
+    assert train(copy, "--force", "--languages", "a,b") == 0
+    assert "wrote runs.csv, sv.csv, sv_raw.csv, summary.json, metrics.jsonl" in capfd.readouterr().err
+
+
 def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "run"
     shutil.copytree(whole, copy)

@@ -93,10 +93,10 @@ class Checkpoints:
         fill_optimiser(model, optimiser, state, step)
 
     def clear(self) -> None:
-        """Remove all checkpoints."""
-        if self.world.main:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.world.wait()
+        """Remove all checkpoints, and what is left of one that was not finished."""
+        for path in (*self.folder.glob("step-*"), *self.folder.glob(".step-*")):
+            with disk_errors(path):
+                shutil.rmtree(path)
 
     def _drop_old(self) -> None:
         for step in self.steps()[: -self.keep]:

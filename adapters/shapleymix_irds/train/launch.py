@@ -21,13 +21,13 @@ from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
-FILES = ("runs.csv", "sv.csv", "sv_raw.csv", "summary.json", "metrics.jsonl")
 
 
 def launch(config: TrainConfig) -> None:
@@ -57,18 +57,21 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     check_vocabulary(corpus, parts.vocabulary)
     _claim(config, parts, world)
     trainer = Trainer(config, corpus, mixture.ratios, parts, world)
+    trainer.sinks = _loggers(config, world)
+    if config.force:
+        _clear(config, world)
     resumed = trainer.resume()
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
     _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
-    trainer.sinks = _sinks(config, world, resumed)
+    trainer.sinks += _sinks(config, world, resumed)
     try:
         trainer.run()
     finally:
         for sink in trainer.sinks:
             sink.close()
-    _tell(world, f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}")
+    _tell(world, f"wrote {', '.join(files_of(config.irds))} in {out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages)).every
         _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
@@ -116,11 +119,9 @@ def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
     size = 12 * sum(weight.numel() for weight in parts.model.parameters())  # weights and two moments in fp32
     check_folder(out, size * (config.keep + 1))
     world.wait()
-    checkpoints = Checkpoints(out, world, config.keep)
     if config.force:
-        checkpoints.clear()
         return
-    begun = bool(checkpoints.steps())
+    begun = bool(Checkpoints(out, world, config.keep).steps())
     if begun and not config.resume:
         raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
     if not begun and (out / "runs.csv").exists():
@@ -128,17 +129,29 @@ def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
         raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)
 
 
+def _clear(config: TrainConfig, world: World) -> None:
+    """Remove what the folder holds of an old run; its checkpoints first, so that nothing continues what is left."""
+    if world.main:
+        Checkpoints(Path(config.out), world, config.keep).clear()
+        clear_results(Path(config.out))
+    world.wait()
+
+
+def _loggers(config: TrainConfig, world: World) -> list[Sink]:
+    """Sinks that need a package of their own, and so may be refused."""
+    sinks: list[Sink] = []
+    if world.main and config.tensorboard:
+        sinks.append(TensorBoard(Path(config.out) / "tensorboard"))
+    if world.main and config.wandb:
+        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
+    return sinks
+
+
 def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
     if not world.main:
         return []
-    out = Path(config.out)
-    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", resumed)]
-    sinks.append(Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps))
-    if config.tensorboard:
-        sinks.append(TensorBoard(out / "tensorboard"))
-    if config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
-    return sinks
+    shown = Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps)
+    return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
 
 
 def _tell(world: World, text: str) -> None:
