@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars
@@ -84,14 +86,19 @@ def test_windows_walk_over_the_documents_end_to_end(tmp_path: Path) -> None:
         assert np.array_equal(stream.window(number), flat[16 * number : 16 * number + 17])
 
 
-def megatron(path: Path, documents: list[np.ndarray]) -> None:
+def megatron(path: Path, documents: list[np.ndarray], dtype: str = "<u2") -> None:
     """Write an indexed data set as Megatron does; every document is two sequences."""
     halves = [half for each in documents for half in np.array_split(each, 2)]
-    sizes = np.array([len(half) for half in halves], dtype="<i4")
-    pointers = ((np.cumsum(sizes) - sizes) * 2).astype("<i8")
-    ends = np.arange(0, len(halves) + 1, 2, dtype="<i8")
-    path.write_bytes(np.concatenate(halves).astype("<u2").tobytes())
-    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(sizes), len(ends))
+    data = np.concatenate(halves).astype(dtype)
+    path.write_bytes(data.tobytes())
+    write_index(path, [len(half) for half in halves], range(0, len(halves) + 1, 2), data.dtype)
+
+
+def write_index(path: Path, lengths: Sequence[int], documents: Sequence[int], dtype: Any = "<u2") -> None:
+    sizes, width = np.array(lengths, dtype="<i4"), np.dtype(dtype).itemsize
+    pointers = ((np.cumsum(sizes) - sizes) * width).astype("<i8")
+    ends = np.array(documents, dtype="<i8")
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, {2: 8, 4: 4}[width], len(sizes), len(ends))
     path.with_suffix(".idx").write_bytes(head + sizes.tobytes() + pointers.tobytes() + ends.tobytes())
 
 
@@ -111,6 +118,64 @@ def test_megatron_and_numpy_files_are_mapped_with_their_documents(tmp_path: Path
     with pytest.raises(UsageError, match=r"has the token \d+, but --vocab is 256"):
         check_vocabulary(corpus, 256)
     check_vocabulary(corpus, 900)
+
+
+def test_ready_made_documents_have_their_side_by_their_tokens(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    documents = [np.append(draw.integers(1, 900, size=40), 0) for _ in range(60)]
+    megatron(tmp_path / "a.bin", documents)
+    megatron(tmp_path / "b.bin", documents[::-1], "<i4")
+    places = open_megatron(tmp_path / "a.bin").place
+    assert np.array_equal(places, open_megatron(tmp_path / "b.bin").place[::-1])
+    shards = []
+    for number, tokens in enumerate(documents):
+        np.save(tmp_path / f"{number}.npy", tokens)
+        shards.append(float(open_npy(tmp_path / f"{number}.npy", end=0).place[0]))
+    assert places.tolist() == shards
+    assert len(set(shards)) == 60
+    assert 0.2 < np.mean(places) < 0.8
+
+
+def test_empty_documents_of_megatron_count_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, [10, 0, 10, 10], [0, 0, 1, 1, 2, 3, 4, 4])
+    documents = open_megatron(path)
+    assert (documents.start.tolist(), documents.length.tolist()) == ([0, 10, 20], [10, 10, 10])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "documents", "words"),
+    [
+        ([10, -10, 20], [0, 1, 2, 3], r"en\.idx: sequence 1 has -10 tokens, expected 0 or more"),
+        ([10, 10], [0, 2, 1], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 10], [0, 5], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 10], [], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 30], [0, 1, 2], r"en\.bin: is shorter than its index says: 60 bytes, expected 80"),
+    ],
+)
+def test_faults_of_an_index_are_named(tmp_path: Path, lengths: list[int], documents: list[int], words: str) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, lengths, documents)
+    with pytest.raises(DataError, match=words):
+        open_megatron(path)
+
+
+def test_sequences_of_a_document_that_lie_apart_and_an_empty_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, [10, 10, 10], [0, 1, 3])
+    index = path.with_suffix(".idx")
+    raw = bytearray(index.read_bytes())
+    struct.pack_into("<q", raw, 34 + 12 + 16, 0)  # the third sequence is said to begin at byte 0
+    index.write_bytes(raw)
+    with pytest.raises(DataError, match="sequence 2 does not follow the one before in its document"):
+        open_megatron(path)
+    path.write_bytes(b"")
+    write_index(path, [10], [0, 1])
+    with pytest.raises(DataError, match=r"en\.bin: is empty"):
+        open_megatron(path)
 
 
 def test_an_array_without_marks_is_cut_into_stretches(tmp_path: Path) -> None:

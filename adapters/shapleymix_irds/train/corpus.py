@@ -1,8 +1,8 @@
 """A corpus: per language a training, a validation and a test stream of tokens, disjoint by document.
 
 `DIR/en.txt.gz`, or any of `.txt`, `.jsonl` (plain, `.gz`, `.zst`), `.parquet`, `.bin` with `.idx`, `.npy`; or
-a folder `DIR/en/` of such files. A document's split follows from a hash of its text, whatever the language,
-file or order it comes in, so the same document is never on both sides.
+a folder `DIR/en/` of such files. A document's split follows from a hash of its text (of its tokens where it comes as
+tokens), whatever the language, file or order, so the same document is never on both sides.
 """
 
 from __future__ import annotations
