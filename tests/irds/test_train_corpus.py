@@ -178,6 +178,20 @@ def test_sequences_of_a_document_that_lie_apart_and_an_empty_file_are_named(tmp_
         open_megatron(path)
 
 
+@pytest.mark.parametrize(("token", "kind"), [(-5, DataError), (300, UsageError)])
+def test_one_token_outside_the_vocabulary_is_found_wherever_it_is(
+    tmp_path: Path, token: int, kind: type[ShapleyMixError]
+) -> None:
+    (tmp_path / "en").mkdir()
+    tokens = np.random.default_rng(0).integers(0, 250, size=600_000).astype(np.int32)
+    np.save(tmp_path / "en" / "1.npy", tokens)
+    check_vocabulary(open_corpus(str(tmp_path), ("en",), OPTIONS), 256)
+    tokens[123_457] = token
+    np.save(tmp_path / "en" / "2.npy", tokens)
+    with pytest.raises(kind, match=rf"en/2\.npy: language 'en' has the token {token}"):
+        check_vocabulary(open_corpus(str(tmp_path), ("en",), OPTIONS), 256)
+
+
 def test_an_array_without_marks_is_cut_into_stretches(tmp_path: Path) -> None:
     np.save(tmp_path / "en.npy", np.arange(20_000, dtype=np.int32) % 200)
     documents = open_npy(tmp_path / "en.npy")

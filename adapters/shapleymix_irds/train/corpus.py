@@ -21,6 +21,7 @@ from shapleymix_irds.train.textfiles import ENDINGS, ending_of, read_documents
 from shapleymix_irds.train.tokens import (
     Documents,
     Tokenizer,
+    extremes,
     from_lengths,
     joined,
     open_megatron,
@@ -205,10 +206,22 @@ def _too_small(language: str, split: str, documents: Documents, stream: Stream) 
 
 
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
-    """Look at some windows for token numbers that the model has no row for (a ready-made corpus may)."""
+    """Look through all tokens for numbers that the model has no row for (a ready-made corpus may have them).
+
+    Raises
+    ------
+    DataError
+        If a token is negative.
+    UsageError
+        If a token is beyond the vocabulary.
+    """
     for language, stream in zip(corpus.languages, corpus.train, strict=True):
-        picks = np.unique(np.linspace(0, stream.windows - 1, 32).astype(int))
-        top = max(int(stream.window(int(pick)).max()) for pick in picks)
-        if top >= vocabulary:
-            message = f"language {language!r} has the token {top}, but --vocab is {vocabulary}"
-            raise UsageError(message, hint=f"give --vocab {top + 1} or more")
+        for part in stream.documents.parts:
+            low, high = extremes(part)
+            name = f"language {language!r} has the token"
+            place = Location(file=str(part.filename) if isinstance(part, np.memmap) else None)
+            if low < 0:
+                raise DataError(f"{name} {low}, expected 0 to {vocabulary - 1}", location=place)
+            if high >= vocabulary:
+                message = f"{name} {high}, but --vocab is {vocabulary}"
+                raise UsageError(message, location=place, hint=f"give --vocab {high + 1} or more")

@@ -247,3 +247,11 @@ def _place(tokens: np.ndarray) -> float:
     for at in range(0, len(tokens), READ_AT_ONCE):
         digest.update(tokens[at : at + READ_AT_ONCE].astype("<u4").data)
     return int.from_bytes(digest.digest(), "big") / 2.0**48
+
+
+def extremes(tokens: np.ndarray) -> tuple[int, int]:
+    """The least and the largest token; (0, 0) of none."""
+    flat = np.asarray(tokens)
+    blocks = [flat[at : at + READ_AT_ONCE] for at in range(0, len(flat), READ_AT_ONCE)]
+    lows, highs = ([int(edge(block)) for block in blocks] for edge in (np.min, np.max))
+    return min(lows, default=0), max(highs, default=0)
