@@ -192,6 +192,28 @@ def test_one_token_outside_the_vocabulary_is_found_wherever_it_is(
         check_vocabulary(open_corpus(str(tmp_path), ("en",), OPTIONS), 256)
 
 
+def test_the_fingerprint_is_of_the_whole_corpus_and_of_nothing_else(tmp_path: Path) -> None:
+    def found(name: str) -> str:
+        return open_corpus(str(tmp_path / name), ("en",), OPTIONS).fingerprint
+
+    for name in ("a", "b", "c", "d", "e"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "a", "en.txt")
+    write(tmp_path / "b", "en.jsonl.gz")
+    path = tmp_path / "c" / "en.txt"
+    write(tmp_path / "c", "en.txt")
+    path.write_bytes(path.read_bytes().replace(b"Document 40 has", b"Document 40 hat"))
+    assert found("a") == found("b") != found("c")
+    tokens = np.arange(200_000, dtype=np.uint16) % 250
+    np.save(tmp_path / "d" / "en.npy", tokens)
+    before = found("d")
+    np.save(tmp_path / "e" / "en.npy", tokens.astype(np.int32))
+    assert found("e") == before
+    tokens[100_000] += 1
+    np.save(tmp_path / "e" / "en.npy", tokens)
+    assert found("e") != before
+
+
 def test_an_array_without_marks_is_cut_into_stretches(tmp_path: Path) -> None:
     np.save(tmp_path / "en.npy", np.arange(20_000, dtype=np.int32) % 200)
     documents = open_npy(tmp_path / "en.npy")
