@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -180,13 +181,34 @@ def test_force_removes_what_the_old_run_wrote_and_nothing_else(
     assert train(copy, "--force", "--languages", "a,b", "--no-irds") == 0
     assert f"wrote runs.csv, summary.json, metrics.jsonl in {copy}" in capfd.readouterr().err.splitlines()
     assert {path.name for path in copy.iterdir()} == {
-        *("checkpoints", "metrics.jsonl", "notes.txt", "runs.csv", "summary.json", "sv_mine.csv")
+        *(".lock", "checkpoints", "metrics.jsonl", "notes.txt", "runs.csv", "summary.json", "sv_mine.csv")
     }
     assert all(path.read_bytes() == content for path, content in kept.items())
     shutil.rmtree(copy)
     shutil.copytree(whole, copy)
     assert train(copy, "--force", "--languages", "a,b") == 0
     assert "wrote runs.csv, sv.csv, sv_raw.csv, summary.json, metrics.jsonl" in capfd.readouterr().err
+
+
+def test_a_folder_that_another_process_trains_in_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    with (out / ".lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for more in ([], ["--force"]):
+            assert train(out, "--no-irds", *more) == 2
+            assert f"{out}: another process trains in this folder" in capfd.readouterr().err
+        assert [path.name for path in out.iterdir()] == [".lock"]
+
+        def unknown(*_: Any) -> None:
+            raise OSError(38, "Function not implemented")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", unknown)
+            assert train(out, "--no-irds") == 0
+    assert train(out, "--no-irds") == 0
 
 
 def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

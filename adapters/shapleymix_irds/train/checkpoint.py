@@ -8,6 +8,7 @@ rank has written, so whatever `kill -9` leaves is either whole or hidden.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -29,6 +30,7 @@ from shapleymix_irds.distributed import put_back
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.distributed import World, plain_name
 
+LOCK = ".lock"  # held by the process that trains in a folder
 SLACK = 16 << 20  # bytes for logs and tables
 
 
@@ -145,6 +147,33 @@ def check_folder(out: Path, needed: int) -> None:
     if free < needed + SLACK:
         message = f"has {free / 1e9:.3g} GB free; checkpoints and logs need {(needed + SLACK) / 1e9:.3g} GB"
         raise UsageError(message, location=Location(file=str(out)), hint="choose another --out, or --keep 1")
+
+
+@contextlib.contextmanager
+def locked(out: Path, world: World) -> Iterator[None]:
+    """Within, no other process is; the lock ends with the process, however it dies. Where the file system knows no
+    locks there is none.
+
+    Raises
+    ------
+    UsageError
+        On all ranks, if another process holds the folder.
+    """
+    with contextlib.ExitStack() as stack:
+        taken = False
+        if world.main:
+            with disk_errors(out / LOCK):
+                stream = stack.enter_context((out / LOCK).open("a"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                taken = True
+            except OSError:
+                pass
+        if world.gathered(torch.tensor([float(taken)])).any():
+            hint = "wait for it to end, or choose another --out"
+            raise UsageError("another process trains in this folder", location=Location(file=str(out)), hint=hint)
+        yield
 
 
 def _save_tensors(folder: Path, state: dict[str, Any], world: World) -> None:
