@@ -104,6 +104,8 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
     [
         ({"lr": 0.0}, "--lr 0.0 is too small"),
         ({"seq": 0}, "--seq 0 is too small"),
+        ({"beta1": 1.0}, "--beta1 1 leaves nothing of a gradient"),
+        ({"seed": 2**63}, "--seed 9223372036854775808 is above 9223372036854775807"),
         ({"warmup": 2.0}, "outside 0 to 1"),
         ({"parallel": "pp"}, "--parallel pp is not one of ddp, fsdp"),
         ({"tokens": "many"}, "is not a size"),

@@ -222,6 +222,40 @@ def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.json", "{}", "run.json: is not the record of a run: 'step' is missing or wrong"),
+        ("run.json", "[]", "run.json: is not the record of a run"),
+        ("run.json", '{"step": 12, "sett', "run.json:1: is not valid JSON"),
+        (".metadata", None, ".metadata: there is no such file"),
+        (".metadata", "", "cannot be loaded: "),
+    ],
+)
+def test_a_checkpoint_that_lacks_a_part_is_named_with_what_to_do(
+    name: str,
+    content: str | None,
+    words: str,
+    whole: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    last = copy / "checkpoints" / f"step-{STEPS:09d}"
+    shutil.copytree(last, copy / "checkpoints" / f"{last.name} (copy)")
+    (last / name).unlink() if content is None else (last / name).write_text(content)
+    assert train(copy) == 1
+    said = capfd.readouterr().err
+    assert words in said
+    assert f"delete the folder {last}: the run continues from the checkpoint before it" in said
+    assert "Traceback" not in said + caplog.text
+    shutil.rmtree(last)
+    assert train(copy) == 0
+    assert results(copy) == results(whole)
+
+
 @pytest.mark.parametrize("irds", ["--irds", "--no-irds"])
 def test_a_gradient_that_is_not_finite_stops_before_it_ruins_the_weights(
     irds: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]

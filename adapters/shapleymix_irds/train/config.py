@@ -268,20 +268,25 @@ POSITIVE = (
     "log_every",
 )
 NOT_NEGATIVE = ("micro_batch", "weight_decay", "z_loss", "seed")
+LARGEST_SEED = 2**63 - 1
 FRACTIONS = ("val_share", "test_share", "min_lr", "warmup", "beta1", "beta2", "toy_overlap")
 
 
 def _positive(config: TrainConfig) -> list[Fault]:
     below = [name for name in POSITIVE if not getattr(config, name) > 0]
     negative = [name for name in NOT_NEGATIVE if not getattr(config, name) >= 0]
-    return [Fault(f"{flag(name)} {getattr(config, name)} is too small") for name in (*below, *negative)]
+    faults = [Fault(f"{flag(name)} {getattr(config, name)} is too small") for name in (*below, *negative)]
+    if config.seed > LARGEST_SEED:
+        faults.append(Fault(f"--seed {config.seed} is above {LARGEST_SEED}"))
+    return faults
 
 
 def _fractions(config: TrainConfig) -> list[Fault]:
+    outside = [name for name in FRACTIONS if not 0 <= getattr(config, name) <= 1]
+    ones = [name for name in ("beta1", "beta2") if getattr(config, name) == 1]
     return [
-        Fault(f"{flag(name)} {getattr(config, name)} is outside 0 to 1")
-        for name in FRACTIONS
-        if not 0 <= getattr(config, name) <= 1
+        *(Fault(f"{flag(name)} {getattr(config, name)} is outside 0 to 1") for name in outside),
+        *(Fault(f"{flag(name)} 1 leaves nothing of a gradient, expected less") for name in ones),
     ]
 
 

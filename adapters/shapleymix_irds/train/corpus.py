@@ -94,7 +94,7 @@ class Corpus:
                 digest.update(stream.documents.place.tobytes())  # where tokens are mapped this is a hash of them
             for part in streams[0].documents.parts:
                 if not isinstance(part, np.memmap):
-                    digest.update(np.ascontiguousarray(part))
+                    digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
 

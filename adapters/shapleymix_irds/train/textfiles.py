@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from shapleymix.errors import DataError, Location, UsageError
 
 TEXT_ENDINGS = tuple(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".gz", ".zst"))
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON joins pairs
 PACKED_AT_ONCE = 1 << 20  # bytes
 
 
@@ -95,10 +97,14 @@ def _json_lines(stream: IO[str], path: Path, field: str) -> Iterator[str]:
         place = Location(file=str(path), line=number)
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"is not JSON: {error.msg}", location=place) from error
+        except (ValueError, RecursionError) as error:  # a number of too many digits, lists too deep within lists
+            what = error.msg if isinstance(error, json.JSONDecodeError) else error
+            raise DataError(f"is not JSON that can be read: {what}", location=place) from error
         if not isinstance(row, dict) or not isinstance(row.get(field), str):
             raise DataError(f"has no text in the field {field!r}", location=place, hint="name it: --text-field")
+        if lone := LONE_SURROGATE.search(row[field]):
+            message = f"has half a character, \\u{ord(lone[0]):04x}, in the field {field!r}"
+            raise DataError(message, location=place, hint="write the pair of surrogates, or leave it out")
         yield row[field]
 
 
