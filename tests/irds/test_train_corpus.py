@@ -65,6 +65,24 @@ def test_a_folder_holds_parts_of_a_language(tmp_path: Path) -> None:
     assert abs(corpus.train[0].tokens - 2 * corpus.train[1].tokens) <= corpus.train[1].tokens * 0.05
 
 
+@pytest.mark.parametrize("second", ["en.jsonl", "en/1.txt"])
+def test_two_sources_of_a_language_are_refused(tmp_path: Path, second: str) -> None:
+    write(tmp_path, "en.txt")
+    (tmp_path / second).parent.mkdir(exist_ok=True)
+    write((tmp_path / second).parent, Path(second).name)
+    with pytest.raises(DataError, match=r"(?s)en.txt: is language 'en' as well as en.*put both into a folder en/"):
+        languages_in(str(tmp_path))
+
+
+def test_a_folder_with_the_name_of_a_file_is_refused_and_one_without_text_is_none(tmp_path: Path) -> None:
+    write(tmp_path, "de.txt")
+    (tmp_path / "notes").mkdir()
+    assert list(languages_in(str(tmp_path))) == ["de"]
+    (tmp_path / "en.txt").mkdir()
+    with pytest.raises(DataError, match=r"en\.txt: is a folder with the name of a file"):
+        languages_in(str(tmp_path))
+
+
 def test_a_document_twice_is_on_one_side_whatever_the_language(tmp_path: Path) -> None:
     write(tmp_path, "en.txt")
     write(tmp_path, "de.jsonl")

@@ -99,6 +99,10 @@ class TrainConfig:
             step = f"{self.step_tokens:,} tokens (--batch {self.batch} x --seq {self.seq})"
             message = f"--tokens {self.tokens} is less than half a step of {step}"
             raise UsageError(message, hint="give more tokens, or lower --batch or --seq")
+        late = [size for size in self._eval_sizes if size > max(self.total_tokens, self.steps * self.step_tokens)]
+        if late:
+            message = f"--eval-at {self.eval_at}: {late[0]:,.0f} tokens are beyond the run's {self.length}"
+            raise UsageError(message, hint="more --tokens, or leave it out")
         _ = self.eval_steps, self.toy_characters, self.fixed_every
 
     @property
@@ -126,10 +130,13 @@ class TrainConfig:
         return int(parse_size(self.toy_size))
 
     @property
+    def _eval_sizes(self) -> tuple[float, ...]:
+        return parse_sizes(self.eval_at) if self.eval_at else ()
+
+    @property
     def eval_steps(self) -> frozenset[int]:
         """Steps after which the test losses are logged: those nearest to --eval-at, and the last."""
-        asked = parse_sizes(self.eval_at) if self.eval_at else ()
-        early = {min(max(1, round(size / self.step_tokens)), self.steps) for size in asked}
+        early = {min(max(1, round(size / self.step_tokens)), self.steps) for size in self._eval_sizes}
         return frozenset(early | {self.steps})
 
     @property

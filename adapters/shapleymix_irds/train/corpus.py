@@ -133,20 +133,35 @@ def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions)
 
 
 def languages_in(folder: str) -> dict[str, list[Path]]:
-    """Files of each language in a corpus folder, sorted by name."""
+    """Files of each language in a corpus folder, sorted by name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder.
+    DataError
+        If a language is there twice, or a folder is called like a file.
+    """
     root = Path(folder)
     if not root.is_dir():
         hint = "give a folder with a file or a folder for each language, or: --corpus toy"
         raise UsageError("there is no such folder", location=Location(file=folder), hint=hint)
-    found: dict[str, list[Path]] = {}
+    found: dict[str, tuple[Path, list[Path]]] = {}
     for path in sorted(root.iterdir()):
-        ending = ending_of(path, ALL_ENDINGS)
-        if path.is_dir():
-            files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)]
-            found.setdefault(path.name, []).extend(files)
-        elif ending:
-            found.setdefault(path.name.removesuffix(ending), []).append(path)
-    return {language: files for language, files in found.items() if files}
+        ending, folder = ending_of(path, ALL_ENDINGS), path.is_dir()
+        if folder and ending:
+            hint = f"call it {path.name.removesuffix(ending)}, or move it elsewhere"
+            raise DataError("is a folder with the name of a file", location=Location(file=str(path)), hint=hint)
+        files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)] if folder else [path]
+        if not files or not (folder or ending):
+            continue
+        language = path.name.removesuffix(ending or "")
+        if language in found:
+            message = f"is language {language!r} as well as {found[language][0].name}"
+            hint = f"keep one of them, or put both into a folder {language}/"
+            raise DataError(message, location=Location(file=str(path)), hint=hint)
+        found[language] = path, files
+    return {language: files for language, (_, files) in found.items()}
 
 
 def _toy(index: int, options: CorpusOptions) -> Documents:
