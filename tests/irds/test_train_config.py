@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from shapleymix_irds.train.app import command, main
 from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml
 from shapleymix_irds.train.mixtures import read_mixture
 
-from shapleymix.errors import ShapleyMixError, UsageError
+from shapleymix.errors import DataError, ShapleyMixError, UsageError
 
 
 def test_every_setting_is_a_flag() -> None:
@@ -50,10 +51,12 @@ def test_evaluations_come_where_they_are_asked_for() -> None:
 
 
 def test_the_name_of_a_run_depends_on_what_decides_its_result() -> None:
-    base = TrainConfig()
-    assert base.run_name == TrainConfig(out="elsewhere", keep=5, log_every=3).run_name
-    assert base.run_name != TrainConfig(seed=1).run_name
-    assert TrainConfig(run="mine").run_name == "mine"
+    def name(ratios: str = "a=1.0", corpus: str = "1", **settings: Any) -> str:
+        return TrainConfig(**settings).resolved(("a",), ratios, corpus).run
+
+    assert name() == name(out="elsewhere", keep=5, log_every=3, mixture="uniform")
+    assert len({name(), name(seed=1), name(ratios="a=0.9"), name(corpus="2")}) == 4
+    assert name(run="mine") == "mine"
 
 
 def test_toml_gives_settings_under_any_heading(tmp_path: Path) -> None:
@@ -101,6 +104,8 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
     [
         ({"lr": 0.0}, "--lr 0.0 is too small"),
         ({"seq": 0}, "--seq 0 is too small"),
+        ({"beta1": 1.0}, "--beta1 1 leaves nothing of a gradient"),
+        ({"seed": 2**63}, "--seed 9223372036854775808 is above 9223372036854775807"),
         ({"warmup": 2.0}, "outside 0 to 1"),
         ({"parallel": "pp"}, "--parallel pp is not one of ddp, fsdp"),
         ({"tokens": "many"}, "is not a size"),
@@ -109,6 +114,7 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"irds_order": "2", "irds_engine": "grouped"}, r"(?s)--irds-order 2 does not go .*--irds-engine auto"),
         ({"irds_precondition": True, "irds_engine": "grouped"}, "--irds-precondition does not go with"),
         ({"irds_order": "2", "irds_fresh": True}, "--irds-order 2 does not go with --irds-fresh"),
+        ({"eval_at": "500k,2M"}, r"--eval-at 500k,2M: 2,000,000 tokens are beyond the run's D = 999,424 \(244 steps"),
         ({"tokens": "10"}, r"(?s)--tokens 10 is less than half a step of 4,096 tokens .*--batch 32 x --seq 128.*lower"),
     ],
 )
@@ -142,6 +148,30 @@ def test_a_mixture_that_was_rounded_is_rescaled_and_said_to_be(tmp_path: Path) -
         assert (found.rescaled, round(found.total, 9)) == (True, 0.999)
         assert found.ratios.sum() == pytest.approx(1.0, abs=1e-15)
     assert not read_mixture("a=.1,b=.2,c=.7", ("a", "b", "c")).rescaled
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("m.csv", "name,ratio\nen,0.3\nde,0.7\nen,0.3\n", "m.csv:4: gives 'en' twice"),
+        ("m.csv", "name,ratio\n\nen,0.3\nde;0.7\n", "m.csv:4: is 'de;0.7', expected a name and a ratio"),
+        ("m.csv", "en,0.3\nde,0,7\n", "m.csv:2: is 'de,0,7', expected"),
+        ("m.csv", "name,ratio\n", "holds no mixture"),
+        ("m.json", '{"en": true}', "'en' has True, expected a number"),
+        ("m.json", '{"en": "0.5", "de": 0.5}', "'en' has '0.5', expected a number"),
+        ("m.json", '{"names": ["en", "en"], "p": [0.5, 0.5]}', "'en' comes twice"),
+    ],
+)
+def test_faults_of_mixture_files_are_named(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=words):
+        read_mixture(str(tmp_path / name), ("en", "de"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("m.csv", "en,0.7\nde,0.3\n"), ("m.json", '{"en": 0.7, "de": 0.3}')])
+def test_a_byte_order_mark_is_no_part_of_a_mixture(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read_mixture(str(tmp_path / name), ("en", "de")).ratios.tolist() == [0.7, 0.3]
 
 
 @pytest.mark.parametrize("name", ["b.json", "b.toml", "b.csv"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars
 import pytest
 from shapleymix_irds.train.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
+from shapleymix_irds.train.textfiles import read_documents
 from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer, open_megatron, open_npy
 from shapleymix_irds.train.toy import ALPHABET, overlap_matrix, toy_documents
 
@@ -62,6 +65,24 @@ def test_a_folder_holds_parts_of_a_language(tmp_path: Path) -> None:
     assert abs(corpus.train[0].tokens - 2 * corpus.train[1].tokens) <= corpus.train[1].tokens * 0.05
 
 
+@pytest.mark.parametrize("second", ["en.jsonl", "en/1.txt"])
+def test_two_sources_of_a_language_are_refused(tmp_path: Path, second: str) -> None:
+    write(tmp_path, "en.txt")
+    (tmp_path / second).parent.mkdir(exist_ok=True)
+    write((tmp_path / second).parent, Path(second).name)
+    with pytest.raises(DataError, match=r"(?s)en.txt: is language 'en' as well as en.*put both into a folder en/"):
+        languages_in(str(tmp_path))
+
+
+def test_a_folder_with_the_name_of_a_file_is_refused_and_one_without_text_is_none(tmp_path: Path) -> None:
+    write(tmp_path, "de.txt")
+    (tmp_path / "notes").mkdir()
+    assert list(languages_in(str(tmp_path))) == ["de"]
+    (tmp_path / "en.txt").mkdir()
+    with pytest.raises(DataError, match=r"en\.txt: is a folder with the name of a file"):
+        languages_in(str(tmp_path))
+
+
 def test_a_document_twice_is_on_one_side_whatever_the_language(tmp_path: Path) -> None:
     write(tmp_path, "en.txt")
     write(tmp_path, "de.jsonl")
@@ -83,14 +104,19 @@ def test_windows_walk_over_the_documents_end_to_end(tmp_path: Path) -> None:
         assert np.array_equal(stream.window(number), flat[16 * number : 16 * number + 17])
 
 
-def megatron(path: Path, documents: list[np.ndarray]) -> None:
+def megatron(path: Path, documents: list[np.ndarray], dtype: str = "<u2") -> None:
     """Write an indexed data set as Megatron does; every document is two sequences."""
     halves = [half for each in documents for half in np.array_split(each, 2)]
-    sizes = np.array([len(half) for half in halves], dtype="<i4")
-    pointers = ((np.cumsum(sizes) - sizes) * 2).astype("<i8")
-    ends = np.arange(0, len(halves) + 1, 2, dtype="<i8")
-    path.write_bytes(np.concatenate(halves).astype("<u2").tobytes())
-    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(sizes), len(ends))
+    data = np.concatenate(halves).astype(dtype)
+    path.write_bytes(data.tobytes())
+    write_index(path, [len(half) for half in halves], range(0, len(halves) + 1, 2), data.dtype)
+
+
+def write_index(path: Path, lengths: Sequence[int], documents: Sequence[int], dtype: Any = "<u2") -> None:
+    sizes, width = np.array(lengths, dtype="<i4"), np.dtype(dtype).itemsize
+    pointers = ((np.cumsum(sizes) - sizes) * width).astype("<i8")
+    ends = np.array(documents, dtype="<i8")
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, {2: 8, 4: 4}[width], len(sizes), len(ends))
     path.with_suffix(".idx").write_bytes(head + sizes.tobytes() + pointers.tobytes() + ends.tobytes())
 
 
@@ -110,6 +136,100 @@ def test_megatron_and_numpy_files_are_mapped_with_their_documents(tmp_path: Path
     with pytest.raises(UsageError, match=r"has the token \d+, but --vocab is 256"):
         check_vocabulary(corpus, 256)
     check_vocabulary(corpus, 900)
+
+
+def test_ready_made_documents_have_their_side_by_their_tokens(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    documents = [np.append(draw.integers(1, 900, size=40), 0) for _ in range(60)]
+    megatron(tmp_path / "a.bin", documents)
+    megatron(tmp_path / "b.bin", documents[::-1], "<i4")
+    places = open_megatron(tmp_path / "a.bin").place
+    assert np.array_equal(places, open_megatron(tmp_path / "b.bin").place[::-1])
+    shards = []
+    for number, tokens in enumerate(documents):
+        np.save(tmp_path / f"{number}.npy", tokens)
+        shards.append(float(open_npy(tmp_path / f"{number}.npy", end=0).place[0]))
+    assert places.tolist() == shards
+    assert len(set(shards)) == 60
+    assert 0.2 < np.mean(places) < 0.8
+
+
+def test_empty_documents_of_megatron_count_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, [10, 0, 10, 10], [0, 0, 1, 1, 2, 3, 4, 4])
+    documents = open_megatron(path)
+    assert (documents.start.tolist(), documents.length.tolist()) == ([0, 10, 20], [10, 10, 10])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "documents", "words"),
+    [
+        ([10, -10, 20], [0, 1, 2, 3], r"en\.idx: sequence 1 has -10 tokens, expected 0 or more"),
+        ([10, 10], [0, 2, 1], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 10], [0, 5], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 10], [], r"en\.idx: its documents do not begin at sequence 0 and end at 2"),
+        ([10, 30], [0, 1, 2], r"en\.bin: is shorter than its index says: 60 bytes, expected 80"),
+    ],
+)
+def test_faults_of_an_index_are_named(tmp_path: Path, lengths: list[int], documents: list[int], words: str) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, lengths, documents)
+    with pytest.raises(DataError, match=words):
+        open_megatron(path)
+
+
+def test_sequences_of_a_document_that_lie_apart_and_an_empty_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "en.bin"
+    path.write_bytes(np.arange(30, dtype="<u2").tobytes())
+    write_index(path, [10, 10, 10], [0, 1, 3])
+    index = path.with_suffix(".idx")
+    raw = bytearray(index.read_bytes())
+    struct.pack_into("<q", raw, 34 + 12 + 16, 0)  # the third sequence is said to begin at byte 0
+    index.write_bytes(raw)
+    with pytest.raises(DataError, match="sequence 2 does not follow the one before in its document"):
+        open_megatron(path)
+    path.write_bytes(b"")
+    write_index(path, [10], [0, 1])
+    with pytest.raises(DataError, match=r"en\.bin: is empty"):
+        open_megatron(path)
+
+
+@pytest.mark.parametrize(("token", "kind"), [(-5, DataError), (300, UsageError)])
+def test_one_token_outside_the_vocabulary_is_found_wherever_it_is(
+    tmp_path: Path, token: int, kind: type[ShapleyMixError]
+) -> None:
+    (tmp_path / "en").mkdir()
+    tokens = np.random.default_rng(0).integers(0, 250, size=600_000).astype(np.int32)
+    np.save(tmp_path / "en" / "1.npy", tokens)
+    check_vocabulary(open_corpus(str(tmp_path), ("en",), OPTIONS), 256)
+    tokens[123_457] = token
+    np.save(tmp_path / "en" / "2.npy", tokens)
+    with pytest.raises(kind, match=rf"en/2\.npy: language 'en' has the token {token}"):
+        check_vocabulary(open_corpus(str(tmp_path), ("en",), OPTIONS), 256)
+
+
+def test_the_fingerprint_is_of_the_whole_corpus_and_of_nothing_else(tmp_path: Path) -> None:
+    def found(name: str) -> str:
+        return open_corpus(str(tmp_path / name), ("en",), OPTIONS).fingerprint
+
+    for name in ("a", "b", "c", "d", "e"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "a", "en.txt")
+    write(tmp_path / "b", "en.jsonl.gz")
+    path = tmp_path / "c" / "en.txt"
+    write(tmp_path / "c", "en.txt")
+    path.write_bytes(path.read_bytes().replace(b"Document 40 has", b"Document 40 hat"))
+    assert found("a") == found("b") != found("c")
+    tokens = np.arange(200_000, dtype=np.uint16) % 250
+    np.save(tmp_path / "d" / "en.npy", tokens)
+    before = found("d")
+    np.save(tmp_path / "e" / "en.npy", tokens.astype(np.int32))
+    assert found("e") == before
+    tokens[100_000] += 1
+    np.save(tmp_path / "e" / "en.npy", tokens)
+    assert found("e") != before
 
 
 def test_an_array_without_marks_is_cut_into_stretches(tmp_path: Path) -> None:
@@ -136,6 +256,9 @@ def test_a_tokenizer_file_marks_ends_and_gives_its_vocabulary(tmp_path: Path) ->
         ("en.txt.gz", gzip.compress(b"text" * 999)[:-20], "cannot be read"),
         ("en.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', r"en.jsonl:2: has no text in the field 'text'"),
         ("en.jsonl", b'{"text": "a"}\n{"text": \n', r"en.jsonl:2: is not JSON"),
+        ("en.jsonl", rb'{"text": "\ud83d\ude00 \ud800"}', r"en.jsonl:1: has half a character, .ud800"),
+        ("en.jsonl", b"[" * 100_000, r"en.jsonl:1: is not JSON that can be read"),
+        ("en.jsonl", b'{"n": ' + b"9" * 5000 + b"}\n", r"en.jsonl:1: is not JSON that can be read"),
         ("en.parquet", b"PAR1", "cannot be read"),
         ("en.npy", b"no array", "is not a NumPy array"),
         ("en.bin", b"\0\0", "lacks its .idx file"),
@@ -147,6 +270,19 @@ def test_faults_of_files_are_named(tmp_path: Path, name: str, content: bytes, wo
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=words):
         open_corpus(str(tmp_path), ("en",), OPTIONS)
+
+
+def test_a_zstd_file_of_many_frames_is_read_whole_and_a_cut_one_is_refused(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    frames = [zstandard.ZstdCompressor().compress(f"{text}\n\n".encode()) for text in DOCUMENTS]
+    skipped = struct.pack("<II", 0x184D2A50, 4) + b"note"
+    path = tmp_path / "en.txt.zst"
+    path.write_bytes(skipped + b"".join(frames))
+    assert list(read_documents(path)) == DOCUMENTS
+    for cut in (1, 10, len(frames[-1]) - 1):
+        path.write_bytes(b"".join(frames)[:-cut])
+        with pytest.raises(DataError, match=r"en\.txt\.zst: cannot be read: the file ends within a compressed frame"):
+            list(read_documents(path))
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

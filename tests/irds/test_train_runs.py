@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -148,6 +149,68 @@ def test_other_settings_or_another_corpus_do_not_continue_a_run(
     assert results(copy) == results(whole)
 
 
+def test_another_mixture_in_the_same_file_does_not_continue_a_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, more = tmp_path / "mix.json", ["--mixture", str(tmp_path / "mix.json"), "--no-irds"]
+    file.write_text('{"a": 0.5, "b": 0.25, "c": 0.25}')
+    assert train(tmp_path / "run", *more) == 0
+    assert train(tmp_path / "run", "--no-irds", "--mixture", "c=.25,a=.5,b=.25") == 0
+    before = results(tmp_path / "run")
+    file.write_text('{"a": 0.25, "b": 0.25, "c": 0.5}')
+    capfd.readouterr()
+    assert train(tmp_path / "run", *more) == 2
+    assert "mixture was 'a=0.5,b=0.25,c=0.25', is 'a=0.25,b=0.25,c=0.5'" in capfd.readouterr().err
+    assert results(tmp_path / "run") == before
+    assert train(tmp_path / "other", *more) == 0
+    assert read_runs(tmp_path / "other" / "runs.csv").runs[-1] != read_runs(tmp_path / "run" / "runs.csv").runs[-1]
+
+
+def test_force_removes_what_the_old_run_wrote_and_nothing_else(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    kept = {copy / name: b"mine" for name in ("notes.txt", "sv_mine.csv", "checkpoints/README")}
+    for path, content in kept.items():
+        path.write_bytes(content)
+    before = results(copy)
+    assert train(copy, "--force", "--vocab", "9") == 2
+    assert results(copy) == before
+    assert len(list((copy / "checkpoints").glob("step-*"))) == 2
+    assert train(copy, "--force", "--languages", "a,b", "--no-irds") == 0
+    assert f"wrote runs.csv, summary.json, metrics.jsonl in {copy}" in capfd.readouterr().err.splitlines()
+    assert {path.name for path in copy.iterdir()} == {
+        *(".lock", "checkpoints", "metrics.jsonl", "notes.txt", "runs.csv", "summary.json", "sv_mine.csv")
+    }
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    shutil.rmtree(copy)
+    shutil.copytree(whole, copy)
+    assert train(copy, "--force", "--languages", "a,b") == 0
+    assert "wrote runs.csv, sv.csv, sv_raw.csv, summary.json, metrics.jsonl" in capfd.readouterr().err
+
+
+def test_a_folder_that_another_process_trains_in_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    with (out / ".lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for more in ([], ["--force"]):
+            assert train(out, "--no-irds", *more) == 2
+            assert f"{out}: another process trains in this folder" in capfd.readouterr().err
+        assert [path.name for path in out.iterdir()] == [".lock"]
+
+        def unknown(*_: Any) -> None:
+            raise OSError(38, "Function not implemented")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", unknown)
+            assert train(out, "--no-irds") == 0
+    assert train(out, "--no-irds") == 0
+
+
 def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "run"
     shutil.copytree(whole, copy)
@@ -157,6 +220,40 @@ def test_a_broken_checkpoint_is_named(whole: Path, tmp_path: Path, capfd: pytest
     said = capfd.readouterr().err
     assert "cannot be loaded" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.json", "{}", "run.json: is not the record of a run: 'step' is missing or wrong"),
+        ("run.json", "[]", "run.json: is not the record of a run"),
+        ("run.json", '{"step": 12, "sett', "run.json:1: is not valid JSON"),
+        (".metadata", None, ".metadata: there is no such file"),
+        (".metadata", "", "cannot be loaded: "),
+    ],
+)
+def test_a_checkpoint_that_lacks_a_part_is_named_with_what_to_do(
+    name: str,
+    content: str | None,
+    words: str,
+    whole: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    last = copy / "checkpoints" / f"step-{STEPS:09d}"
+    shutil.copytree(last, copy / "checkpoints" / f"{last.name} (copy)")
+    (last / name).unlink() if content is None else (last / name).write_text(content)
+    assert train(copy) == 1
+    said = capfd.readouterr().err
+    assert words in said
+    assert f"delete the folder {last}: the run continues from the checkpoint before it" in said
+    assert "Traceback" not in said + caplog.text
+    shutil.rmtree(last)
+    assert train(copy) == 0
+    assert results(copy) == results(whole)
 
 
 @pytest.mark.parametrize("irds", ["--irds", "--no-irds"])

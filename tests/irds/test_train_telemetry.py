@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,22 @@ def test_metrics_after_the_step_of_a_checkpoint_are_cut(tmp_path: Path) -> None:
     sink.step(metrics(3))
     sink.close()
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_cut_of_metrics_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "metrics.jsonl"
+    before = b'{"step": 1}\n{"step": 2}\n\xff{"step": 1}\n'
+    path.write_bytes(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(UsageError, match="No space left on device"):
+            JsonLines(path, 1)
+    assert path.read_bytes() == before
+    JsonLines(path, 1).close()
+    assert path.read_bytes() == b'{"step": 1}\n'
 
 
 def test_plain_lines_come_seldom_but_the_last_one_comes(capfd: pytest.CaptureFixture[str]) -> None:

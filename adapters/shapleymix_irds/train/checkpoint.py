@@ -8,8 +8,11 @@ rank has written, so whatever `kill -9` leaves is either whole or hidden.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import logging
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -29,6 +32,11 @@ from shapleymix_irds.distributed import put_back
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.distributed import World, plain_name
 
+LOCK = ".lock"  # held by the process that trains in a folder
+STEP_FOLDER = re.compile(r"step-(\d{9,})")
+META = {"step": int, "settings": dict, "corpus": str, "counts": list, "rows": list, "tracker": dict | None}
+INDEX = ".metadata"  # torch's, of the tensors
+BROKEN = "delete the folder {}: the run continues from the checkpoint before it"
 SLACK = 16 << 20  # bytes for logs and tables
 
 
@@ -42,8 +50,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps of the whole checkpoints, oldest first."""
-        found = self.folder.glob("step-*") if self.folder.is_dir() else ()
-        return sorted(int(path.name.removeprefix("step-")) for path in found)
+        names = [path.name for path in self.folder.glob("step-*") if path.is_dir()]
+        return sorted(int(found[1]) for name in names if (found := STEP_FOLDER.fullmatch(name)))
 
     def save(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, meta: dict[str, Any]) -> None:
         """Write the checkpoint of `step`, then drop the oldest.
@@ -70,8 +78,23 @@ class Checkpoints:
         self.world.wait()
 
     def meta(self, step: int) -> dict[str, Any]:
-        """What was saved beside the tensors of `step`."""
-        return read_json(self.folder / f"step-{step:09d}" / "run.json")
+        """What was saved beside the tensors of `step`.
+
+        Raises
+        ------
+        StoreError
+            If it is not whole.
+        """
+        path = self.folder / f"step-{step:09d}" / "run.json"
+        try:
+            document = read_json(path)
+        except StoreError as error:
+            raise StoreError(error.message, location=error.location, hint=BROKEN.format(path.parent)) from error
+        known = document if isinstance(document, dict) else {}
+        if wrong := [name for name, kind in META.items() if not isinstance(known.get(name, ...), kind)]:
+            message = f"is not the record of a run: {wrong[0]!r} is missing or wrong"
+            raise StoreError(message, location=Location(file=str(path)), hint=BROKEN.format(path.parent))
+        return document
 
     def load(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         """Fill the model and the optimiser from the checkpoint of `step`.
@@ -82,21 +105,23 @@ class Checkpoints:
             If the files are broken or of another model.
         """
         place = self.folder / f"step-{step:09d}"
+        if not (place / INDEX).is_file():
+            hint = BROKEN.format(place)
+            raise StoreError("there is no such file", location=Location(file=str(place / INDEX)), hint=hint)
         state = tensors_of(model, optimiser)
         try:
             with _quiet():
                 load(state, checkpoint_id=str(place), no_dist=self.world.size == 1)
         except (Exception, CheckpointException) as error:  # torch raises many kinds; its own is no Exception
-            hint = "delete this folder to continue from the checkpoint before it"
             message = f"cannot be loaded: {_last_line(error)}"
-            raise StoreError(message, location=Location(file=str(place)), hint=hint) from error
+            raise StoreError(message, location=Location(file=str(place)), hint=BROKEN.format(place)) from error
         fill_optimiser(model, optimiser, state, step)
 
     def clear(self) -> None:
-        """Remove all checkpoints."""
-        if self.world.main:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.world.wait()
+        """Remove all checkpoints, and what is left of one that was not finished."""
+        for path in (*self.folder.glob("step-*"), *self.folder.glob(".step-*")):
+            with disk_errors(path):
+                shutil.rmtree(path)
 
     def _drop_old(self) -> None:
         for step in self.steps()[: -self.keep]:
@@ -147,6 +172,33 @@ def check_folder(out: Path, needed: int) -> None:
         raise UsageError(message, location=Location(file=str(out)), hint="choose another --out, or --keep 1")
 
 
+@contextlib.contextmanager
+def locked(out: Path, world: World) -> Iterator[None]:
+    """Within, no other process is; the lock ends with the process, however it dies. Where the file system knows no
+    locks there is none.
+
+    Raises
+    ------
+    UsageError
+        On all ranks, if another process holds the folder.
+    """
+    with contextlib.ExitStack() as stack:
+        taken = False
+        if world.main:
+            with disk_errors(out / LOCK):
+                stream = stack.enter_context((out / LOCK).open("a"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                taken = True
+            except OSError:
+                pass
+        if world.gathered(torch.tensor([float(taken)])).any():
+            hint = "wait for it to end, or choose another --out"
+            raise UsageError("another process trains in this folder", location=Location(file=str(out)), hint=hint)
+        yield
+
+
 def _save_tensors(folder: Path, state: dict[str, Any], world: World) -> None:
     try:
         with _quiet():
@@ -164,10 +216,16 @@ def _write_synced(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's notes on its own future to whoever saves without ranks."""
+    """Without torch's notes on its own future to whoever saves without ranks, and the tracebacks that it logs before
+    it raises what they are of."""
+    disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
 
 
 def _last_line(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class TrainConfig:
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
     resume: bool = setting(True, "Continue from the last checkpoint in --out if there is one.", result=False)
     force: bool = setting(False, "Start anew although --out holds a run; it is overwritten.", result=False)
-    run: str = setting("", "Name of the run in the run log; a hash of the settings if not given.", result=False)
+    run: str = setting("", "Name of the run in the run log; a hash of settings and corpus if not given.", result=False)
 
     model: str = setting("tiny", "tiny, mini, small, or the paper's 50M, 243M, 684M, 1460M, 3171M.")
     layers: int | None = setting(None, "Layers, in place of the model's own.")
@@ -99,6 +99,10 @@ class TrainConfig:
             step = f"{self.step_tokens:,} tokens (--batch {self.batch} x --seq {self.seq})"
             message = f"--tokens {self.tokens} is less than half a step of {step}"
             raise UsageError(message, hint="give more tokens, or lower --batch or --seq")
+        late = [size for size in self._eval_sizes if size > max(self.total_tokens, self.steps * self.step_tokens)]
+        if late:
+            message = f"--eval-at {self.eval_at}: {late[0]:,.0f} tokens are beyond the run's {self.length}"
+            raise UsageError(message, hint="more --tokens, or leave it out")
         _ = self.eval_steps, self.toy_characters, self.fixed_every
 
     @property
@@ -126,10 +130,13 @@ class TrainConfig:
         return int(parse_size(self.toy_size))
 
     @property
+    def _eval_sizes(self) -> tuple[float, ...]:
+        return parse_sizes(self.eval_at) if self.eval_at else ()
+
+    @property
     def eval_steps(self) -> frozenset[int]:
         """Steps after which the test losses are logged: those nearest to --eval-at, and the last."""
-        asked = parse_sizes(self.eval_at) if self.eval_at else ()
-        early = {min(max(1, round(size / self.step_tokens)), self.steps) for size in asked}
+        early = {min(max(1, round(size / self.step_tokens)), self.steps) for size in self._eval_sizes}
         return frozenset(early | {self.steps})
 
     @property
@@ -158,11 +165,16 @@ class TrainConfig:
         values = dataclasses.asdict(self)
         return {field.name: values[field.name] for field in fields() if field.metadata["result"]}
 
-    @property
-    def run_name(self) -> str:
-        """The name given, or a hash of the settings: the same command has the same name anywhere."""
-        text = json.dumps(self.result_settings, sort_keys=True)
-        return self.run or f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    def resolved(self, languages: tuple[str, ...], mixture: str, corpus: str) -> TrainConfig:
+        """These settings with what they stand for: the languages, the ratios of the mixture, and the run's name.
+
+        The name is the one given, or a hash of the settings and of `corpus`, the fingerprint: the same run has the
+        same name anywhere, and another mixture in the same file or other text in the same folder has another.
+        """
+        found = dataclasses.replace(self, languages=",".join(languages), mixture=mixture)
+        text = json.dumps({**found.result_settings, "corpus": corpus}, sort_keys=True)
+        name = self.run or f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+        return dataclasses.replace(found, run=name)
 
 
 def fields() -> tuple[dataclasses.Field[Any], ...]:
@@ -263,20 +275,25 @@ POSITIVE = (
     "log_every",
 )
 NOT_NEGATIVE = ("micro_batch", "weight_decay", "z_loss", "seed")
+LARGEST_SEED = 2**63 - 1
 FRACTIONS = ("val_share", "test_share", "min_lr", "warmup", "beta1", "beta2", "toy_overlap")
 
 
 def _positive(config: TrainConfig) -> list[Fault]:
     below = [name for name in POSITIVE if not getattr(config, name) > 0]
     negative = [name for name in NOT_NEGATIVE if not getattr(config, name) >= 0]
-    return [Fault(f"{flag(name)} {getattr(config, name)} is too small") for name in (*below, *negative)]
+    faults = [Fault(f"{flag(name)} {getattr(config, name)} is too small") for name in (*below, *negative)]
+    if config.seed > LARGEST_SEED:
+        faults.append(Fault(f"--seed {config.seed} is above {LARGEST_SEED}"))
+    return faults
 
 
 def _fractions(config: TrainConfig) -> list[Fault]:
+    outside = [name for name in FRACTIONS if not 0 <= getattr(config, name) <= 1]
+    ones = [name for name in ("beta1", "beta2") if getattr(config, name) == 1]
     return [
-        Fault(f"{flag(name)} {getattr(config, name)} is outside 0 to 1")
-        for name in FRACTIONS
-        if not 0 <= getattr(config, name) <= 1
+        *(Fault(f"{flag(name)} {getattr(config, name)} is outside 0 to 1") for name in outside),
+        *(Fault(f"{flag(name)} 1 leaves nothing of a gradient, expected less") for name in ones),
     ]
 
 

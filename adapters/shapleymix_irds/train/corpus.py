@@ -1,8 +1,8 @@
 """A corpus: per language a training, a validation and a test stream of tokens, disjoint by document.
 
 `DIR/en.txt.gz`, or any of `.txt`, `.jsonl` (plain, `.gz`, `.zst`), `.parquet`, `.bin` with `.idx`, `.npy`; or
-a folder `DIR/en/` of such files. A document's split follows from a hash of its text, whatever the language,
-file or order it comes in, so the same document is never on both sides.
+a folder `DIR/en/` of such files. A document's split follows from a hash of its text (of its tokens where it comes as
+tokens), whatever the language, file or order, so the same document is never on both sides.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from shapleymix_irds.train.textfiles import ENDINGS, ending_of, read_documents
 from shapleymix_irds.train.tokens import (
     Documents,
     Tokenizer,
+    extremes,
     from_lengths,
     joined,
     open_megatron,
@@ -81,14 +83,19 @@ class Corpus:
     val: tuple[Stream, ...]
     test: tuple[Stream, ...]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """A hash that changes if a split of a language changes its size or its first and last tokens."""
-        digest = hashlib.sha256()
+        """A hash of all documents of all splits, in their order: whatever changes in the corpus changes it."""
+        digest = hashlib.blake2b(digest_size=8)
         for language, *streams in zip(self.languages, self.train, self.val, self.test, strict=True):
-            ends = [stream.window(number).tolist() for stream in streams for number in (0, stream.windows - 1)]
-            digest.update(repr((language, [stream.tokens for stream in streams], ends)).encode())
-        return digest.hexdigest()[:16]
+            digest.update(repr((language, [len(stream.ends) for stream in streams])).encode())
+            for stream in streams:
+                digest.update(stream.documents.length.tobytes())
+                digest.update(stream.documents.place.tobytes())  # where tokens are mapped this is a hash of them
+            for part in streams[0].documents.parts:
+                if not isinstance(part, np.memmap):
+                    digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -126,20 +133,35 @@ def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions)
 
 
 def languages_in(folder: str) -> dict[str, list[Path]]:
-    """Files of each language in a corpus folder, sorted by name."""
+    """Files of each language in a corpus folder, sorted by name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder.
+    DataError
+        If a language is there twice, or a folder is called like a file.
+    """
     root = Path(folder)
     if not root.is_dir():
         hint = "give a folder with a file or a folder for each language, or: --corpus toy"
         raise UsageError("there is no such folder", location=Location(file=folder), hint=hint)
-    found: dict[str, list[Path]] = {}
+    found: dict[str, tuple[Path, list[Path]]] = {}
     for path in sorted(root.iterdir()):
-        ending = ending_of(path, ALL_ENDINGS)
-        if path.is_dir():
-            files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)]
-            found.setdefault(path.name, []).extend(files)
-        elif ending:
-            found.setdefault(path.name.removesuffix(ending), []).append(path)
-    return {language: files for language, files in found.items() if files}
+        ending, folder = ending_of(path, ALL_ENDINGS), path.is_dir()
+        if folder and ending:
+            hint = f"call it {path.name.removesuffix(ending)}, or move it elsewhere"
+            raise DataError("is a folder with the name of a file", location=Location(file=str(path)), hint=hint)
+        files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)] if folder else [path]
+        if not files or not (folder or ending):
+            continue
+        language = path.name.removesuffix(ending or "")
+        if language in found:
+            message = f"is language {language!r} as well as {found[language][0].name}"
+            hint = f"keep one of them, or put both into a folder {language}/"
+            raise DataError(message, location=Location(file=str(path)), hint=hint)
+        found[language] = path, files
+    return {language: files for language, (_, files) in found.items()}
 
 
 def _toy(index: int, options: CorpusOptions) -> Documents:
@@ -205,10 +227,22 @@ def _too_small(language: str, split: str, documents: Documents, stream: Stream) 
 
 
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
-    """Look at some windows for token numbers that the model has no row for (a ready-made corpus may)."""
+    """Look through all tokens for numbers that the model has no row for (a ready-made corpus may have them).
+
+    Raises
+    ------
+    DataError
+        If a token is negative.
+    UsageError
+        If a token is beyond the vocabulary.
+    """
     for language, stream in zip(corpus.languages, corpus.train, strict=True):
-        picks = np.unique(np.linspace(0, stream.windows - 1, 32).astype(int))
-        top = max(int(stream.window(int(pick)).max()) for pick in picks)
-        if top >= vocabulary:
-            message = f"language {language!r} has the token {top}, but --vocab is {vocabulary}"
-            raise UsageError(message, hint=f"give --vocab {top + 1} or more")
+        for part in stream.documents.parts:
+            low, high = extremes(part)
+            name = f"language {language!r} has the token"
+            place = Location(file=str(part.filename) if isinstance(part, np.memmap) else None)
+            if low < 0:
+                raise DataError(f"{name} {low}, expected 0 to {vocabulary - 1}", location=place)
+            if high >= vocabulary:
+                message = f"{name} {high}, but --vocab is {vocabulary}"
+                raise UsageError(message, location=place, hint=f"give --vocab {high + 1} or more")

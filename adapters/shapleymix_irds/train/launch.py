@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from shapleymix.errors import Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
-from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
+from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
     Corpus,
@@ -21,13 +23,13 @@ from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
-FILES = ("runs.csv", "sv.csv", "sv_raw.csv", "summary.json", "metrics.jsonl")
 
 
 def launch(config: TrainConfig) -> None:
@@ -50,27 +52,34 @@ def launch(config: TrainConfig) -> None:
 
 
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
-    out = Path(config.out)
     corpus, tokenizer = _corpus(config, languages)
+    config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
     parts = make_parts(config, tokenizer.vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
-    _claim(config, parts, world)
-    trainer = Trainer(config, corpus, mixture.ratios, parts, world)
-    resumed = trainer.resume()
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
-    _tell(world, f"{config.run_name}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
-    trainer.sinks = _sinks(config, world, resumed)
+    with _claimed(config, parts, world):
+        trainer = Trainer(config, corpus, mixture.ratios, parts, world)
+        trainer.sinks = _loggers(config, world)
+        if config.force:
+            _clear(config, world)
+        resumed = trainer.resume()
+        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+        _run(trainer, world, resumed)
+    _tell(world, f"wrote {', '.join(files_of(config.irds))} in {config.out}")
+    if (tracker := trainer.tracker) is not None:
+        every = plan_of(config, len(languages)).every
+        _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
+
+
+def _run(trainer: Trainer, world: World, resumed: int) -> None:
+    trainer.sinks += _sinks(trainer.config, world, resumed)
     try:
         trainer.run()
     finally:
         for sink in trainer.sinks:
             sink.close()
-    _tell(world, f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}")
-    if (tracker := trainer.tracker) is not None:
-        every = plan_of(config, len(languages)).every
-        _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
 
 
 def language_names(config: TrainConfig) -> tuple[str, ...]:
@@ -109,17 +118,27 @@ def _corpus(config: TrainConfig, languages: tuple[str, ...]) -> tuple[Corpus, To
     return open_corpus(config.corpus, languages, options), tokenizer
 
 
-def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
-    """Make sure that the folder can take the run, and is free or holds this very run."""
+@contextlib.contextmanager
+def _claimed(config: TrainConfig, parts: Parts, world: World) -> Iterator[None]:
+    """Within, the folder can take the run, is free or holds this very run, and is no other process's.
+
+    Raises
+    ------
+    UsageError
+        If it is not so.
+    """
     out = Path(config.out)
     size = 12 * sum(weight.numel() for weight in parts.model.parameters())  # weights and two moments in fp32
     check_folder(out, size * (config.keep + 1))
-    world.wait()
-    checkpoints = Checkpoints(out, world, config.keep)
-    if config.force:
-        checkpoints.clear()
-        return
-    begun = bool(checkpoints.steps())
+    with locked(out, world):
+        if not config.force:
+            _check_free(config, world)
+        yield
+
+
+def _check_free(config: TrainConfig, world: World) -> None:
+    out = Path(config.out)
+    begun = bool(Checkpoints(out, world, config.keep).steps())
     if begun and not config.resume:
         raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
     if not begun and (out / "runs.csv").exists():
@@ -127,17 +146,29 @@ def _claim(config: TrainConfig, parts: Parts, world: World) -> None:
         raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)
 
 
+def _clear(config: TrainConfig, world: World) -> None:
+    """Remove what the folder holds of an old run; its checkpoints first, so that nothing continues what is left."""
+    if world.main:
+        Checkpoints(Path(config.out), world, config.keep).clear()
+        clear_results(Path(config.out))
+    world.wait()
+
+
+def _loggers(config: TrainConfig, world: World) -> list[Sink]:
+    """Sinks that need a package of their own, and so may be refused."""
+    sinks: list[Sink] = []
+    if world.main and config.tensorboard:
+        sinks.append(TensorBoard(Path(config.out) / "tensorboard"))
+    if world.main and config.wandb:
+        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
+    return sinks
+
+
 def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
     if not world.main:
         return []
-    out = Path(config.out)
-    sinks: list[Sink] = [JsonLines(out / "metrics.jsonl", resumed)]
-    sinks.append(Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps))
-    if config.tensorboard:
-        sinks.append(TensorBoard(out / "tensorboard"))
-    if config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run_name, config.result_settings))
-    return sinks
+    shown = Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps)
+    return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
 
 
 def _tell(world: World, text: str) -> None:

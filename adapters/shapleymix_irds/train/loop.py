@@ -247,7 +247,7 @@ class Trainer:
             self.tracker.save(self.out / "sv.csv", force=True)
             self.tracker.save(self.out / "sv_raw.csv", "raw", force=True)
         if self.world.main:
-            facts = {"run": self.config.run_name, "N": self.N, "D": self.D, "ranks": self.world.size}
+            facts = {"run": self.config.run, "N": self.N, "D": self.D, "ranks": self.world.size}
             facts |= {"torch": torch.__version__, "settings": self.config.result_settings}
             write_summary(self.out / "summary.json", summary(self.corpus, self.sampler, facts))
         self.world.wait()
@@ -257,7 +257,7 @@ class Trainer:
             write_run_log(
                 self.out / "runs.csv",
                 self.rows,
-                run=self.config.run_name,
+                run=self.config.run,
                 N=self.N,
                 ratios=self.ratios,
                 languages=self.corpus.languages,

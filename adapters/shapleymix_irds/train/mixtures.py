@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Location, ShapleyMixError, UsageError
 from shapleymix.records import FloatArray, read_json
+from shapleymix.tables.names import repeated
 from shapleymix.tables.simplex import EXACT, parse_mixture
 
 LABELS = ("sources", "languages", "names")
 RATIOS = ("p", "ratios", "mixture", "weights")
+EXAMPLE = 'a mixture file looks like: {"en": 0.7, "de": 0.3}'
 FILE_ENDINGS = (".json", ".toml", ".csv")
 
 
@@ -54,11 +56,14 @@ def read_mixture(text: str, languages: tuple[str, ...]) -> Mixture:
 
 
 def _pairs(path: Path) -> dict[str, float]:
+    """Name to ratio, as the file has them."""
     try:
         if path.suffix == ".csv":
             return _csv_pairs(path)
-        document = tomllib.loads(path.read_text("utf-8")) if path.suffix == ".toml" else read_json(path)
-        return {name: float(ratio) for name, ratio in _named(document).items()}
+        document = tomllib.loads(path.read_text("utf-8-sig")) if path.suffix == ".toml" else read_json(path)
+        pairs = dict(_named(document))
+    except ShapleyMixError:
+        raise
     except (
         tomllib.TOMLDecodeError,
         UnicodeDecodeError,
@@ -67,8 +72,12 @@ def _pairs(path: Path) -> dict[str, float]:
         ValueError,
         AttributeError,
     ) as error:
-        hint = 'a mixture file looks like: {"en": 0.7, "de": 0.3}'
-        raise DataError(f"holds no mixture: {error}", location=Location(file=str(path)), hint=hint) from error
+        raise DataError(f"holds no mixture: {error}", location=Location(file=str(path)), hint=EXAMPLE) from error
+    for name, ratio in pairs.items():
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float):
+            message = f"holds no mixture: {name!r} has {ratio!r}, expected a number"
+            raise DataError(message, location=Location(file=str(path)), hint=EXAMPLE)
+    return {name: float(ratio) for name, ratio in pairs.items()}
 
 
 def _named(document: Any) -> Mapping[str, Any]:
@@ -79,21 +88,35 @@ def _named(document: Any) -> Mapping[str, Any]:
         return ratios
     if not names:
         raise ValueError("ratios without names")
+    if twice := repeated(names):
+        raise ValueError(f"{twice[0]!r} comes twice")
     return dict(zip(names, ratios, strict=True))
 
 
 def _csv_pairs(path: Path) -> dict[str, float]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.reader(stream) if row]
-    numeric = [row for row in rows if len(row) > 1 and _is_number(row[1])]
-    if len(numeric) < len(rows) - 1 or not numeric:
+    """A name and a ratio in each line; the first line may be a heading."""
+    pairs: dict[str, float] = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream)
+        rows = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    if rows and not _is_pair(rows[0][1]):
+        del rows[0]
+    for line, row in rows:
+        place = Location(file=str(path), line=line)
+        if not _is_pair(row):
+            raise DataError(f"is {','.join(row)!r}, expected a name and a ratio", location=place)
+        name = row[0].strip()
+        if name in pairs:
+            raise DataError(f"gives {name!r} twice", location=place, hint="keep one of them")
+        pairs[name] = float(row[1])
+    if not pairs:
         raise ValueError("expected a name and a ratio in each line")
-    return {row[0].strip(): float(row[1]) for row in numeric}
+    return pairs
 
 
-def _is_number(text: str) -> bool:
+def _is_pair(row: list[str]) -> bool:
     try:
-        float(text)
-    except ValueError:
+        float(row[1])
+    except (IndexError, ValueError):
         return False
-    return True
+    return len(row) == 2

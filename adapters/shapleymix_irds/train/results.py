@@ -12,8 +12,25 @@ import numpy as np
 from shapleymix.records import FloatArray, atomic_write
 from shapleymix.tables.run_log import RunLog
 from shapleymix.tables.runs import write_runs
+from shapleymix_irds.log import segments
 from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.sampler import Sampler
+
+MATRICES = ("sv.csv", "sv_raw.csv")
+
+
+def files_of(irds: bool) -> tuple[str, ...]:
+    """Names of the files that a run writes once it is done, with the matrices if it measures."""
+    return ("runs.csv", *(MATRICES if irds else ()), "summary.json", "metrics.jsonl")
+
+
+def clear_results(out: Path) -> None:
+    """Remove what a run may have written into its folder beside checkpoints, and nothing else."""
+    beside = [f"{name}.json" for name in MATRICES]
+    for path in (*(out / name for name in (*files_of(irds=True), *beside)), *segments(out)):
+        with disk_errors(path):
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shapleymix.errors import UsageError
+from shapleymix.records import atomic_write
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.telling import say
 
@@ -79,9 +80,11 @@ class JsonLines:
 
     def __init__(self, path: Path, resumed: int) -> None:
         self.path = path
-        kept = [line for line in _lines(path) if _step_of(line) <= resumed]
         with disk_errors(path):
-            path.write_text("".join(kept), encoding="utf-8")
+            lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+            kept = [line for line in lines if _step_of(line) <= resumed]
+            if kept != lines:
+                atomic_write(path, b"".join(kept), force=True)
             self._stream = path.open("ab", buffering=0)  # nothing waits that could fail again when it is closed
 
     def step(self, metrics: Metrics) -> None:
@@ -195,13 +198,9 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-
-
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> float:
     """The step of a line; a line that was cut by a kill counts as never reached."""
     try:
-        return json.loads(line)["step"]
+        return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return math.inf

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from shapleymix.errors import DataError, Location, UsageError
 
 TEXT_ENDINGS = tuple(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".gz", ".zst"))
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON joins pairs
+PACKED_AT_ONCE = 1 << 20  # bytes
 
 
 def ending_of(path: Path, endings: tuple[str, ...] = ENDINGS) -> str | None:
@@ -57,10 +60,22 @@ def _open_zstd(path: Path) -> IO[str]:
         raise UsageError(f"{path}: a .zst file needs the package zstandard", hint=hint) from error
     try:
         with path.open("rb") as packed:
-            plain = zstandard.ZstdDecompressor().stream_reader(packed).read()
+            plain = b"".join(_frames(packed, zstandard.ZstdDecompressor()))
     except zstandard.ZstdError as error:
         raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
     return io.TextIOWrapper(io.BytesIO(plain), encoding="utf-8")
+
+
+def _frames(packed: IO[bytes], decompressor: Any) -> Iterator[bytes]:
+    """What all frames of a file hold, one after the other; EOFError if the last one is cut short."""
+    frame = None
+    while chunk := packed.read(PACKED_AT_ONCE):
+        while chunk:
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(chunk)
+            chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise EOFError("the file ends within a compressed frame")
 
 
 def _paragraphs(stream: IO[str]) -> Iterator[str]:
@@ -82,10 +97,14 @@ def _json_lines(stream: IO[str], path: Path, field: str) -> Iterator[str]:
         place = Location(file=str(path), line=number)
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"is not JSON: {error.msg}", location=place) from error
+        except (ValueError, RecursionError) as error:  # a number of too many digits, lists too deep within lists
+            what = error.msg if isinstance(error, json.JSONDecodeError) else error
+            raise DataError(f"is not JSON that can be read: {what}", location=place) from error
         if not isinstance(row, dict) or not isinstance(row.get(field), str):
             raise DataError(f"has no text in the field {field!r}", location=place, hint="name it: --text-field")
+        if lone := LONE_SURROGATE.search(row[field]):
+            message = f"has half a character, \\u{ord(lone[0]):04x}, in the field {field!r}"
+            raise DataError(message, location=place, hint="write the pair of surrogates, or leave it out")
         yield row[field]
 
 
