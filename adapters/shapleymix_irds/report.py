@@ -30,7 +30,8 @@ def transfer_matrix(
     Raises
     ------
     TrackerError
-        If nothing was evaluated, a language was never seen, or the loss drop was not measured.
+        If nothing was evaluated, or (calibrated) for a language whose loss drop was not measured, whose loss did
+        not fall, or whose column does not sum to more than 0.
     """
     if kind not in ("raw", "calibrated"):
         raise TrackerError(f"kind is {kind!r}: it must be 'raw' or 'calibrated'")
@@ -54,9 +55,23 @@ def transfer_matrix(
         missing = ", ".join(name for name in languages if name not in known)
         hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
         raise TrackerError(f"the drop of the validation loss was not measured for {missing}", hint=hint)
+    _check_calibration(phi, losses, languages)
     matrix = raw.calibrated(drop)
     matrix.provenance["scale"] = "calibrated by efficiency"
     return matrix
+
+
+def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -> None:
+    faults = []
+    for name, total, drop in zip(languages, phi.sum(0), losses.drop(languages), strict=True):
+        if drop <= 0:
+            course = f"from {losses.start[name]:.4f} to {losses.latest[name]:.4f}"
+            faults.append(f"the validation loss of {name!r} did not fall, {course}")
+        elif not total > 0:
+            faults.append(f"the values for {name!r} sum to {total:.3g}")
+    if faults:
+        hint = 'take the raw values (kind="raw"), or train for longer'
+        raise TrackerError(f"the SV matrix cannot be calibrated: {'; '.join(faults)}", hint=hint)
 
 
 def efficiency(phi: Array, drop: Array) -> Array:

@@ -101,7 +101,6 @@ class IRDS:
         self.fallback: str | None = None  # why engine="auto" did not take "grouped"
         self.ledger, self.losses = Ledger(len(self.languages)), Losses()
         self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
-        self.about: dict[str, Any] = {}  # added to the provenance of the matrix
         self.pending: Pending | None = None
         self.steps, self.tokens, self.next_step = 0, 0.0, -1
         self.watch = Stopwatch()
@@ -219,16 +218,18 @@ class IRDS:
         Raises
         ------
         TrackerError
-            If nothing was evaluated, or (calibrated) the loss drop was not measured.
+            If nothing was evaluated, or (calibrated) for a language whose loss drop was not measured, whose loss
+            did not fall, or whose column does not sum to more than 0.
         """
-        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self) | self.about)
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self))
 
     def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
-        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending, atomically."""
-        if self.world.rank == 0:
-            self.matrix(kind).write(path, force=force)
+        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending; errors are those of `matrix`."""
         if self.log is not None:
             self.log.flush()
+        matrix = self.matrix(kind)
+        if self.world.rank == 0:
+            matrix.write(path, force=force)
 
     @property
     def efficiency(self) -> NDArray[np.float64]:

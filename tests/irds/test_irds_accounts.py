@@ -128,6 +128,17 @@ def test_standard_errors_cover_in_spite_of_drift() -> None:
     assert 0.91 < hits / count < 0.98
 
 
+def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
+    loop = Loop(steps=2, every=1)
+    loop.tracker.losses.start = dict.fromkeys(LANGUAGES, 3.0)
+    loop.tracker.losses.latest = dict(zip(LANGUAGES, (2.0, 3.5, 2.0, 2.0), strict=True))
+    loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total) * [1, 1, -1, 1]
+    found = r"calibrated: .* 'de' did not fall, from 3.0000 to 3.5000; the values for 'fr' sum to -\S+\n  hint: take"
+    with pytest.raises(TrackerError, match=found):
+        loop.tracker.save(tmp_path / "sv.csv")
+    loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
+
+
 def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "phi", steps=20)
     loop.tracker.measure(loop.loss_fn)

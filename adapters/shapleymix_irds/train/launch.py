@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from shapleymix.errors import Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder
@@ -71,6 +71,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages)).every
         _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
+    if trainer.faults:
+        raise DataError.of(trainer.faults, "the SV matrix")
 
 
 def language_names(config: TrainConfig) -> tuple[str, ...]:
