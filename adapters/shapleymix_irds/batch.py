@@ -111,9 +111,11 @@ class ValidationSet:
         """Tokens of one evaluation."""
         return sum(min(self.count, len(x)) * x[0].numel() for x, _ in self.parts)
 
-    def take(self, position: int, count: int, device: torch.device) -> Batch:
-        """The validation batch at a position: its `count` sequences of each language, on `device`."""
-        picks = [self._pick(len(x), position * count, count, k) for k, (x, _) in enumerate(self.parts)]
+    def take(self, evaluation: int, device: torch.device, piece: int = 0, pieces: int = 1) -> Batch:
+        """The sequences of an evaluation, or one of so many pieces of them, on `device`; no piece is empty."""
+        count = max(self.count, pieces)
+        first, last = (evaluation * count + count * edge // pieces for edge in (piece, piece + 1))
+        picks = [self._pick(len(x), first, last - first, k) for k, (x, _) in enumerate(self.parts)]
         return self._batch(picks, device)
 
     def fixed(self, count: int, device: torch.device) -> Batch:

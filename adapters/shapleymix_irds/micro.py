@@ -1,7 +1,8 @@
 """The fallback engine: language-pure micro-batches, whose gradients are what the optimiser gets anyway.
 
-It takes any layer, sharded parameters, second order (validation gradients at the middle of the step) and
-preconditioning. It holds K gradients (of this rank's shards).
+The validation sequences of an evaluation pass in the first call of its step. It takes any layer, sharded parameters,
+second order (validation gradients at the middle of the step) and preconditioning. It holds K gradients (of this
+rank's shards).
 """
 
 from __future__ import annotations

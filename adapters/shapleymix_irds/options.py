@@ -14,7 +14,8 @@ class Options:
     seed
         Seed of the evaluated steps and of the rotation of the validation set.
     val_sequences
-        Validation sequences a language at an evaluation; the set rotates, so that few suffice.
+        Validation sequences a language at an evaluation; the set rotates, so that few suffice. The grouped engine
+        divides them among the calls of a step, one or more each.
     overhead
         With `every="auto"`: the share of a plain run's time that may be added.
     total_steps

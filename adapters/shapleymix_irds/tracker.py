@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
+from shapleymix_irds.batch import Batch, ValidationSet, arrange, labelled, language_indices
 from shapleymix_irds.checks import check_modules, check_settings
 from shapleymix_irds.distributed import World, local, named_parameters
 from shapleymix_irds.engine import Engine, LossFn, Task, plain, trained
@@ -128,7 +129,7 @@ class IRDS:
         lang
             Language of each sequence, shape (B,): indices into `languages`, or names.
         step
-            Counted from 0. Several calls with one step accumulate (micro-batches); then give `tokens`.
+            Counted from 0. Several calls with one step accumulate; then give `tokens` and `micro_batches`.
         tokens
             Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided.
             None: those of this call over all ranks (one all-reduce).
@@ -153,9 +154,13 @@ class IRDS:
             (trained(both).sum() * scale).backward()
             return plain(both).detach().sum() / total
         batch = arrange(x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None)
-        val = None if self.validation is None else self.validation.take(*self._position(pending), x.device)
-        task = Task(loss_fn, batch, val, scale, len(self.languages))
-        outcome = self._choose(task).run(task)
+        task = Task(
+            loss_fn, batch, self._val(pending, self.options.micro_batches, x.device), scale, len(self.languages)
+        )
+        engine = self._choose(task)
+        if isinstance(engine, MicroEngine):  # which passes validation sequences once a step
+            task = replace(task, val=self._val(pending, 1, x.device))
+        outcome = engine.run(task)
         pending.add(outcome, batch, len(self.languages))
         return outcome.losses.sum() / total
 
@@ -306,12 +311,11 @@ class IRDS:
         self.pending.total = total if self.pending.calls == 1 else max(total, self.pending.total)
         return self.pending
 
-    def _position(self, pending: Pending) -> tuple[int, int]:
-        """(position, sequences a language) in the validation set: micro-batches share an evaluation's part."""
-        pieces = self.options.micro_batches
-        count = max(1, self.options.val_sequences // pieces)
-        call = min(pending.calls - 1, pieces - 1)
-        return self.ledger.count * pieces + call, count
+    def _val(self, pending: Pending, pieces: int, device: torch.device) -> Batch | None:
+        """The validation sequences of a call, if an evaluation's are divided among so many."""
+        if self.validation is None:
+            return None
+        return self.validation.take(self.ledger.count, device, min(pending.calls, pieces) - 1, pieces)
 
     def _choose(self, task: Task) -> Engine:
         """The engine; with "auto", grouped where every parameter is covered."""

@@ -91,14 +91,15 @@ def test_accumulated_and_clipped_steps_are_exact(engine: str, val: Any) -> None:
     assert relative(tracker.ledger.phi, 0.3 * truth * coefficient) < 1e-10
 
 
-def test_micro_batches_may_split_the_validation_set(val: Any) -> None:
-    """With `micro_batches=3`, each call takes its own third; the average product is that of the whole set."""
+@ENGINES
+def test_micro_batches_may_split_the_validation_set(engine: str, val: Any) -> None:
+    """With `micro_batches=3` a call takes its own third, or all are passed once: the sum is that of the whole set."""
     model = make_model().double()
     loss_fn = loss_of(model)
     even = {name: (x, y.clamp(min=0)) for name, (x, y) in val.items()}  # equal token counts: thirds average
     x, y, lang = batch((2, 2, 2, 2))
     options = Options(val_sequences=3, micro_batches=3, measure_sequences=1)
-    tracker = tracker_of(model, even, engine="grouped", options=options)
+    tracker = tracker_of(model, even, engine=engine, options=options)
     for _ in range(3):  # the same sequences thrice, so that the sum is known
         tracker.backward(loss_fn, x, y, lang, step=0, tokens=int((y != -100).sum()))
     tracker.commit(lr=1.0)

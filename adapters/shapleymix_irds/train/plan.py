@@ -60,9 +60,9 @@ def _every(config: TrainConfig, extra: float, overhead: float) -> int:
 
 
 def _val_tokens(config: TrainConfig, languages: int) -> float:
-    """V of one evaluated step: each micro-batch has a sequence of each language or more."""
+    """V of one evaluated step: each micro-batch may need a sequence of each language."""
     pieces = -(-config.batch // (config.micro_batch or config.batch))
-    return max(config.irds_val // pieces, 1) * pieces * languages * config.seq
+    return max(config.irds_val, pieces) * languages * config.seq
 
 
 def _measurement(config: TrainConfig, languages: int) -> float:
