@@ -30,14 +30,15 @@ def transfer_matrix(
     Raises
     ------
     TrackerError
-        If nothing was evaluated, or (calibrated) for a language whose loss drop was not measured, whose loss did
-        not fall, or whose column does not sum to more than 0.
+        If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+        measured or a loss did not fall, or a column does not sum to more than 0.
     """
     if kind not in ("raw", "calibrated"):
         raise TrackerError(f"kind is {kind!r}: it must be 'raw' or 'calibrated'")
     if ledger.count == 0:
         hint = "lower `every`, or train for longer"
         raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
+    _check_estimated(ledger, languages)
     phi, drop = ledger.phi, losses.drop(languages)
     stderr = ledger.stderr if ledger.count > 1 else None
     known = {name: float(d) for name, d in zip(languages, drop, strict=True) if np.isfinite(d)}
@@ -59,6 +60,18 @@ def transfer_matrix(
     matrix = raw.calibrated(drop)
     matrix.provenance["scale"] = "calibrated by efficiency"
     return matrix
+
+
+def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:
+    absent = [name for name, count in zip(languages, ledger.unseen, strict=True) if count == ledger.count]
+    if absent:
+        hint = "train for longer, evaluate more steps, or leave it out of the tracker's languages"
+        raise TrackerError(f"no token of {', '.join(absent)} in any of {ledger.count} evaluations", hint=hint)
+    pairs = np.argwhere((ledger.exposure > 0) & (ledger.known == 0))
+    if len(pairs):
+        source, target = (languages[k] for k in pairs[0])
+        hint = "give validation sequences, or more sequences of each language in a rank's batch"
+        raise TrackerError(f"no evaluation could estimate {source!r} on {target!r}", hint=hint)
 
 
 def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -> None:

@@ -223,8 +223,8 @@ class IRDS:
         Raises
         ------
         TrackerError
-            If nothing was evaluated, or (calibrated) for a language whose loss drop was not measured, whose loss
-            did not fall, or whose column does not sum to more than 0.
+            If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+            measured or a loss did not fall, or a column does not sum to more than 0.
         """
         return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self))
 

@@ -137,6 +137,17 @@ def test_there_is_no_matrix_of_nothing() -> None:
         tracker.matrix("normal")  # type: ignore[arg-type]
 
 
+def test_there_is_no_value_of_what_was_never_seen() -> None:
+    tracker, loss_fn = make()
+    step(tracker, loss_fn, 0, (2, 0, 1, 1))
+    with pytest.raises(TrackerError, match="no token of de in any of 1 evaluations"):
+        tracker.matrix("raw")
+    tracker, loss_fn = make(val=None)
+    step(tracker, loss_fn, 0, (2, 2, 1, 2))
+    with pytest.raises(TrackerError, match="no evaluation could estimate 'fr' on 'fr'"):
+        tracker.matrix("raw")
+
+
 def test_validation_free_trackers_take_losses() -> None:
     tracker, loss_fn = make(val=None)
     with pytest.raises(TrackerError, match="no validation set to measure on"):

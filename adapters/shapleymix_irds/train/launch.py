@@ -20,7 +20,7 @@ from shapleymix_irds.train.corpus import (
 from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
-from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
@@ -45,6 +45,8 @@ def launch(config: TrainConfig) -> None:
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
+    if config.irds:
+        check_shares(config, languages, ratios)
     with joined_world(config.device) as world, told():
         _train(config, languages, mixture, world)
 

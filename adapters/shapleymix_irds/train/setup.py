@@ -122,6 +122,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         val_sequences=config.irds_val,
         total_steps=config.steps,
         measure_sequences=config.irds_measure,
+        unseen_limit=config.steps + 1,  # `check_shares` has seen to it that each language comes
         micro_batches=-(-config.batch // (micro * world.size)),
     )
     return IRDS(
