@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from shapleymix.errors import did_you_mean
+from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 
 
@@ -47,9 +48,14 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
     ------
     LanguageError
         If a label is no language of the run.
+    TrackerError
+        If `lang` is no list of labels.
     """
     place = f"step {step}, rank {rank}"
     if isinstance(lang, Tensor):
+        if lang.dim() != 1 or lang.is_floating_point() or lang.is_complex() or lang.dtype == torch.bool:
+            kind = f"shape {tuple(lang.shape)} and type {lang.dtype}"
+            raise TrackerError(f"{place}: lang has {kind}, expected a whole number or a name for each sequence")
         indices = lang.detach().to("cpu", torch.long)
         bad = (indices < 0) | (indices >= len(languages))
         if bool(bad.any()):
@@ -66,6 +72,14 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
 def labelled(y: Tensor, ignore: int) -> Tensor:
     """Tokens with a label in each sequence, (B,)."""
     return (y != ignore).sum(tuple(range(1, y.dim())))
+
+
+def total_tokens(y: Tensor, given: int | None, ignore: int, world: World, place: str) -> float:
+    """N, the tokens of a step over ranks and calls: as given, or those of this call over ranks."""
+    total = float(world.sum(labelled(y, ignore).sum().double()) if given is None else given)
+    if not total > 0:
+        raise TrackerError(f"{place}: no token of the step has a label")
+    return total
 
 
 def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> Batch:

@@ -48,6 +48,10 @@ class MicroEngine:
         losses = self._train(task, lambda k, grads: rows.append(self._products(grads)))
         return Outcome(losses, self._reduced(torch.stack(rows)), self._cover(task), self.val_losses)
 
+    def forget(self) -> None:
+        """Drop what is held of a step that will not be committed."""
+        self.held = self.val = None
+
     def finish(self, lr: float) -> Tensor | None:
         """Second order by the midpoint rule: h_j at `w - lr / 2 * gradient`; then weights are as before."""
         held, self.held = self.held, None
@@ -97,12 +101,14 @@ class MicroEngine:
         saved = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
-        with without_sync(self.model):
-            both = loss_fn(x, y)
-            ((plain(both) if measured else trained(both)) * weight).sum().backward()
-        grads = [parameter.grad for parameter in self.parameters]
-        for parameter, grad in zip(self.parameters, saved, strict=True):
-            parameter.grad = grad
+        try:
+            with without_sync(self.model):
+                both = loss_fn(x, y)
+                ((plain(both) if measured else trained(both)) * weight).sum().backward()
+            grads = [parameter.grad for parameter in self.parameters]
+        finally:
+            for parameter, grad in zip(self.parameters, saved, strict=True):
+                parameter.grad = grad
         return plain(both).detach(), grads
 
     def _accumulate(self, grads: list[Tensor | None]) -> None:
