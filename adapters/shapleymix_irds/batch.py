@@ -82,8 +82,14 @@ def total_tokens(y: Tensor, given: int | None, ignore: int, world: World, place:
     return total
 
 
-def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> Batch:
-    """Sort by language; with `halves`, each language is two groups of (nearly) equal size."""
+def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> tuple[Batch, Tensor]:
+    """Sort by language; with `halves`, each language is two groups of (nearly) equal size.
+
+    Returns
+    -------
+    tuple
+        The batch, and which of the given sequences each of its sequences is (B,).
+    """
     order = torch.argsort(indices, stable=True)
     sizes = torch.bincount(indices, minlength=languages)
     if halves:
@@ -91,7 +97,7 @@ def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, 
     bounds = [0, *torch.cumsum(sizes, 0).tolist()]
     order = order.to(x.device)
     counts = labelled(y[order], ignore).to("cpu", torch.float64)
-    return Batch(x[order], y[order], bounds, group_sums(counts, bounds))
+    return Batch(x[order], y[order], bounds, group_sums(counts, bounds)), order
 
 
 def group_sums(values: Tensor, bounds: list[int]) -> Tensor:

@@ -105,6 +105,7 @@ class IRDS:
         self.ledger, self.losses = Ledger(len(self.languages)), Losses()
         self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
         self.pending: Pending | None = None
+        self.sequence_losses = torch.zeros(0)  # of the last `backward`
         self.steps, self.tokens, self.next_step = 0, 0.0, 0
         self.watch = Stopwatch()
 
@@ -139,8 +140,8 @@ class IRDS:
         Returns
         -------
         Tensor
-            This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is
-            the mean loss a token.
+            This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is the mean
+            loss a token. `sequence_losses` then has the loss of each sequence, (B,), in the order of `x`.
         """
         step = check_step(step, self.next_step)
         if self.pending is not None:
@@ -154,7 +155,8 @@ class IRDS:
             self._prepare(loss_fn, x, total)
             self.watch.begin()
             pending = self._open(step, total, tokens is not None)
-            return self._pass(checked(loss_fn, place), x, y, indices, pending)
+            self.sequence_losses = self._pass(checked(loss_fn, place), x, y, indices, pending)
+        return self.sequence_losses.sum() / total
 
     def commit(self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
@@ -209,7 +211,7 @@ class IRDS:
         self.watch.restart()
 
     def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
-        """The SV matrix so far as the core's TransferMatrix, with standard errors and provenance.
+        """The SV matrix so far, with standard errors and provenance.
 
         Calibrated: each column scaled so that it sums to the measured drop of that validation loss.
 
@@ -236,10 +238,7 @@ class IRDS:
 
     @property
     def overhead(self) -> float:
-        """Measured share of time added so far: evaluated steps against plain ones, and measuring losses.
-
-        NaN before both kinds of step were seen: where every step is evaluated there is nothing to compare with.
-        """
+        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
         return float("nan") if self.schedule is None else self.watch.overhead(self.schedule.every)
 
     def state_dict(self) -> dict[str, Any]:
@@ -296,20 +295,20 @@ class IRDS:
         return self.pending
 
     def _pass(self, loss_fn: LossFn, x: Tensor, y: Tensor, indices: Tensor, pending: Pending) -> Tensor:
-        """The call itself; this rank's part of the mean loss."""
+        """The call itself; the loss of each sequence (B,)."""
         languages, scale = len(self.languages), self.world.size / pending.total
         if not pending.evaluated:
             both = loss_fn(x, y)
             (trained(both).sum() * scale).backward()
-            return plain(both).detach().sum() / pending.total
-        batch = arrange(x, y, indices, languages, self.options.ignore_index, self.validation is None)
+            return plain(both).detach()
+        batch, order = arrange(x, y, indices, languages, self.options.ignore_index, self.validation is None)
         task = Task(loss_fn, batch, self._val(pending, self.options.micro_batches, x.device), scale, languages)
         engine = self._choose(task)
         if isinstance(engine, MicroEngine):  # which passes validation sequences once a step
             task = replace(task, val=self._val(pending, 1, x.device))
         outcome = engine.run(task)
         pending.add(outcome, batch, languages)
-        return outcome.losses.sum() / pending.total
+        return torch.empty_like(outcome.losses).index_copy_(0, order.to(outcome.losses.device), outcome.losses)
 
     def _val(self, pending: Pending, pieces: int, device: torch.device) -> Batch | None:
         """The validation sequences of a call, if an evaluation's are divided among so many."""

@@ -85,10 +85,26 @@ def test_accumulation_gives_the_same_run(whole: Path, tmp_path: Path) -> None:
     assert (tmp_path / "micro" / "sv.csv").exists()
 
 
-@pytest.mark.parametrize("more", [["--recompute"], ["--precision", "bf16"], ["--irds-fresh"], ["--irds-order", "2"]])
+FRESH = ["--irds-fresh", "--batch", "12"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--recompute"],
+        ["--precision", "bf16"],
+        ["--irds-order", "2"],
+        [*FRESH, "--irds-engine", "grouped"],
+        [*FRESH, "--irds-engine", "micro"],
+        [*FRESH, "--irds-engine", "micro", "--micro-batch", "5"],
+    ],
+    ids=" ".join,
+)
 def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> None:
     assert train(tmp_path / "run", *more) == 0
     assert (tmp_path / "run" / "sv.csv").exists()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(math.isfinite(loss) for line in lines for loss in line["loss"].values())
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])

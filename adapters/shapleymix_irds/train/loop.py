@@ -163,23 +163,27 @@ class Trainer:
         order = np.argsort(languages, kind="stable")
         size = self.config.micro_batch or len(order)
         pieces = [order[start : start + size] for start in range(0, len(order), size)]
+        if self.config.irds_fresh:  # languages stand in for each other's validation where they meet
+            pieces = [order[start :: len(pieces)] for start in range(len(pieces))]
         sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
         for number, piece in enumerate(pieces):
             x, y = self._batch(languages[piece], places[piece])
             lang = torch.from_numpy(languages[piece]).to(x.device)
             with gradient_sync(self.model, last=number == len(pieces) - 1):
-                self._one_backward(x, y, lang)
-            sums += self.losses.by_language(x, lang, len(self.corpus.languages))
+                losses = self._one_backward(x, y, lang)
+            sums[0].index_add_(0, lang.cpu(), losses.double().cpu())
+            sums[1] += torch.bincount(lang.cpu(), minlength=sums.shape[1]) * x.shape[1]
         return sums
 
-    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> None:
+    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> Tensor:
+        """Gradients of a micro-batch; the measured loss of each of its sequences."""
         tokens = self.config.step_tokens
-        self.losses.seen.clear()
         if self.tracker is not None:
             self.tracker.backward(self.losses, x, y, lang, step=self.step, tokens=tokens)
-            return
-        trained, _ = self.losses(x, y)
+            return self.tracker.sequence_losses
+        trained, measured = self.losses(x, y)
         (trained.sum() * (self.world.size / tokens)).backward()
+        return measured.detach()
 
     def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
         windows = [
@@ -237,7 +241,6 @@ class Trainer:
             return
         if not self.config.irds_fresh:
             self.tracker.measure(self.losses)
-            self.losses.seen.clear()
         self.efficiency = dict(zip(self.corpus.languages, map(float, self.tracker.efficiency), strict=True))
 
     # -- results -------------------------------------------------------------------------------------------
