@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from shapleymix.errors import did_you_mean
+from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 
 
@@ -47,9 +48,14 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
     ------
     LanguageError
         If a label is no language of the run.
+    TrackerError
+        If `lang` is no list of labels.
     """
     place = f"step {step}, rank {rank}"
     if isinstance(lang, Tensor):
+        if lang.dim() != 1 or lang.is_floating_point() or lang.is_complex() or lang.dtype == torch.bool:
+            kind = f"shape {tuple(lang.shape)} and type {lang.dtype}"
+            raise TrackerError(f"{place}: lang has {kind}, expected a whole number or a name for each sequence")
         indices = lang.detach().to("cpu", torch.long)
         bad = (indices < 0) | (indices >= len(languages))
         if bool(bad.any()):
@@ -68,8 +74,22 @@ def labelled(y: Tensor, ignore: int) -> Tensor:
     return (y != ignore).sum(tuple(range(1, y.dim())))
 
 
-def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> Batch:
-    """Sort by language; with `halves`, each language is two groups of (nearly) equal size."""
+def total_tokens(y: Tensor, given: int | None, ignore: int, world: World, place: str) -> float:
+    """N, the tokens of a step over ranks and calls: as given, or those of this call over ranks."""
+    total = float(world.sum(labelled(y, ignore).sum().double()) if given is None else given)
+    if not total > 0:
+        raise TrackerError(f"{place}: no token of the step has a label")
+    return total
+
+
+def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> tuple[Batch, Tensor]:
+    """Sort by language; with `halves`, each language is two groups of (nearly) equal size.
+
+    Returns
+    -------
+    tuple
+        The batch, and which of the given sequences each of its sequences is (B,).
+    """
     order = torch.argsort(indices, stable=True)
     sizes = torch.bincount(indices, minlength=languages)
     if halves:
@@ -77,7 +97,7 @@ def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, 
     bounds = [0, *torch.cumsum(sizes, 0).tolist()]
     order = order.to(x.device)
     counts = labelled(y[order], ignore).to("cpu", torch.float64)
-    return Batch(x[order], y[order], bounds, group_sums(counts, bounds))
+    return Batch(x[order], y[order], bounds, group_sums(counts, bounds)), order
 
 
 def group_sums(values: Tensor, bounds: list[int]) -> Tensor:
@@ -111,9 +131,11 @@ class ValidationSet:
         """Tokens of one evaluation."""
         return sum(min(self.count, len(x)) * x[0].numel() for x, _ in self.parts)
 
-    def take(self, position: int, count: int, device: torch.device) -> Batch:
-        """The validation batch at a position: its `count` sequences of each language, on `device`."""
-        picks = [self._pick(len(x), position * count, count, k) for k, (x, _) in enumerate(self.parts)]
+    def take(self, evaluation: int, device: torch.device, piece: int = 0, pieces: int = 1) -> Batch:
+        """The sequences of an evaluation, or one of so many pieces of them, on `device`; no piece is empty."""
+        count = max(self.count, pieces)
+        first, last = (evaluation * count + count * edge // pieces for edge in (piece, piece + 1))
+        picks = [self._pick(len(x), first, last - first, k) for k, (x, _) in enumerate(self.parts)]
         return self._batch(picks, device)
 
     def fixed(self, count: int, device: torch.device) -> Batch:

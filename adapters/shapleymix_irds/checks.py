@@ -1,14 +1,16 @@
-"""What can be said against a tracker before the first step, and which engine it gets."""
+"""What can be said against a tracker before the first step, and against what it is given in each."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shapleymix_irds.errors import CoverageError, TrackerError
+from shapleymix_irds.engine import LossFn
+from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 
 
 def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool) -> None:
@@ -46,6 +48,49 @@ def check_modules(model: nn.Module) -> None:
         if isinstance(module, _BatchNorm):
             hint = "use LayerNorm, RMSNorm or GroupNorm"
             raise CoverageError(f"module {name!r} is a {type(module).__name__}, which mixes sequences", hint=hint)
+
+
+def check_step(step: int, least: int) -> int:
+    """The step as an int; steps begin at 0 and only grow.
+
+    Raises
+    ------
+    TrackerError
+        Also where a step comes again that is committed already, be it before a resume.
+    """
+    try:
+        number = operator.index(step)
+    except TypeError:
+        raise TrackerError(f"step is {step!r}: it must be a whole number") from None
+    if number < 0:
+        raise TrackerError(f"step is {number}: steps are counted from 0")
+    if number < least:
+        hint = "count steps upwards, and after a resume from where the checkpoint was made"
+        raise TrackerError(f"step {number} comes after step {least - 1}, which is committed", hint=hint)
+    return number
+
+
+def check_seen(languages: Sequence[str], unseen: Sequence[int], limit: int, step: int) -> None:
+    """Refuse to go on where a language has long been absent; `unseen` counts evaluations without it."""
+    for name, count in zip(languages, unseen, strict=True):
+        if count >= limit:
+            hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
+            raise LanguageError(f"step {step}: no token of {name!r} in {count} evaluations", hint=hint)
+
+
+def checked(loss_fn: LossFn, place: str) -> LossFn:
+    """The loss function, made to refuse a result that is not the loss of each sequence."""
+
+    def call(x: Tensor, y: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        both = loss_fn(x, y)
+        for losses in both if isinstance(both, tuple) else (both,):
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            if shape != (len(x),):
+                hint = 'take the token loss with reduction="none" and sum it over each sequence'
+                raise TrackerError(f"{place}: loss_fn gave {shape}, expected shape ({len(x)},)", hint=hint)
+        return both
+
+    return call
 
 
 def non_embedding(model: nn.Module) -> int:

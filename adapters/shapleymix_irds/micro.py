@@ -1,7 +1,8 @@
 """The fallback engine: language-pure micro-batches, whose gradients are what the optimiser gets anyway.
 
-It takes any layer, sharded parameters, second order (validation gradients at the middle of the step) and
-preconditioning. It holds K gradients (of this rank's shards).
+The validation sequences of an evaluation pass in the first call of its step. It takes any layer, sharded parameters,
+second order (validation gradients at the middle of the step) and preconditioning. It holds K gradients (of this
+rank's shards).
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class MicroEngine:
         rows = []
         losses = self._train(task, lambda k, grads: rows.append(self._products(grads)))
         return Outcome(losses, self._reduced(torch.stack(rows)), self._cover(task), self.val_losses)
+
+    def forget(self) -> None:
+        """Drop what is held of a step that will not be committed."""
+        self.held = self.val = None
 
     def finish(self, lr: float) -> Tensor | None:
         """Second order by the midpoint rule: h_j at `w - lr / 2 * gradient`; then weights are as before."""
@@ -98,14 +103,16 @@ class MicroEngine:
         saved = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
-        with without_sync(self.model):
-            both = loss_fn(x, y)
-            loss = ((plain(both) if measured else trained(both)) * weight).sum()
-            self._check(loss)
-            loss.backward()
-        grads = [parameter.grad for parameter in self.parameters]
-        for parameter, grad in zip(self.parameters, saved, strict=True):
-            parameter.grad = grad
+        try:
+            with without_sync(self.model):
+                both = loss_fn(x, y)
+                loss = ((plain(both) if measured else trained(both)) * weight).sum()
+                self._check(loss)
+                loss.backward()
+            grads = [parameter.grad for parameter in self.parameters]
+        finally:
+            for parameter, grad in zip(self.parameters, saved, strict=True):
+                parameter.grad = grad
         return plain(both).detach(), grads
 
     def _check(self, loss: Tensor) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.schedule import Schedule, choose_every, extra_cost
+
 
 @dataclass(frozen=True)
 class Options:
@@ -14,7 +17,8 @@ class Options:
     seed
         Seed of the evaluated steps and of the rotation of the validation set.
     val_sequences
-        Validation sequences a language at an evaluation; the set rotates, so that few suffice.
+        Validation sequences a language at an evaluation; the set rotates, so that few suffice. The grouped engine
+        divides them among the calls of a step, one or more each.
     overhead
         With `every="auto"`: the share of a plain run's time that may be added.
     total_steps
@@ -41,3 +45,27 @@ class Options:
     chunk_mib: float | None = None
     measure_sequences: int = 64
     micro_batches: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("val_sequences", "measure_sequences", "micro_batches", "unseen_limit", "total_steps"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")
+        for name in ("overhead", "chunk_mib"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TrackerError(f"Options: {name} is {value!r}: it must be above 0")
+
+
+def automatic(options: Options, tokens: float, val_tokens: int | None, languages: int) -> Schedule:
+    """The schedule that holds the overhead.
+
+    Parameters
+    ----------
+    tokens, val_tokens
+        Of one training step and one evaluation, on one rank; None: validation-free.
+    languages
+        K.
+    """
+    extra = extra_cost(tokens, val_tokens or 0, languages, val_tokens is None)
+    return Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +15,16 @@ from shapleymix_irds.batch import Batch, group_sums
 from shapleymix_irds.distributed import World, scalar
 from shapleymix_irds.engine import Outcome
 from shapleymix_irds.errors import NonFiniteError, TrackerError
-from shapleymix_irds.ledger import Array, Evaluation
+from shapleymix_irds.ledger import Array
+
+
+class Sums(NamedTuple):
+    """Gram (K, K), cover (K, K), tokens (K,) and validation losses (K,) of a step."""
+
+    gram: Array
+    cover: Array
+    tokens: Array
+    val_losses: Array
 
 
 @dataclass
@@ -21,15 +33,16 @@ class Pending:
 
     Parameters
     ----------
-    total
-        Tokens of the step over all ranks and calls.
+    total, given
+        Tokens of the step over all ranks and calls; whether the caller gave them.
     calls
         Calls of `backward` so far.
     """
 
     step: int
     evaluated: bool
-    total: float = 0.0
+    total: float
+    given: bool
     calls: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     tokens: list[Tensor] = field(default_factory=list)
@@ -42,8 +55,25 @@ class Pending:
         sums = group_sums(outcome.losses.double().cpu(), batch.bounds)
         self.losses.append(sums.view(languages, -1).sum(1))
 
-    def close(self, second: Tensor | None, world: World, device: torch.device) -> tuple[Array, Array, Array, Array]:
-        """Gram (K, K), cover (K, K), tokens (K,) and validation losses (K,) of the step, over all ranks.
+    def check_call(self, step: int, tokens: int | None) -> None:
+        """Whether another call of `backward` goes on with this step.
+
+        Raises
+        ------
+        TrackerError
+            If it is of another step, or divides by other tokens than the calls before.
+        """
+        if self.step != step:
+            hint = "call `commit` after each step's last `backward`"
+            raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
+        if tokens is None or not self.given:
+            hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
+            raise TrackerError(f"step {step}: backward is called again, but not always with `tokens`", hint=hint)
+        if tokens != self.total:
+            raise TrackerError(f"step {step}: backward with tokens={tokens} after one with {self.total:.0f}")
+
+    def close(self, second: Tensor | None, world: World, device: torch.device, languages: Sequence[str]) -> Sums:
+        """The sums of the step over its calls and all ranks.
 
         Parameters
         ----------
@@ -65,66 +95,62 @@ class Pending:
         whole = world.sum(payload.clone().to(device)).cpu()
         if not torch.isfinite(whole).all():
             flags = torch.cat([losses, val, gram.flatten()]).to(device)
-            raise _NotFinite(self.step, [part.cpu() for part in world.gather(flags)], k)
+            raise NonFiniteError(_explain(self.step, world.gather(flags), languages), hint=_HINT)
         pieces = [piece.numpy() for piece in torch.split(whole, [k * k, k * k, k, k, k])]
         val_losses = pieces[3] if known else np.full(k, np.nan)
-        return pieces[0].reshape(k, k), pieces[1].reshape(k, k), pieces[2], val_losses
+        return Sums(pieces[0].reshape(k, k), pieces[1].reshape(k, k), pieces[2], val_losses)
 
 
-def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:
-    """The coefficient by which `clip_grad_norm_` multiplied the gradients."""
-    if (grad_norm is None) != (max_norm is None):
-        raise TrackerError(f"step {step}: commit needs both grad_norm and max_norm, or neither")
-    norm = scalar(grad_norm)
-    return 1.0 if norm is None or max_norm is None else min(1.0, max_norm / (norm + 1e-6))
-
-
-class _NotFinite(Exception):
-    """Where a number is not finite; the tracker knows the languages' names."""
-
-    def __init__(self, step: int, flags: list[Tensor], languages: int) -> None:
-        super().__init__(step)
-        self.step, self.flags, self.languages = step, flags, languages
-
-
-def close(
-    pending: Pending,
-    second: Tensor | None,
-    world: World,
-    device: torch.device,
-    languages: tuple[str, ...],
-    weight: float,
-    lr: float,
-    clip: float,
-) -> Evaluation:
-    """The step as an evaluation.
+def learning_rate(lr: float, step: int) -> float:
+    """The learning rate of a step.
 
     Raises
     ------
-    NonFiniteError
-        Naming the step, the language and the rank.
+    TrackerError
+        If it is not finite, or negative.
     """
-    try:
-        gram, cover, tokens, val_losses = pending.close(second, world, device)
-    except _NotFinite as fault:
-        raise NonFiniteError(_explain(fault, languages), hint=_HINT) from None
-    return Evaluation(pending.step, weight, lr, clip, gram, cover, tokens, val_losses)
+    if not 0 <= float(lr) < math.inf:
+        raise TrackerError(f"step {step}: commit has lr={float(lr)}, expected 0 or more")
+    return float(lr)
+
+
+def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:
+    """The coefficient by which `clip_grad_norm_` multiplied the gradients.
+
+    Raises
+    ------
+    TrackerError
+        If only one of the two is given, or one of them cannot be.
+    """
+    if (grad_norm is None) != (max_norm is None):
+        raise TrackerError(f"step {step}: commit needs both grad_norm and max_norm, or neither")
+    norm = scalar(grad_norm)
+    if norm is None or max_norm is None:
+        return 1.0
+    if not max_norm > 0:
+        raise TrackerError(f"step {step}: commit has max_norm={max_norm}, expected more than 0")
+    if not math.isfinite(norm):
+        raise NonFiniteError(f"step {step}: grad_norm is {norm}", hint=_HINT)
+    if norm < 0:
+        raise TrackerError(f"step {step}: commit has grad_norm={norm}, expected 0 or more")
+    return min(1.0, max_norm / (norm + 1e-6))
 
 
 _HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"
 
 
-def _explain(fault: _NotFinite, languages: tuple[str, ...]) -> str:
-    k = fault.languages
-    parts = [torch.split(~torch.isfinite(flags), [k, k, k * k]) for flags in fault.flags]
+def _explain(step: int, flags: list[Tensor], languages: Sequence[str]) -> str:
+    """Where a number is not finite, by the numbers of each rank."""
+    k = len(languages)
+    parts = [torch.split(~torch.isfinite(values.cpu()), [k, k, k * k]) for values in flags]
     for kind, what in enumerate(("training loss", "validation loss")):
         for rank, bad in enumerate(parts):
             if bad[kind].any():
                 name = languages[int(bad[kind].nonzero()[0])]
-                return f"step {fault.step}, rank {rank}: the {what} of {name!r} is not finite"
+                return f"step {step}, rank {rank}: the {what} of {name!r} is not finite"
     for rank, bad in enumerate(parts):
         if bad[2].any():
             i, j = divmod(int(bad[2].nonzero()[0]), k)
             pair = f"{languages[i]!r} (training) and {languages[j]!r} (validation)"
-            return f"step {fault.step}, rank {rank}: the product of the gradients of {pair} is not finite"
-    return f"step {fault.step}: a sum over ranks is not finite"
+            return f"step {step}, rank {rank}: the product of the gradients of {pair} is not finite"
+    return f"step {step}: a sum over ranks is not finite"

@@ -30,13 +30,15 @@ def transfer_matrix(
     Raises
     ------
     TrackerError
-        If nothing was evaluated, a language was never seen, or the loss drop was not measured.
+        If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+        measured or a loss did not fall, or a column does not sum to more than 0.
     """
     if kind not in ("raw", "calibrated"):
         raise TrackerError(f"kind is {kind!r}: it must be 'raw' or 'calibrated'")
     if ledger.count == 0:
         hint = "lower `every`, or train for longer"
         raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
+    _check_estimated(ledger, languages)
     phi, drop = ledger.phi, losses.drop(languages)
     stderr = ledger.stderr if ledger.count > 1 else None
     known = {name: float(d) for name, d in zip(languages, drop, strict=True) if np.isfinite(d)}
@@ -54,9 +56,35 @@ def transfer_matrix(
         missing = ", ".join(name for name in languages if name not in known)
         hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
         raise TrackerError(f"the drop of the validation loss was not measured for {missing}", hint=hint)
+    _check_calibration(phi, losses, languages)
     matrix = raw.calibrated(drop)
     matrix.provenance["scale"] = "calibrated by efficiency"
     return matrix
+
+
+def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:
+    absent = [name for name, count in zip(languages, ledger.unseen, strict=True) if count == ledger.count]
+    if absent:
+        hint = "train for longer, evaluate more steps, or leave it out of the tracker's languages"
+        raise TrackerError(f"no token of {', '.join(absent)} in any of {ledger.count} evaluations", hint=hint)
+    pairs = np.argwhere((ledger.exposure > 0) & (ledger.known == 0))
+    if len(pairs):
+        source, target = (languages[k] for k in pairs[0])
+        hint = "give validation sequences, or more sequences of each language in a rank's batch"
+        raise TrackerError(f"no evaluation could estimate {source!r} on {target!r}", hint=hint)
+
+
+def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -> None:
+    faults = []
+    for name, total, drop in zip(languages, phi.sum(0), losses.drop(languages), strict=True):
+        if drop <= 0:
+            course = f"from {losses.start[name]:.4f} to {losses.latest[name]:.4f}"
+            faults.append(f"the validation loss of {name!r} did not fall, {course}")
+        elif not total > 0:
+            faults.append(f"the values for {name!r} sum to {total:.3g}")
+    if faults:
+        hint = 'take the raw values (kind="raw"), or train for longer'
+        raise TrackerError(f"the SV matrix cannot be calibrated: {'; '.join(faults)}", hint=hint)
 
 
 def efficiency(phi: Array, drop: Array) -> Array:

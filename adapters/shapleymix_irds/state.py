@@ -62,7 +62,7 @@ def restore(tracker: IRDS, document: Mapping[str, Any]) -> None:
     tracker.losses = Losses(*document["losses"])
     tracker.steps, tracker.tokens, tracker.next_step = document["run"]
     if tracker.log is not None:
-        tracker.log.cut(max(tracker.next_step, 0))
+        tracker.log.cut(tracker.next_step)
 
 
 def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:

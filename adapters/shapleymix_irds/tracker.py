@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,20 +27,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.batch import ValidationSet, arrange, labelled, language_indices
-from shapleymix_irds.checks import check_modules, check_settings
+from shapleymix_irds.batch import Batch, ValidationSet, arrange, language_indices, total_tokens
+from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked
 from shapleymix_irds.distributed import World, local, named_parameters
 from shapleymix_irds.engine import Engine, LossFn, Outcome, Task, plain, trained
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 from shapleymix_irds.joint import GroupedEngine, check_coverage
-from shapleymix_irds.ledger import Ledger, Losses
+from shapleymix_irds.ledger import Evaluation, Ledger, Losses
 from shapleymix_irds.log import EvaluationLog
 from shapleymix_irds.measuring import Stopwatch, measure_losses
 from shapleymix_irds.micro import MicroEngine
-from shapleymix_irds.options import Options
-from shapleymix_irds.pending import Pending, clip_coefficient, close
+from shapleymix_irds.options import Options, automatic
+from shapleymix_irds.pending import Pending, clip_coefficient, learning_rate
 from shapleymix_irds.report import efficiency, transfer_matrix
-from shapleymix_irds.schedule import Schedule, choose_every, extra_cost
+from shapleymix_irds.schedule import Schedule
 from shapleymix_irds.state import document_of, provenance, restore
 
 Sequences = tuple[Tensor, Tensor]
@@ -94,16 +96,17 @@ class IRDS:
         check_modules(model)
         self.parameters = named_parameters(model)
         self.device = local(next(iter(self.parameters.values()))).device
-        self.validation = None if val is None else self._validation_set(val)
+        count, seed, ignore = self.options.val_sequences, self.options.seed, self.options.ignore_index
+        self.validation = None if val is None else ValidationSet(val, self.languages, count, seed, ignore)
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
         self.wanted, self.optimizer = engine, precondition
         self.engine: Engine | None = None
         self.fallback: str | None = None  # why engine="auto" did not take "grouped"
         self.ledger, self.losses = Ledger(len(self.languages)), Losses()
         self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
-        self.about: dict[str, Any] = {}  # added to the provenance of the matrix
         self.pending: Pending | None = None
-        self.steps, self.tokens, self.next_step = 0, 0.0, -1
+        self.sequence_losses = torch.zeros(0)  # of the last `backward`
+        self.steps, self.tokens, self.next_step = 0, 0.0, 0
         self.watch = Stopwatch()
 
     def backward(
@@ -129,36 +132,31 @@ class IRDS:
         lang
             Language of each sequence, shape (B,): indices into `languages`, or names.
         step
-            Counted from 0. Several calls with one step accumulate (micro-batches); then give `tokens`.
+            Counted from 0. Several calls with one step accumulate; then give `tokens` and `micro_batches`.
         tokens
-            Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided.
-            None: those of this call over all ranks (one all-reduce).
+            Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided; the
+            same in each of its calls. None, where there is one call: its own over all ranks (one all-reduce).
 
         Returns
         -------
         Tensor
-            This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is
-            the mean loss a token.
+            This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is the mean
+            loss a token. `sequence_losses` then has the loss of each sequence, (B,), in the order of `x`.
         """
-        indices = language_indices(lang, self.languages, step, self.world.rank)
-        if not len(x) == len(y) == len(indices):
-            sizes = f"{len(x)}, {len(y)} and {len(indices)}"
-            raise TrackerError(f"step {step}, rank {self.world.rank}: x, y and lang have {sizes} rows")
-        total = self._total(y, tokens, step)
-        self._prepare(loss_fn, x, total)
-        self.watch.begin()
-        pending = self._open(step, total)
-        scale = self.world.size / total
-        if not pending.evaluated:
-            both = loss_fn(x, y)
-            (trained(both).sum() * scale).backward()
-            return plain(both).detach().sum() / total
-        batch = arrange(x, y, indices, len(self.languages), self.options.ignore_index, self.validation is None)
-        val = None if self.validation is None else self.validation.take(*self._position(pending), x.device)
-        task = Task(loss_fn, batch, val, scale, len(self.languages))
-        outcome = self._measured(task)
-        pending.add(outcome, batch, len(self.languages))
-        return outcome.losses.sum() / total
+        step = check_step(step, self.next_step)
+        if self.pending is not None:
+            self.pending.check_call(step, tokens)
+        with self._dropping():
+            place = f"step {step}, rank {self.world.rank}"
+            indices = language_indices(lang, self.languages, step, self.world.rank)
+            if not len(x) == len(y) == len(indices):
+                raise TrackerError(f"{place}: x, y and lang have {len(x)}, {len(y)} and {len(indices)} rows")
+            total = total_tokens(y, tokens, self.options.ignore_index, self.world, place)
+            self._prepare(loss_fn, x, total)
+            self.watch.begin()
+            pending = self._open(step, total, tokens is not None)
+            self.sequence_losses = self._pass(checked(loss_fn, place), x, y, indices, pending)
+        return self.sequence_losses.sum() / total
 
     def commit(self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
@@ -170,18 +168,20 @@ class IRDS:
         grad_norm, max_norm
             What `clip_grad_norm_` returned and its limit, if the gradients were clipped.
         """
-        pending, self.pending = self.pending, None
+        pending = self.pending
         if pending is None:
             after = f"after step {self.next_step - 1}" if self.steps else "before the first step"
             raise TrackerError(f"commit without backward {after}", hint="call `backward` once or more a step")
-        if pending.evaluated:
-            self._book(pending, float(lr), clip_coefficient(grad_norm, max_norm, pending.step))
-        self.steps, self.tokens, self.next_step = (
-            self.steps + 1,
-            self.tokens + pending.total,
-            pending.step + 1,
-        )
+        with self._dropping():
+            lr = learning_rate(lr, pending.step)
+            if pending.evaluated:
+                self._book(pending, lr, grad_norm, max_norm)
+            elif not isinstance(grad_norm, Tensor):  # which would have to come from the device
+                clip_coefficient(grad_norm, max_norm, pending.step)
+        self.pending = None
+        self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
         self.watch.lap(pending.evaluated)
+        check_seen(self.languages, self.ledger.unseen, self.options.unseen_limit, pending.step)
 
     def evaluates(self, step: int) -> bool:
         """Whether `step` is evaluated; with `every="auto"` this is known from the first `backward` on."""
@@ -190,16 +190,15 @@ class IRDS:
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the validation set.
 
-        The first `backward` calls it (the start of the run); call it at the end, and at checkpoints for which
-        a calibrated matrix is wanted. Every rank must call it. Validation-free trackers have no validation
-        set: give the losses to `record_losses` instead.
+        The first `backward` calls it (the start of the run); call it at the end, and at checkpoints for which a
+        calibrated matrix is wanted, on every rank. Validation-free: give losses to `record_losses` instead.
         """
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
         with self.watch.measurement():
             part = self.validation.fixed(self.options.measure_sequences, self.device)
-            losses = measure_losses(loss_fn, part).numpy()
+            losses = measure_losses(checked(loss_fn, "measure"), part).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
         return losses
 
@@ -212,23 +211,25 @@ class IRDS:
         self.watch.restart()
 
     def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
-        """The SV matrix so far as the core's TransferMatrix, with standard errors and provenance.
+        """The SV matrix so far, with standard errors and provenance.
 
         Calibrated: each column scaled so that it sums to the measured drop of that validation loss.
 
         Raises
         ------
         TrackerError
-            If nothing was evaluated, or (calibrated) the loss drop was not measured.
+            If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+            measured or a loss did not fall, or a column does not sum to more than 0.
         """
-        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self) | self.about)
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self))
 
     def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
-        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending, atomically."""
-        if self.world.rank == 0:
-            self.matrix(kind).write(path, force=force)
+        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending; errors are those of `matrix`."""
         if self.log is not None:
             self.log.flush()
+        matrix = self.matrix(kind)
+        if self.world.rank == 0:
+            matrix.write(path, force=force)
 
     @property
     def efficiency(self) -> NDArray[np.float64]:
@@ -237,10 +238,7 @@ class IRDS:
 
     @property
     def overhead(self) -> float:
-        """Measured share of time added so far: evaluated steps against plain ones, and measuring losses.
-
-        NaN before both kinds of step were seen: where every step is evaluated there is nothing to compare with.
-        """
+        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
         return float("nan") if self.schedule is None else self.watch.overhead(self.schedule.every)
 
     def state_dict(self) -> dict[str, Any]:
@@ -268,59 +266,65 @@ class IRDS:
         """
         restore(self, json.loads(state["irds"]))
 
-    def _validation_set(self, val: Mapping[str, Sequences]) -> ValidationSet:
-        options = self.options
-        return ValidationSet(val, self.languages, options.val_sequences, options.seed, options.ignore_index)
-
-    def _total(self, y: Tensor, tokens: int | None, step: int) -> float:
-        """N, the tokens of the step over ranks and micro-batches."""
-        if tokens is None:
-            counted = labelled(y, self.options.ignore_index).sum().double()
-            tokens = float(self.world.sum(counted))  # type: ignore[assignment]
-        if not tokens > 0:  # type: ignore[operator]
-            raise TrackerError(f"step {step}, rank {self.world.rank}: no token of the step has a label")
-        return float(tokens)  # type: ignore[arg-type]
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        """A step in which something fails is dropped, so that a later one can begin."""
+        try:
+            yield
+        except BaseException:
+            self.pending = None
+            if isinstance(self.engine, MicroEngine):
+                self.engine.forget()
+            raise
 
     def _prepare(self, loss_fn: LossFn, x: Tensor, total: float) -> None:
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
-            val_tokens = 0 if self.validation is None else self.validation.tokens
-            extra = extra_cost(total / self.world.size, val_tokens, len(self.languages), self.validation is None)
-            every = choose_every(extra, self.options.overhead, self.options.total_steps)
-            self.schedule = Schedule(every, self.options.seed)
+            val_tokens = None if self.validation is None else self.validation.tokens
+            self.schedule = automatic(self.options, total / self.world.size, val_tokens, len(self.languages))
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
             if self.validation is not None and not self.losses.start:
                 self.measure(loss_fn)
 
-    def _open(self, step: int, total: float) -> Pending:
+    def _open(self, step: int, total: float, given: bool) -> Pending:
         if self.pending is None:
-            assert self.schedule is not None
-            self.pending = Pending(step, self.schedule.evaluates(step))
-        if self.pending.step != step:
-            hint = "call `commit` after each step's last `backward`"
-            raise TrackerError(f"backward of step {step}, but step {self.pending.step} is not committed", hint=hint)
+            self.pending = Pending(step, self.evaluates(step), total, given)
         self.pending.calls += 1
-        self.pending.total = total if self.pending.calls == 1 else max(total, self.pending.total)
         return self.pending
 
-    def _position(self, pending: Pending) -> tuple[int, int]:
-        """(position, sequences a language) in the validation set: micro-batches share an evaluation's part."""
-        pieces = self.options.micro_batches
-        count = max(1, self.options.val_sequences // pieces)
-        call = min(pending.calls - 1, pieces - 1)
-        return self.ledger.count * pieces + call, count
+    def _pass(self, loss_fn: LossFn, x: Tensor, y: Tensor, indices: Tensor, pending: Pending) -> Tensor:
+        """The call itself; the loss of each sequence (B,)."""
+        languages, scale = len(self.languages), self.world.size / pending.total
+        if not pending.evaluated:
+            both = loss_fn(x, y)
+            (trained(both).sum() * scale).backward()
+            return plain(both).detach()
+        batch, order = arrange(x, y, indices, languages, self.options.ignore_index, self.validation is None)
+        task = Task(loss_fn, batch, self._val(pending, self.options.micro_batches, x.device), scale, languages)
+        outcome = self._measured(task, pending)
+        pending.add(outcome, batch, languages)
+        return torch.empty_like(outcome.losses).index_copy_(0, order.to(outcome.losses.device), outcome.losses)
 
-    def _measured(self, task: Task) -> Outcome:
+    def _val(self, pending: Pending, pieces: int, device: torch.device) -> Batch | None:
+        """The validation sequences of a call, if an evaluation's are divided among so many."""
+        if self.validation is None:
+            return None
+        return self.validation.take(self.ledger.count, device, min(pending.calls, pieces) - 1, pieces)
+
+    def _measured(self, task: Task, pending: Pending) -> Outcome:
         """What the engine finds; with "auto", the micro engine takes over where a later call is not covered."""
         try:
-            return self._choose(task).run(task)
+            engine = self._choose(task)
+            if not isinstance(engine, MicroEngine):
+                return engine.run(task)
         except CoverageError as error:
-            if self.wanted != "auto" or isinstance(self.engine, MicroEngine):
+            if self.wanted != "auto":
                 raise
-            self.fallback, self.engine = f"step {self.next_step}: {error.message}", self._micro()
-            return self.engine.run(task)
+            self.fallback, self.engine = f"step {pending.step}: {error.message}", self._micro()
+        # micro-batches pass the validation sequences once a step
+        return self.engine.run(replace(task, val=self._val(pending, 1, task.batch.x.device)))
 
     def _micro(self) -> MicroEngine:
         return MicroEngine(self.model, self.parameters.values(), self.world, self.order, self.optimizer)
@@ -347,16 +351,12 @@ class IRDS:
             return False
         return True
 
-    def _book(self, pending: Pending, lr: float, clip: float) -> None:
+    def _book(self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None) -> None:
         assert self.engine is not None
         assert self.schedule is not None
-        second = self.engine.finish(lr)
-        weight = float(self.schedule.every)
-        evaluation = close(pending, second, self.world, self.device, self.languages, weight, lr, clip)
+        sums = pending.close(self.engine.finish(lr), self.world, self.device, self.languages)
+        clip = clip_coefficient(grad_norm, max_norm, pending.step)
+        evaluation = Evaluation(pending.step, float(self.schedule.every), lr, clip, *sums)
         self.ledger.add(evaluation)
         if self.log is not None:
             self.log.add(evaluation)
-        for name, count in zip(self.languages, self.ledger.unseen, strict=True):
-            if count >= self.options.unseen_limit:
-                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
-                raise LanguageError(f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint)

@@ -96,11 +96,49 @@ def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
 def test_validation_rotates_and_comes_round() -> None:
     val = validation(5)
     rotating = ValidationSet(val, LANGUAGES, 2, seed=1, ignore=-100)
-    seen = [rotating.take(e, 2, torch.device("cpu")) for e in range(5)]
+    seen = [rotating.take(e, torch.device("cpu")) for e in range(5)]
     for k, name in enumerate(LANGUAGES):
         rows = torch.cat([batch.x[batch.part(k)] for batch in seen])
         assert sorted(rows.tolist()) == sorted(val[name][0].tolist() * 2)
-    assert torch.equal(rotating.take(5, 2, torch.device("cpu")).x, seen[0].x)
+    assert torch.equal(rotating.take(5, torch.device("cpu")).x, seen[0].x)
+
+
+def test_pieces_of_an_evaluation_are_together_the_whole() -> None:
+    cpu = torch.device("cpu")
+    rotating = ValidationSet(validation(11), LANGUAGES, 8, seed=1, ignore=-100)
+    for evaluation in range(3):
+        whole = rotating.take(evaluation, cpu)
+        parts = [rotating.take(evaluation, cpu, piece, 3) for piece in range(3)]
+        for k in range(len(LANGUAGES)):
+            rows = torch.cat([part.x[part.part(k)] for part in parts])
+            assert torch.equal(rows, whole.x[whole.part(k)])
+    assert [rotating.take(0, cpu, piece, 20).bounds[1] for piece in range(20)] == [1] * 20
+
+
+@pytest.mark.parametrize("options", [{"engine": "grouped"}, {"engine": "micro"}, {"order": 2}], ids=str)
+def test_every_call_of_an_evaluation_and_every_evaluation_move_on(options: dict[str, Any]) -> None:
+    """Each evaluation passes `val_sequences` of each language once; evaluations go through all of the set."""
+    model, val, passed = make_model(), validation(16), []
+    options = options | {"options": Options(val_sequences=8, micro_batches=4, measure_sequences=1)}
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, **options)
+    known = {tuple(row.tolist()): (name, n) for name, (x, _) in val.items() for n, row in enumerate(x)}
+
+    def loss_fn(x: Any, y: Any) -> Any:
+        if torch.is_grad_enabled():
+            passed.extend(known[key] for row in x if (key := tuple(row.tolist())) in known)
+        return loss_of(model)(x, y)
+
+    x, y, lang = batch((2, 2, 2, 2), seed=7)
+    for step in range(2):
+        first = len(passed)
+        for part in torch.arange(8).split(2):
+            tracker.backward(loss_fn, x[part], y[part], lang[part], step=step, tokens=int((y != -100).sum()))
+        tracker.commit(lr=0.1)
+        now = set(passed[first:])
+        assert [sum(name == each for name, _ in now) for each in LANGUAGES] == [8] * 4
+        if "engine" not in options or options["engine"] == "micro":
+            assert len(passed) - first == 32
+    assert len(set(passed)) == 64
 
 
 def test_phi_is_unbiased_under_amortising() -> None:
@@ -126,6 +164,17 @@ def test_standard_errors_cover_in_spite_of_drift() -> None:
             ledger.add(Evaluation(step, 1.0, 1.0, 1.0, gram, np.ones((1, 1)), np.ones(1), np.zeros(1)))
         hits += abs(ledger.phi[0, 0] - drift.sum()) < 1.96 * ledger.stderr[0, 0]
     assert 0.91 < hits / count < 0.98
+
+
+def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
+    loop = Loop(steps=2, every=1)
+    loop.tracker.losses.start = dict.fromkeys(LANGUAGES, 3.0)
+    loop.tracker.losses.latest = dict(zip(LANGUAGES, (2.0, 3.5, 2.0, 2.0), strict=True))
+    loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total) * [1, 1, -1, 1]
+    found = r"calibrated: .* 'de' did not fall, from 3.0000 to 3.5000; the values for 'fr' sum to -\S+\n  hint: take"
+    with pytest.raises(TrackerError, match=found):
+        loop.tracker.save(tmp_path / "sv.csv")
+    loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
 
 
 def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:

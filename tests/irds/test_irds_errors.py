@@ -104,6 +104,131 @@ def test_shapes_are_checked() -> None:
         tracker.backward(loss_fn, x[:, :5], y[:, :5], lang, step=3)
 
 
+def test_calls_of_a_step_divide_by_the_same_tokens() -> None:
+    tracker, loss_fn = make(every=100)
+    x, y, lang = batch((1, 1, 1, 1))
+    for first, second, message in (
+        (None, None, "step 0: backward is called again, but not always with `tokens`"),
+        (None, 20, "step 0: backward is called again, but not always with `tokens`"),
+        (20, None, "step 0: backward is called again, but not always with `tokens`"),
+        (20, 21, "step 0: backward with tokens=21 after one with 20"),
+    ):
+        tracker.backward(loss_fn, x, y, lang, step=0, tokens=first)
+        with pytest.raises(TrackerError, match=message):
+            tracker.backward(loss_fn, x, y, lang, step=0, tokens=second)
+        tracker.pending = None
+
+
+def test_steps_only_grow() -> None:
+    tracker, loss_fn = make(every=100)
+    for wrong, message in ((2.5, "step is 2.5: it must be a whole number"), (-3, "step is -3: steps are counted from")):
+        with pytest.raises(TrackerError, match=message):
+            tracker.backward(loss_fn, *batch((1, 1, 1, 1)), step=wrong)  # type: ignore[arg-type]
+    step(tracker, loss_fn, 5)
+    state = tracker.state_dict()
+    again, _ = make(every=100)
+    again.load_state_dict(state)
+    for each in (tracker, again):
+        for late in (2, 5):
+            with pytest.raises(TrackerError, match=f"step {late} comes after step 5, which is committed"):
+                each.backward(loss_fn, *batch((1, 1, 1, 1)), step=late)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("every", [1, 100])
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"lr": NAN}, "step 0: commit has lr=nan"),
+        ({"lr": -0.1}, "step 0: commit has lr=-0.1"),
+        ({"grad_norm": NAN, "max_norm": 1.0}, "step 0: grad_norm is nan"),
+        ({"grad_norm": -1.0, "max_norm": 1.0}, "step 0: commit has grad_norm=-1.0"),
+        ({"grad_norm": 1.0, "max_norm": 0.0}, "step 0: commit has max_norm=0.0"),
+        ({"grad_norm": 1.0, "max_norm": NAN}, "step 0: commit has max_norm=nan"),
+    ],
+)
+def test_numbers_of_a_commit_are_checked(every: int, numbers: dict[str, float], message: str) -> None:
+    tracker, loss_fn = make(every=every)
+    with pytest.raises(TrackerError, match=message):
+        step(tracker, loss_fn, 0, **numbers)
+    assert tracker.ledger.count == 0
+    step(tracker, loss_fn, 200)
+
+
+@pytest.mark.parametrize("name", ["val_sequences", "measure_sequences", "micro_batches", "unseen_limit", "total_steps"])
+def test_options_that_cannot_be_meant(name: str) -> None:
+    for value in (0, -1, 2.5):
+        with pytest.raises(TrackerError, match=f"{name} is {value}: it must be a whole number from 1 on"):
+            Options(**{name: value})
+    for other in ("overhead", "chunk_mib"):
+        with pytest.raises(TrackerError, match=f"{other} is 0.0: it must be above 0"):
+            Options(**{other: 0.0})
+
+
+@pytest.mark.parametrize(("engine", "every"), [("grouped", 1), ("micro", 1), ("auto", 100)])
+@pytest.mark.parametrize(
+    ("wrong", "shape"),
+    [
+        (lambda losses: losses.mean(), r"\(\), expected shape \(\d+,\)"),
+        (lambda losses: losses[:, None], r"\(\d+, 1\), expected"),
+        (lambda losses: (losses, losses.sum()), r"\(\), expected"),
+        (lambda losses: [losses, losses], "list, expected"),
+    ],
+)
+def test_the_loss_must_be_that_of_each_sequence(engine: Any, every: int, wrong: Any, shape: str) -> None:
+    tracker, loss_fn = make(engine=engine, every=every)
+    with pytest.raises(TrackerError, match=f"measure: loss_fn gave {shape}"):
+        tracker.backward(lambda x, y: wrong(loss_fn(x, y)), *batch((1, 1, 1, 1)), step=0)
+    tracker.measure(loss_fn)
+    with pytest.raises(TrackerError, match=f"step 0, rank 0: loss_fn gave {shape}"):
+        tracker.backward(lambda x, y: wrong(loss_fn(x, y)), *batch((1, 1, 1, 1)), step=0)
+    step(tracker, loss_fn, 1)
+
+
+def test_labels_must_be_one_a_sequence() -> None:
+    tracker, loss_fn = make()
+    x, y, lang = batch((1, 1, 1, 1))
+    for wrong, kind in (
+        (lang[:, None], r"\(4, 1\) and type torch.int64"),
+        (lang + 0.9, r"\(4,\) and type torch.float"),
+    ):
+        with pytest.raises(TrackerError, match=f"step 0, rank 0: lang has shape {kind}"):
+            tracker.backward(loss_fn, x, y, wrong, step=0)
+
+
+@pytest.mark.parametrize("options", [{"engine": "grouped"}, {"engine": "micro"}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("call", [1, 4])
+def test_a_step_that_fails_is_dropped_and_the_next_one_counts(options: dict[str, Any], call: int) -> None:
+    tracker, loss_fn = make(**options)
+    whole, other = make(**options)
+    x, y, lang = batch((1, 1, 1, 1))
+    tokens = int((y != -100).sum())
+    tracker.measure(loss_fn)
+    tracker.backward(loss_fn, x, y, lang, step=0, tokens=2 * tokens)
+    parameters = list(tracker.model.parameters())
+    calls = []
+
+    def broken(x: Any, y: Any) -> Any:
+        calls.append(len(x))
+        if len(calls) >= call or options.get("engine") == "grouped":
+            raise RuntimeError("out of memory")
+        return loss_fn(x, y)
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        tracker.backward(broken, x, y, lang, step=0, tokens=2 * tokens)
+    assert all(parameter.grad is not None for parameter in parameters)
+    with pytest.raises(TrackerError, match="commit without backward"):
+        tracker.commit(lr=0.1)
+    tracker.model.zero_grad()
+    step(tracker, loss_fn, 1)
+    whole.measure(other)
+    step(whole, other, 1)
+    assert (tracker.ledger.phi == whole.ledger.phi).all()
+    assert tracker.ledger.count == tracker.steps == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -135,6 +260,17 @@ def test_there_is_no_matrix_of_nothing() -> None:
         tracker.matrix()
     with pytest.raises(TrackerError, match="kind is 'normal'"):
         tracker.matrix("normal")  # type: ignore[arg-type]
+
+
+def test_there_is_no_value_of_what_was_never_seen() -> None:
+    tracker, loss_fn = make()
+    step(tracker, loss_fn, 0, (2, 0, 1, 1))
+    with pytest.raises(TrackerError, match="no token of de in any of 1 evaluations"):
+        tracker.matrix("raw")
+    tracker, loss_fn = make(val=None)
+    step(tracker, loss_fn, 0, (2, 2, 1, 2))
+    with pytest.raises(TrackerError, match="no evaluation could estimate 'fr' on 'fr'"):
+        tracker.matrix("raw")
 
 
 def test_validation_free_trackers_take_losses() -> None:

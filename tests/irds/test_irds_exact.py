@@ -32,7 +32,7 @@ OPTIONS = Options(val_sequences=3, measure_sequences=3)
 
 
 def tracker_of(model: Any, val: Any, **options: Any) -> IRDS:
-    return IRDS(model, LANGUAGES, val=val, every=1, **({"options": OPTIONS} | options))
+    return IRDS(model, LANGUAGES, val=val, **({"every": 1, "options": OPTIONS} | options))
 
 
 def plain_gradients(model: Any, loss_fn: Any, x: Any, y: Any) -> list[Any]:
@@ -91,18 +91,35 @@ def test_accumulated_and_clipped_steps_are_exact(engine: str, val: Any) -> None:
     assert relative(tracker.ledger.phi, 0.3 * truth * coefficient) < 1e-10
 
 
-def test_micro_batches_may_split_the_validation_set(val: Any) -> None:
-    """With `micro_batches=3`, each call takes its own third; the average product is that of the whole set."""
+@ENGINES
+def test_micro_batches_may_split_the_validation_set(engine: str, val: Any) -> None:
+    """With `micro_batches=3` a call takes its own third, or all are passed once: the sum is that of the whole set."""
     model = make_model().double()
     loss_fn = loss_of(model)
     even = {name: (x, y.clamp(min=0)) for name, (x, y) in val.items()}  # equal token counts: thirds average
     x, y, lang = batch((2, 2, 2, 2))
     options = Options(val_sequences=3, micro_batches=3, measure_sequences=1)
-    tracker = tracker_of(model, even, engine="grouped", options=options)
+    tracker = tracker_of(model, even, engine=engine, options=options)
     for _ in range(3):  # the same sequences thrice, so that the sum is known
         tracker.backward(loss_fn, x, y, lang, step=0, tokens=int((y != -100).sum()))
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, 3 * naive_gram(model, loss_fn, x, y, lang, even)) < 1e-10
+
+
+@pytest.mark.parametrize("free", [False, True])
+@ENGINES
+def test_losses_of_sequences_come_in_the_callers_order(engine: str, free: bool, val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    with torch.no_grad():
+        expected = loss_fn(x, y)
+    for every in (1, 1000):
+        tracker = tracker_of(model, None if free else val, engine=engine, every=every)
+        loss = tracker.backward(loss_fn, x, y, lang, step=1)
+        assert relative(tracker.sequence_losses, expected) < 1e-10
+        assert relative(loss, expected.sum() / (y != -100).sum()) < 1e-10
+        assert not tracker.sequence_losses.requires_grad
 
 
 @ENGINES

@@ -56,6 +56,16 @@ def test_more_steps_a_block_than_a_run_has_are_refused() -> None:
     assert TrainConfig(irds_every="245", irds=False).steps == 244
 
 
+def test_a_share_of_next_to_nothing_is_refused_before_the_first_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for mixture, few in (("a=1e-300,b=.5,c=.5", "1e-300 has 4.2e-299"), ("a=.1,b=.45,c=.45", "0.1 has 4.2")):
+        assert train(tmp_path / "run", "--mixture", mixture) == 2
+        assert f"'a' with ratio {few} sequences to be measured by (1 step of 2 of 12 steps" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert train(tmp_path / "run", "--mixture", "a=.12,b=.44,c=.44") == 0
+
+
 def test_overhead_and_efficiency_are_shown_along_a_run_and_at_its_end(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from shapleymix_irds import ledger  # noqa: E402
 from shapleymix_irds.train import setup  # noqa: E402
 from shapleymix_irds.train.app import main  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
@@ -85,10 +86,26 @@ def test_accumulation_gives_the_same_run(whole: Path, tmp_path: Path) -> None:
     assert (tmp_path / "micro" / "sv.csv").exists()
 
 
-@pytest.mark.parametrize("more", [["--recompute"], ["--precision", "bf16"], ["--irds-fresh"], ["--irds-order", "2"]])
+FRESH = ["--irds-fresh", "--batch", "12"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--recompute"],
+        ["--precision", "bf16"],
+        ["--irds-order", "2"],
+        [*FRESH, "--irds-engine", "grouped"],
+        [*FRESH, "--irds-engine", "micro"],
+        [*FRESH, "--irds-engine", "micro", "--micro-batch", "5"],
+    ],
+    ids=" ".join,
+)
 def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> None:
     assert train(tmp_path / "run", *more) == 0
     assert (tmp_path / "run" / "sv.csv").exists()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(math.isfinite(loss) for line in lines for loss in line["loss"].values())
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
@@ -345,3 +362,27 @@ def test_coalitions_log_every_target_and_transfer_follows_overlap(tmp_path: Path
         losses[overlap] = read_runs(out / "runs.csv").select([-1]).loss[0]
     assert losses["0.9"][1] - losses["0.9"][0] < 0.5 * (losses["0.2"][1] - losses["0.2"][0])
     assert losses["0.9"][2] > losses["0.9"][1] > losses["0.9"][0]
+
+
+def test_a_language_that_was_not_learned_costs_only_the_calibrated_matrix(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = ledger.Losses.record
+
+    def unlearned(self: ledger.Losses, losses: dict[str, float]) -> None:
+        measured(self, losses | {"b": 4.0 + 0.5 * bool(self.start)})
+
+    monkeypatch.setattr(ledger.Losses, "record", unlearned)
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    for again in (["--force"], []):
+        assert train(out, *again) == 1
+        said = capfd.readouterr().err
+        assert "the validation loss of 'b' did not fall, from 4.0000 to 4.5000\n  hint: sv_raw.csv holds" in said
+        assert "'a'" not in said
+        assert not (out / "sv.csv").exists()
+        assert not (out / "sv.csv.json").exists()
+        assert results(out) == {name: content for name, content in results(whole).items() if name == "runs.csv"} | {
+            "sv_raw.csv": (out / "sv_raw.csv").read_bytes()
+        }
+        assert json.loads((out / "summary.json").read_text())["languages"]

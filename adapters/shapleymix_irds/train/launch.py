@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from shapleymix.errors import Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
@@ -22,7 +22,7 @@ from shapleymix_irds.train.corpus import (
 from shapleymix_irds.train.distributed import World, joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
-from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
@@ -47,6 +47,8 @@ def launch(config: TrainConfig) -> None:
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
+    if config.irds:
+        check_shares(config, languages, ratios)
     with joined_world(config.device) as world, told():
         _train(config, languages, mixture, world)
 
@@ -67,10 +69,13 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         resumed = trainer.resume()
         _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
         _run(trainer, world, resumed)
-    _tell(world, f"wrote {', '.join(files_of(config.irds))} in {config.out}")
+    written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
+    _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages)).every
         _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
+    if trainer.faults:
+        raise DataError.of(trainer.faults, "the SV matrix")
 
 
 def _run(trainer: Trainer, world: World, resumed: int) -> None:

@@ -8,14 +8,15 @@ import math
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.records import FloatArray
+from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
@@ -60,6 +61,7 @@ class Trainer:
         self.sinks: list[Sink] = []
         self.rate = Rate()
         self.shown = Shown()
+        self.faults: list[Fault] = []  # why a matrix is missing at the end
 
     # -- position ------------------------------------------------------------------------------------------
 
@@ -161,23 +163,27 @@ class Trainer:
         order = np.argsort(languages, kind="stable")
         size = self.config.micro_batch or len(order)
         pieces = [order[start : start + size] for start in range(0, len(order), size)]
+        if self.config.irds_fresh:  # languages stand in for each other's validation where they meet
+            pieces = [order[start :: len(pieces)] for start in range(len(pieces))]
         sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
         for number, piece in enumerate(pieces):
             x, y = self._batch(languages[piece], places[piece])
             lang = torch.from_numpy(languages[piece]).to(x.device)
             with gradient_sync(self.model, last=number == len(pieces) - 1):
-                self._one_backward(x, y, lang)
-            sums += self.losses.by_language(x, lang, len(self.corpus.languages))
+                losses = self._one_backward(x, y, lang)
+            sums[0].index_add_(0, lang.cpu(), losses.double().cpu())
+            sums[1] += torch.bincount(lang.cpu(), minlength=sums.shape[1]) * x.shape[1]
         return sums
 
-    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> None:
+    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> Tensor:
+        """Gradients of a micro-batch; the measured loss of each of its sequences."""
         tokens = self.config.step_tokens
-        self.losses.seen.clear()
         if self.tracker is not None:
             self.tracker.backward(self.losses, x, y, lang, step=self.step, tokens=tokens)
-            return
-        trained, _ = self.losses(x, y)
+            return self.tracker.sequence_losses
+        trained, measured = self.losses(x, y)
         (trained.sum() * (self.world.size / tokens)).backward()
+        return measured.detach()
 
     def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
         windows = [
@@ -235,22 +241,32 @@ class Trainer:
             return
         if not self.config.irds_fresh:
             self.tracker.measure(self.losses)
-            self.losses.seen.clear()
         self.efficiency = dict(zip(self.corpus.languages, map(float, self.tracker.efficiency), strict=True))
 
     # -- results -------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write runs.csv, sv.csv and summary.json; doing it again gives the same files."""
+        """Write runs.csv, summary.json and the SV matrices; doing it again gives the same files."""
         self._write_rows()
-        if self.tracker is not None:
-            self.tracker.save(self.out / "sv.csv", force=True)
-            self.tracker.save(self.out / "sv_raw.csv", "raw", force=True)
         if self.world.main:
             facts = {"run": self.config.run, "N": self.N, "D": self.D, "ranks": self.world.size}
             facts |= {"torch": torch.__version__, "settings": self.config.result_settings}
             write_summary(self.out / "summary.json", summary(self.corpus, self.sampler, facts))
+        self._write_matrix("sv_raw.csv", "raw", "train for longer, or evaluate more steps (--irds-every)")
+        self._write_matrix("sv.csv", "calibrated", "sv_raw.csv holds the values as they were summed")
         self.world.wait()
+
+    def _write_matrix(self, name: str, kind: Literal["raw", "calibrated"], hint: str) -> None:
+        """Write one of the matrices, or keep in `faults` why there is none."""
+        if self.tracker is None:
+            return
+        try:
+            self.tracker.save(self.out / name, kind, force=True)
+        except TrackerError as error:
+            self.faults.append(Fault(f"there is no {name}: {error.message}", hint=hint))
+            if self.world.main:  # of an earlier run in this folder
+                for stale in (name, f"{name}.json"):
+                    (self.out / stale).unlink(missing_ok=True)
 
     def _write_rows(self) -> None:
         if self.world.main:

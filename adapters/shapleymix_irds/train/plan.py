@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shapleymix.errors import Fault, UsageError
+from shapleymix.records import FloatArray
 from shapleymix_irds.schedule import choose_every, extra_cost
 from shapleymix_irds.train.config import TrainConfig
 
 FEWEST = 12  # evaluations of a run, however short: from fewer its matrix would be noise
+LEAST = 5  # sequences of a language in all evaluated steps: below this it cannot be told from nothing
 MOST = 10  # measurements of the loss drop between the first and the last
 FORWARD = 1 / 3  # a pass without gradients, as a part of a training step
 
@@ -54,15 +57,41 @@ def plan_of(config: TrainConfig, languages: int) -> Plan:
     return Plan(every, measured, extra / every + each * (len(measured) + 1))
 
 
+def check_shares(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray) -> None:
+    """Refuse languages of which the evaluated steps have next to nothing.
+
+    Raises
+    ------
+    UsageError
+        Naming each language, its ratio and the number of its sequences.
+    """
+    every = plan_of(config, len(languages)).every
+    sequences = config.steps / every * config.batch
+    steps = f"1 step of {every} of {config.steps} steps of {config.batch} sequences is evaluated"
+    faults = [
+        Fault(
+            f"{name!r} with ratio {ratio:.3g} has {ratio * sequences:.2g} sequences to be measured by ({steps})",
+            hint=_SHARE,
+        )
+        for name, ratio in zip(languages, ratios, strict=True)
+        if ratio * sequences < LEAST
+    ]
+    if faults:
+        raise UsageError.of(faults, "the mixture")
+
+
+_SHARE = "raise its ratio or --tokens, lower --irds-every, leave it out of --languages, or take --no-irds"
+
+
 def _every(config: TrainConfig, extra: float, overhead: float) -> int:
     longest = max(1, config.steps // FEWEST)
     return longest if overhead <= 0 else min(longest, choose_every(extra, overhead, config.steps))
 
 
 def _val_tokens(config: TrainConfig, languages: int) -> float:
-    """V of one evaluated step: each micro-batch has a sequence of each language or more."""
+    """V of one evaluated step: each micro-batch may need a sequence of each language."""
     pieces = -(-config.batch // (config.micro_batch or config.batch))
-    return max(config.irds_val // pieces, 1) * pieces * languages * config.seq
+    return max(config.irds_val, pieces) * languages * config.seq
 
 
 def _measurement(config: TrainConfig, languages: int) -> float:

@@ -31,47 +31,20 @@ class Parts:
 
 
 class Losses:
-    """Loss of each sequence: what is trained on, and what is measured; remembers what it was asked."""
+    """Loss of each sequence: what is trained on, and what is measured."""
 
     def __init__(self, model: nn.Module, z_loss: float, autocast: torch.dtype | None) -> None:
         self.model, self.z_loss, self.autocast = model, z_loss, autocast
-        self.seen: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         with self._precision(x.device):
             logits = self.model(x)
-        trained, measured = sequence_losses(logits, y, self.z_loss)
-        self.seen.append((x, measured.detach()))
-        return trained, measured
+        return sequence_losses(logits, y, self.z_loss)
 
     def measured(self, x: Tensor, y: Tensor) -> Tensor:
-        """Only what is measured; nothing is remembered."""
+        """Only what is measured."""
         with self._precision(x.device):
             return sequence_losses(self.model(x), y)[1]
-
-    def by_language(self, x: Tensor, lang: Tensor, languages: int) -> Tensor:
-        """(2, K): loss sums and tokens of the sequences `x` by language, out of what was seen.
-
-        The tracker may have passed them with validation sequences behind them, or language by language; what
-        cannot be found again counts no tokens.
-        """
-        sums = torch.zeros(2, languages, dtype=torch.float64)
-        found = self._found(x)
-        groups = [(x, lang, found)] if found is not None else self._by_group(x, lang)
-        for _, labels, losses in groups:
-            sums[0].index_add_(0, labels.cpu(), losses.double().cpu())
-            sums[1].index_add_(0, labels.cpu(), torch.full((len(labels),), float(x.shape[1]), dtype=torch.float64))
-        self.seen.clear()
-        return sums
-
-    def _by_group(self, x: Tensor, lang: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        parts = [(x[lang == label], lang[lang == label]) for label in lang.unique()]
-        return [(part, labels, found) for part, labels in parts if (found := self._found(part)) is not None]
-
-    def _found(self, x: Tensor) -> Tensor | None:
-        calls = (losses for rows, losses in self.seen if len(rows) >= len(x) and torch.equal(rows[: len(x)], x))
-        losses = next(calls, None)
-        return None if losses is None else losses[: len(x)]
 
     def _precision(self, device: torch.device) -> Any:
         if self.autocast is None:
@@ -122,6 +95,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         val_sequences=config.irds_val,
         total_steps=config.steps,
         measure_sequences=config.irds_measure,
+        unseen_limit=config.steps + 1,  # `check_shares` has seen to it that each language comes
         micro_batches=-(-config.batch // (micro * world.size)),
     )
     return IRDS(
