@@ -143,7 +143,7 @@ class ValidationSet:
         return self._batch([torch.arange(min(count, len(x))) for x, _ in self.parts], device)
 
     def _pick(self, size: int, position: int, wanted: int, language: int) -> Tensor:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + language)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + language) % 2**63)
         order = torch.randperm(size, generator=generator)
         return order[(position + torch.arange(min(wanted, size))) % size]
 

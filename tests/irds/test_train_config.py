@@ -194,6 +194,9 @@ def test_files_that_hold_no_mixture_are_refused(tmp_path: Path, name: str) -> No
         (["--model", "50N"], 2, "did you mean '50M'"),
         (["--vocab", "100"], 2, "below the tokenizer's 256"),
         (["--toy-size", "100"], 1, "less than one window"),
+        (["--irds-fresh", "--irds-order", "2"], 2, "--irds-order 2 does not go with --irds-fresh"),
+        (["--irds-engine", "grouped", "--irds-order", "2"], 2, "--irds-order 2 does not go with --irds-engine grouped"),
+        (["--beta2", "1"], 2, "--beta2 1 leaves nothing"),
         (["--device", "cuda"], 2, "no CUDA device"),
     ],
 )

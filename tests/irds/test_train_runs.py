@@ -333,6 +333,10 @@ def test_a_rescaled_mixture_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFi
     assert told in capfd.readouterr().err.splitlines()
 
 
+def test_the_largest_seed_trains(tmp_path: Path) -> None:
+    assert train(tmp_path / "run", "--seed", str(2**63 - 1)) == 0
+
+
 def test_only_the_last_checkpoints_are_kept(whole: Path) -> None:
     class Alone(NamedTuple):
         main: bool = True
