@@ -262,9 +262,9 @@ class IRDS:
         Raises
         ------
         ResumeError
-            If the checkpoint's languages or settings differ from this tracker's.
+            If it is no tracker's state, or its languages or settings differ from this tracker's.
         """
-        restore(self, json.loads(state["irds"]))
+        restore(self, state)
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:

@@ -25,6 +25,8 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
+from shapleymix_irds.state import provenance  # noqa: E402
+from shapleymix_irds.train.telemetry import irds_line  # noqa: E402
 from torch import nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -148,7 +150,8 @@ def test_what_cannot_be_split_is_named_or_goes_to_micro_batches(kind: Any, messa
     tracker = assert_exact(model, loss_fn, "auto")
     assert tracker.engine is not None
     assert tracker.engine.name == "micro"
-    assert message in str(tracker.fallback)
+    assert message in provenance(tracker)["fallback"]
+    assert message in irds_line(1, 1, 0.1, [0.1], tracker.fallback)
 
 
 def test_batches_as_long_as_wide_are_still_told_apart() -> None:

@@ -72,7 +72,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     _tell(world, f"wrote {', '.join(name for name in FILES if (out / name).exists())} in {out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages)).every
-        _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
+        overhead, ratios = tracker.overhead, tracker.efficiency
+        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback))
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 
