@@ -35,7 +35,7 @@ from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 from shapleymix_irds.joint import GroupedEngine, check_coverage
 from shapleymix_irds.ledger import Evaluation, Ledger, Losses
 from shapleymix_irds.log import EvaluationLog
-from shapleymix_irds.measuring import Stopwatch, measure_losses
+from shapleymix_irds.measuring import Stopwatch, eval_mode, measure_losses
 from shapleymix_irds.micro import MicroEngine
 from shapleymix_irds.options import Options, automatic
 from shapleymix_irds.pending import Pending, clip_coefficient, learning_rate
@@ -188,7 +188,7 @@ class IRDS:
         return self.schedule is not None and self.schedule.evaluates(step)
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
-        """Mean validation loss of each language (K,) now, on a fixed part of the validation set.
+        """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
 
         The first `backward` calls it (the start of the run); call it at the end, and at checkpoints for which a
         calibrated matrix is wanted, on every rank. Validation-free: give losses to `record_losses` instead.
@@ -196,7 +196,7 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        with self.watch.measurement():
+        with self.watch.measurement(), eval_mode(self.model):
             part = self.validation.fixed(self.options.measure_sequences, self.device)
             losses = measure_losses(checked(loss_fn, "measure"), part).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))

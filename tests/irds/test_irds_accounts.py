@@ -178,6 +178,18 @@ def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
 
 
+def test_losses_are_measured_without_dropout_and_modes_are_kept() -> None:
+    model = torch.nn.Sequential(make_model(), torch.nn.Dropout(0.5))
+    model[0].norm.eval()
+    modes = [module.training for module in model.modules()]
+    tracker = IRDS(model, LANGUAGES, val=validation(5), options=Options(measure_sequences=5))
+    found = tracker.measure(loss_of(model))
+    assert [module.training for module in model.modules()] == modes
+    with torch.no_grad():
+        expected = [loss_of(model[0])(x, y).sum() / (y != -100).sum() for x, y in validation(5).values()]
+    assert relative(found, expected) < 1e-6
+
+
 def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "phi", steps=20)
     loop.tracker.measure(loop.loss_fn)
