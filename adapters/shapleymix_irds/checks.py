@@ -43,7 +43,11 @@ def check_modules(model: nn.Module) -> None:
     ------
     CoverageError
         Naming the module.
+    TrackerError
+        If nothing is trained.
     """
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise TrackerError("no parameter of the model is trained", hint="set requires_grad before making the tracker")
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm):
             hint = "use LayerNorm, RMSNorm or GroupNorm"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shapleymix_irds.batch import Batch, group_sums
 from shapleymix_irds.engine import LossFn, plain
@@ -24,6 +24,18 @@ def measure_losses(loss_fn: LossFn, batch: Batch) -> Tensor:
         for x, y in zip(batch.x.split(PIECE), batch.y.split(PIECE), strict=True):
             losses.append(plain(loss_fn(x, y)).double().cpu())
     return group_sums(torch.cat(losses), batch.bounds) / batch.tokens
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Without dropout and the like; then each module's mode is as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 class Stopwatch:

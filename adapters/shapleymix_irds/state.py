@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from shapleymix_irds.checks import non_embedding
@@ -21,9 +23,9 @@ def settings(tracker: IRDS) -> dict[str, Any]:
     return {
         "languages": list(tracker.languages),
         "order": tracker.order,
-        "engine": tracker.wanted,
+        "engine": tracker.choice.wanted,
         "validation": tracker.validation is not None,
-        "preconditioned": tracker.optimizer is not None,
+        "preconditioned": tracker.choice.optimizer is not None,
         "seed": tracker.options.seed,
         "val_sequences": tracker.options.val_sequences,
         "micro_batches": tracker.options.micro_batches,
@@ -42,27 +44,41 @@ def document_of(tracker: IRDS) -> dict[str, Any]:
     }
 
 
-def restore(tracker: IRDS, document: Mapping[str, Any]) -> None:
+def restore(tracker: IRDS, state: Mapping[str, Any]) -> None:
     """Put a tracker into a saved state, and cut its log there.
 
     Raises
     ------
     ResumeError
-        If the state is of a run with other languages or settings, or of a newer version.
+        If the state is none of a tracker, of a run with other languages or settings, or of a newer version.
     """
-    if document["version"] != VERSION:
-        raise ResumeError(f"the tracker's state has version {document['version']}, known is {VERSION}")
-    _compare(document["settings"], settings(tracker))
-    every = document["every"]
-    if tracker.schedule is not None and every not in (None, tracker.schedule.every):
-        raise ResumeError(f"the checkpoint was made with every={every}, now it is {tracker.schedule.every}")
+    with _readable():
+        document = json.loads(state["irds"])
+        if document["version"] != VERSION:
+            raise ResumeError(f"the tracker's state has version {document['version']}, known is {VERSION}")
+        _compare(document["settings"], settings(tracker))
+        every = document["every"]
+        if tracker.schedule is not None and every not in (None, tracker.schedule.every):
+            raise ResumeError(f"the checkpoint was made with every={every}, now it is {tracker.schedule.every}")
+        ledger, losses = Ledger.from_document(document["ledger"]), Losses(*document["losses"])
+        steps, tokens, next_step = document["run"]
     if every is not None:
         tracker.schedule = Schedule(every, tracker.options.seed)
-    tracker.ledger = Ledger.from_document(document["ledger"])
-    tracker.losses = Losses(*document["losses"])
-    tracker.steps, tracker.tokens, tracker.next_step = document["run"]
+    tracker.ledger, tracker.losses = ledger, losses
+    tracker.steps, tracker.tokens, tracker.next_step = steps, tokens, next_step
     if tracker.log is not None:
         tracker.log.cut(tracker.next_step)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except ResumeError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        hint = "give what `state_dict` returned, or start anew"
+        raise ResumeError(f"this is no state of a tracker: {type(error).__name__}: {error}", hint=hint) from error
 
 
 def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
@@ -74,15 +90,20 @@ def _compare(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
 
 def provenance(tracker: IRDS) -> dict[str, Any]:
     """How the values came about."""
-    weighted = tracker.optimizer is not None
-    return {
+    weighted = tracker.choice.optimizer is not None
+    found = {
         "N": non_embedding(tracker.model),
         "D": tracker.tokens,
         "steps": tracker.steps,
         "every": tracker.schedule and tracker.schedule.every,
-        "engine": tracker.engine and tracker.engine.name,
+        "engine": tracker.choice.engine and tracker.choice.engine.name,
         "order": tracker.order,
         "mode": "preconditioned by AdamW's second moment" if weighted else "plain gradients",
-        "validation": "rotating set" if tracker.validation is not None else "fresh training gradients",
+        "validation": "fresh training gradients",
         "seed": tracker.options.seed,
     }
+    if tracker.validation is not None:
+        pool = {name: len(x) for name, (x, _) in zip(tracker.languages, tracker.validation.parts, strict=True)}
+        sequences = {"evaluation": tracker.options.val_sequences, "set": pool}
+        found |= {"validation": "rotating set", "validation_sequences": sequences}
+    return found | ({"fallback": tracker.choice.fallback} if tracker.choice.fallback else {})

@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,14 +28,13 @@ from torch import Tensor, nn
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.batch import Batch, ValidationSet, arrange, language_indices, total_tokens
 from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked
+from shapleymix_irds.choice import Choice
 from shapleymix_irds.distributed import World, local, named_parameters
-from shapleymix_irds.engine import Engine, LossFn, Outcome, Task, plain, trained
-from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
-from shapleymix_irds.joint import GroupedEngine, check_coverage
+from shapleymix_irds.engine import LossFn, Task, plain, trained
+from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.ledger import Evaluation, Ledger, Losses
 from shapleymix_irds.log import EvaluationLog
-from shapleymix_irds.measuring import Stopwatch, measure_losses
-from shapleymix_irds.micro import MicroEngine
+from shapleymix_irds.measuring import Stopwatch, eval_mode, measure_losses
 from shapleymix_irds.options import Options, automatic
 from shapleymix_irds.pending import Pending, clip_coefficient, learning_rate
 from shapleymix_irds.report import efficiency, transfer_matrix
@@ -99,9 +97,8 @@ class IRDS:
         count, seed, ignore = self.options.val_sequences, self.options.seed, self.options.ignore_index
         self.validation = None if val is None else ValidationSet(val, self.languages, count, seed, ignore)
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
-        self.wanted, self.optimizer = engine, precondition
-        self.engine: Engine | None = None
-        self.fallback: str | None = None  # why engine="auto" did not take "grouped"
+        parts = (model, self.parameters, self.world, engine, order, precondition, len(self.languages), self.options)
+        self.choice = Choice(*parts)
         self.ledger, self.losses = Ledger(len(self.languages)), Losses()
         self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
         self.pending: Pending | None = None
@@ -188,7 +185,7 @@ class IRDS:
         return self.schedule is not None and self.schedule.evaluates(step)
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
-        """Mean validation loss of each language (K,) now, on a fixed part of the validation set.
+        """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
 
         The first `backward` calls it (the start of the run); call it at the end, and at checkpoints for which a
         calibrated matrix is wanted, on every rank. Validation-free: give losses to `record_losses` instead.
@@ -196,7 +193,7 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        with self.watch.measurement():
+        with self.watch.measurement(), eval_mode(self.model):
             part = self.validation.fixed(self.options.measure_sequences, self.device)
             losses = measure_losses(checked(loss_fn, "measure"), part).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
@@ -262,9 +259,9 @@ class IRDS:
         Raises
         ------
         ResumeError
-            If the checkpoint's languages or settings differ from this tracker's.
+            If it is no tracker's state, or its languages or settings differ from this tracker's.
         """
-        restore(self, json.loads(state["irds"]))
+        restore(self, state)
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:
@@ -273,8 +270,7 @@ class IRDS:
             yield
         except BaseException:
             self.pending = None
-            if isinstance(self.engine, MicroEngine):
-                self.engine.forget()
+            self.choice.forget()
             raise
 
     def _prepare(self, loss_fn: LossFn, x: Tensor, total: float) -> None:
@@ -303,7 +299,7 @@ class IRDS:
             return plain(both).detach()
         batch, order = arrange(x, y, indices, languages, self.options.ignore_index, self.validation is None)
         task = Task(loss_fn, batch, self._val(pending, self.options.micro_batches, x.device), scale, languages)
-        outcome = self._measured(task, pending)
+        outcome = self.choice.run(task, lambda: self._val(pending, 1, x.device), pending.step)
         pending.add(outcome, batch, languages)
         return torch.empty_like(outcome.losses).index_copy_(0, order.to(outcome.losses.device), outcome.losses)
 
@@ -313,48 +309,9 @@ class IRDS:
             return None
         return self.validation.take(self.ledger.count, device, min(pending.calls, pieces) - 1, pieces)
 
-    def _measured(self, task: Task, pending: Pending) -> Outcome:
-        """What the engine finds; with "auto", the micro engine takes over where a later call is not covered."""
-        try:
-            engine = self._choose(task)
-            if not isinstance(engine, MicroEngine):
-                return engine.run(task)
-        except CoverageError as error:
-            if self.wanted != "auto":
-                raise
-            self.fallback, self.engine = f"step {pending.step}: {error.message}", self._micro()
-        # micro-batches pass the validation sequences once a step
-        return self.engine.run(replace(task, val=self._val(pending, 1, task.batch.x.device)))
-
-    def _micro(self) -> MicroEngine:
-        return MicroEngine(self.model, self.parameters.values(), self.world, self.order, self.optimizer)
-
-    def _choose(self, task: Task) -> Engine:
-        """The engine; with "auto", grouped where every parameter is covered."""
-        if self.engine is None:
-            whole = self.order == 2 or self.optimizer is not None
-            many = self.wanted == "auto" and len(self.languages) <= self.options.micro_batches
-            grouped = self.wanted != "micro" and not whole and not many
-            if grouped:
-                grouped = self._covered(task)
-            options = self.options
-            self.engine = GroupedEngine(self.model, self.world, options.chunk_mib) if grouped else self._micro()
-        return self.engine
-
-    def _covered(self, task: Task) -> bool:
-        try:
-            check_coverage(self.model, self.parameters, task)
-        except CoverageError as error:
-            if self.wanted == "grouped":
-                raise
-            self.fallback = error.message
-            return False
-        return True
-
     def _book(self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None) -> None:
-        assert self.engine is not None
         assert self.schedule is not None
-        sums = pending.close(self.engine.finish(lr), self.world, self.device, self.languages)
+        sums = pending.close(self.choice.finish(lr), self.world, self.device, self.languages)
         clip = clip_coefficient(grad_norm, max_norm, pending.step)
         evaluation = Evaluation(pending.step, float(self.schedule.every), lr, clip, *sums)
         self.ledger.add(evaluation)

@@ -19,6 +19,7 @@ from shapleymix_irds.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
+from shapleymix_irds.state import provenance  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -177,6 +178,18 @@ def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
 
 
+def test_losses_are_measured_without_dropout_and_modes_are_kept() -> None:
+    model = torch.nn.Sequential(make_model(), torch.nn.Dropout(0.5))
+    model[0].norm.eval()
+    modes = [module.training for module in model.modules()]
+    tracker = IRDS(model, LANGUAGES, val=validation(5), options=Options(measure_sequences=5))
+    found = tracker.measure(loss_of(model))
+    assert [module.training for module in model.modules()] == modes
+    with torch.no_grad():
+        expected = [loss_of(model[0])(x, y).sum() / (y != -100).sum() for x, y in validation(5).values()]
+    assert relative(found, expected) < 1e-6
+
+
 def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "phi", steps=20)
     loop.tracker.measure(loop.loss_fn)
@@ -263,6 +276,23 @@ def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
     other = dict(zip(names, validation(5).values(), strict=True))
     with pytest.raises(ResumeError, match="log of a run with other languages"):
         Loop(tmp_path, steps=1, languages=names, val=other)
+
+
+@pytest.mark.parametrize("state", [{}, {"irds": ""}, {"irds": "{}"}, {"irds": "[]"}, {"irds": None}], ids=str)
+def test_what_is_no_state_of_a_tracker_is_refused(state: Any) -> None:
+    with pytest.raises(ResumeError, match="this is no state of a tracker: "):
+        Loop().tracker.load_state_dict(state)
+    partial = json.loads(Loop(steps=2).tracker.state_dict()["irds"])
+    del partial["ledger"]["known"]
+    with pytest.raises(ResumeError, match="no state of a tracker: KeyError: 'known'"):
+        Loop().tracker.load_state_dict({"irds": json.dumps(partial)})
+
+
+def test_provenance_tells_the_validation_sequences() -> None:
+    found = Loop(steps=4, every=1).tracker.matrix("raw").provenance
+    assert found["validation_sequences"] == {"evaluation": 2, "set": dict.fromkeys(LANGUAGES, 5)}
+    assert "fallback" not in found
+    assert "validation_sequences" not in provenance(Loop(steps=1, val=None).tracker)
 
 
 def test_there_is_no_log_to_replay(tmp_path: Path) -> None:

@@ -250,6 +250,11 @@ def test_languages_are_given_once_each() -> None:
         IRDS(make_model(), ["en", "en"], val=None)
 
 
+def test_something_must_be_trained() -> None:
+    with pytest.raises(TrackerError, match="no parameter of the model is trained"):
+        IRDS(make_model().requires_grad_(False), LANGUAGES, val=None)
+
+
 def test_there_is_no_matrix_of_nothing() -> None:
     tracker, loss_fn = make()
     with pytest.raises(TrackerError, match="no step has been evaluated"):

@@ -62,8 +62,8 @@ def test_products_and_gradients_are_exact(
     assert relative(tracker.ledger.phi, 0.3 * truth) < tolerance
     with torch.no_grad():
         assert relative(loss, loss_fn(x, y).sum() / (y != -100).sum()) < 1e-5
-    assert tracker.engine is not None
-    assert tracker.engine.name == engine
+    assert tracker.choice.engine is not None
+    assert tracker.choice.engine.name == engine
 
 
 ENGINES = pytest.mark.parametrize("engine", ["grouped", "micro"])

@@ -25,6 +25,8 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
+from shapleymix_irds.state import provenance  # noqa: E402
+from shapleymix_irds.train.telemetry import irds_line  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -68,8 +70,8 @@ def test_a_compiled_model_in_one_graph() -> None:
     model = make_model(layers=1).double()
     compiled = torch.compile(model, fullgraph=True, backend="inductor")
     tracker = assert_exact(compiled, loss_of(compiled), "grouped")
-    assert tracker.engine is not None
-    assert tracker.engine.name == "grouped"
+    assert tracker.choice.engine is not None
+    assert tracker.choice.engine.name == "grouped"
 
 
 @COMPILES
@@ -146,9 +148,10 @@ def test_what_cannot_be_split_is_named_or_goes_to_micro_batches(kind: Any, messa
     with pytest.raises(CoverageError, match=message):
         tracker.backward(loss_fn, *batch((1, 4, 0, 3)), step=0)
     tracker = assert_exact(model, loss_fn, "auto")
-    assert tracker.engine is not None
-    assert tracker.engine.name == "micro"
-    assert message in str(tracker.fallback)
+    assert tracker.choice.engine is not None
+    assert tracker.choice.engine.name == "micro"
+    assert message in provenance(tracker)["fallback"]
+    assert message in irds_line(1, 1, 0.1, [0.1], tracker.choice.fallback)
 
 
 def test_batches_as_long_as_wide_are_still_told_apart() -> None:
@@ -242,12 +245,12 @@ def test_calls_that_are_not_covered_are_measured_by_micro_batches(late: bool) ->
         setattr(model, switch, not late)
         tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
         assert max(compared(model, tracker, 0)) < 1e-10
-        assert tracker.engine is not None
-        assert tracker.engine.name == ("grouped" if late else "micro")
+        assert tracker.choice.engine is not None
+        assert tracker.choice.engine.name == ("grouped" if late else "micro")
         setattr(model, switch, True)
         assert max(compared(model, tracker, 1)) < 1e-10, "no validation gradient may get into the training gradient"
-        assert tracker.engine.name == "micro"
-        assert "not covered" in str(tracker.fallback)
+        assert tracker.choice.engine.name == "micro"
+        assert "not covered" in str(tracker.choice.fallback)
 
 
 def test_calls_that_are_not_covered_are_refused_where_grouped_is_asked_for() -> None:
@@ -289,9 +292,9 @@ def test_validation_of_another_length_is_measured_by_micro_batches() -> None:
     val = {name: (x[:, :4], y[:, :4]) for name, (x, y) in validation().items()}
     tracker = IRDS(model, LANGUAGES, val=val, every=1, options=OPTIONS)
     tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
-    assert tracker.engine is not None
-    assert tracker.engine.name == "micro"
-    assert "shape (4,)" in str(tracker.fallback)
+    assert tracker.choice.engine is not None
+    assert tracker.choice.engine.name == "micro"
+    assert "shape (4,)" in str(tracker.choice.fallback)
 
 
 def test_under_autocast_a_sum_with_a_parameter_keeps_its_type() -> None:

@@ -73,7 +73,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages)).every
-        _tell(world, irds_line(tracker.ledger.count, every, tracker.overhead, tracker.efficiency))
+        overhead, ratios = tracker.overhead, tracker.efficiency
+        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.choice.fallback))
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 

@@ -60,11 +60,12 @@ def ratio_range(ratios: Iterable[float]) -> str:
     return f"{min(known):.2g} to {max(known):.2g}" if known else ""
 
 
-def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float]) -> str:
-    """What the measuring of a whole run came to."""
+def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float], fallback: str | None) -> str:
+    """What the measuring of a whole run came to; `fallback` is why it took the engine of micro-batches."""
     time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
     ratios = ratio_range(efficiency) or "not known"
-    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}"
+    engine = f"; engine micro, since there are {fallback}" if fallback else ""
+    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}{engine}"
 
 
 class Sink(Protocol):
