@@ -148,12 +148,12 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
         raise UsageError("there is no such folder", location=Location(file=folder), hint=hint)
     found: dict[str, tuple[Path, list[Path]]] = {}
     for path in sorted(root.iterdir()):
-        ending, folder = ending_of(path, ALL_ENDINGS), path.is_dir()
-        if folder and ending:
+        ending, whole = ending_of(path, ALL_ENDINGS), path.is_dir()
+        if whole and ending:
             hint = f"call it {path.name.removesuffix(ending)}, or move it elsewhere"
             raise DataError("is a folder with the name of a file", location=Location(file=str(path)), hint=hint)
-        files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)] if folder else [path]
-        if not files or not (folder or ending):
+        files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)] if whole else [path]
+        if not files or not (whole or ending):
             continue
         language = path.name.removesuffix(ending or "")
         if language in found:
