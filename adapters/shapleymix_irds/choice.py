@@ -13,7 +13,7 @@ from shapleymix_irds.batch import Batch
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engine import Outcome, Task
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.joint import GroupedEngine, check_coverage
+from shapleymix_irds.joint import GroupedEngine, agree, check_coverage
 from shapleymix_irds.micro import MicroEngine
 from shapleymix_irds.options import Options
 
@@ -76,11 +76,20 @@ class Choice:
     def _chosen(self, task: Task) -> GroupedEngine | MicroEngine:
         if self.engine is None:
             if self._may_group():
-                check_coverage(self.model, self.parameters, task)
+                self._probe(task)
                 self.engine = GroupedEngine(self.model, self.world, self.options.chunk_mib)
             else:
                 self.engine = self._micro()
         return self.engine
+
+    def _probe(self, task: Task) -> None:
+        """Look at a few sequences; what one rank finds in its own counts for all, lest engines differ."""
+        fault = None
+        try:
+            check_coverage(self.model, self.parameters, task)
+        except CoverageError as error:
+            fault = error
+        agree(self.world, fault, task.batch.x.device)
 
     def _may_group(self) -> bool:
         whole = self.order == 2 or self.optimizer is not None

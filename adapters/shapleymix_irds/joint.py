@@ -66,13 +66,18 @@ class GroupedEngine:
 
     def _check(self, loss: Tensor, gram: Tensor) -> None:
         fault = not_split(loss, self.model, gram)
-        if self.world.sum(torch.tensor(float(bool(fault)), device=gram.device)) > 0:
-            raise CoverageError(fault or "parameters of another rank are not covered", hint=COVERAGE_HINT)
+        agree(self.world, CoverageError(fault, hint=COVERAGE_HINT) if fault else None, gram.device)
 
     def _layout(self, x: Tensor, bounds: list[int], train: int) -> Layout:
         groups = len(bounds) - 1
         gram = torch.zeros((train, (groups - train) or train), dtype=self.exact, device=x.device, requires_grad=True)
         return Layout(len(x), x.shape[1], torch.tensor(bounds), train, gram, self.chunk)
+
+
+def agree(world: World, fault: CoverageError | None, device: torch.device) -> None:
+    """Raise on every rank what any rank has found; every rank must call."""
+    if world.sum(torch.tensor(float(fault is not None), device=device)) > 0:
+        raise fault or CoverageError("parameters of another rank are not covered", hint=COVERAGE_HINT)
 
 
 def _concatenated(task: Task) -> tuple[Tensor, Tensor]:

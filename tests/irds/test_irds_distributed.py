@@ -43,3 +43,12 @@ def test_sharding_with_checkpointing_and_low_precision(mode: str, tmp_path: Path
     for found in on_two_ranks(tmp_path, mode, "grouped"):
         limit = 1e-10 if mode == "fsdp-ac" else 3e-2
         assert max(found["exact"].values()) < limit
+
+
+def test_ranks_change_the_engine_together(tmp_path: Path) -> None:
+    for found in on_two_ranks(tmp_path, "ddp", "auto"):
+        errors = found["one_sided"]
+        assert errors.pop("early engines") == ["micro", "micro"]
+        assert errors.pop("late engines") == ["grouped", "micro"]
+        assert len(errors) == 4
+        assert max(errors.values()) < 1e-10
