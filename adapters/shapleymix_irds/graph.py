@@ -38,7 +38,7 @@ def not_split(loss: Tensor, model: nn.Module, besides: Tensor) -> str:
     outside = {id(leaf): leaf for leaf, name in uses if not name.startswith(SPLITTING)}
     count = Counter(id(leaf) for leaf, name in uses if name.startswith("Grouped"))
     twice = {id(leaf): leaf for leaf, _ in uses if count[id(leaf)] > 1 and id(leaf) not in outside}
-    return explain(_names(model, outside.values()), _names(model, twice.values()))
+    return explain(names_of(model, outside.values()), names_of(model, twice.values()))
 
 
 def strangers(loss: Tensor, known: Iterable[Tensor]) -> list[tuple[int, ...]]:
@@ -57,6 +57,7 @@ def explain(outside: list[str], twice: list[str]) -> str:
     return "; ".join(texts)
 
 
-def _names(model: nn.Module, leaves: Iterable[Tensor]) -> list[str]:
+def names_of(model: nn.Module, leaves: Iterable[Tensor]) -> list[str]:
+    """Names of parameters, or shapes of what the model does not hold now."""
     names = {id(parameter): tidy(name) for name, parameter in model.named_parameters()}
     return [names.get(id(leaf), f"one of shape {tuple(leaf.shape)}, not in the model") for leaf in leaves]

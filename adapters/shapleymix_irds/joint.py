@@ -11,7 +11,7 @@ from shapleymix_irds.batch import group_sums
 from shapleymix_irds.distributed import World, is_sharded, without_sync
 from shapleymix_irds.engine import Outcome, Task, combine_halves, full_cover, plain, trained
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.graph import explain, not_split, strangers
+from shapleymix_irds.graph import explain, leaf_uses, names_of, not_split, strangers
 from shapleymix_irds.intercept import Interceptor, Layout, Probe, backward_in_mode
 
 
@@ -145,7 +145,8 @@ def _probe_layout(x: Tensor) -> Layout:
 def _gradients_outside(
     model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task, x: Tensor, y: Tensor, probe: Probe
 ) -> list[str]:
-    """Names of parameters that get a gradient although covered calls are cut off."""
+    """Names of parameters that get a gradient, or would, although covered calls are cut off."""
+    sharded = is_sharded(parameters.values())
     saved = [parameter.grad for parameter in parameters.values()]
     for parameter in parameters.values():
         parameter.grad = None
@@ -153,7 +154,10 @@ def _gradients_outside(
         with without_sync(model), probe:
             loss = trained(task.loss_fn(x, y)).sum()
             probe.counting = False
-            if not is_sharded(parameters.values()) and (unknown := strangers(loss, parameters.values())):
+            if sharded and not is_compiled(model):
+                # ranks may differ in what is not covered, and a backward pass of one rank would wait for the others
+                return sorted(set(names_of(model, (leaf for leaf, _ in leaf_uses(loss)))))
+            if not sharded and (unknown := strangers(loss, parameters.values())):
                 return [f"one of shape {shape}, not in the model" for shape in unknown]
             if loss.requires_grad:
                 backward_in_mode(loss)

@@ -45,8 +45,9 @@ def test_sharding_with_checkpointing_and_low_precision(mode: str, tmp_path: Path
         assert max(found["exact"].values()) < limit
 
 
-def test_ranks_change_the_engine_together(tmp_path: Path) -> None:
-    for found in on_two_ranks(tmp_path, "ddp", "auto"):
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_ranks_change_the_engine_together(mode: str, tmp_path: Path) -> None:
+    for found in on_two_ranks(tmp_path, mode, "auto"):
         errors = found["one_sided"]
         assert errors.pop("early engines") == ["micro", "micro"]
         assert errors.pop("late engines") == ["grouped", "micro"]
