@@ -23,7 +23,7 @@ _HOME = {
     "LAWS": "laws",
     "Languages": "tables.languages",
     "Law": "laws",
-    "Mixture": "mixing.optimization",
+    "Mixture": "mixing.mixtures",
     "Prediction": "fitting.prediction",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",

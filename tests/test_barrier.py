@@ -10,8 +10,8 @@ from scipy.optimize import linprog
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
-from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.certificate import frank_wolfe_gap, linear_minimiser
+from shapleymix.mixing.engine.barrier import minimise
 
 
 def problem(seed: int, M: int, K: int, *, concave: bool = False, batch: tuple[int, ...] = ()) -> PowerTerms:

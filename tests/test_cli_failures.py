@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_tools import Run, runner
-from shapleymix_cli import shapley
+from shapleymix_cli.commands import shapley
 from shapleymix_cli.main import commands
 from shapleymix_cli.options import recorded_command
 

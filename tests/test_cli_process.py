@@ -80,7 +80,7 @@ def test_help_lists_every_command_and_begins_with_examples(run: Run) -> None:
 def test_every_command_takes_the_common_options() -> None:
     for name in COMMANDS:
         known = {
-            option for parameter in import_module(f"shapleymix_cli.{name}").command.params for option in parameter.opts
+            option for parameter in import_module(f"shapleymix_cli.commands.{name}").command.params for option in parameter.opts
         }
         assert {"--json", "-q", "-v"} <= known
 
@@ -89,7 +89,7 @@ def test_every_command_takes_the_common_options() -> None:
 def test_examples_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     monkeypatch.chdir(tmp_path)
-    for example in import_module(f"shapleymix_cli.{name}").command.examples:
+    for example in import_module(f"shapleymix_cli.commands.{name}").command.examples:
         program, *words = shlex.split(example)
         assert program == "shapleymix"
         outcome = run(*words)

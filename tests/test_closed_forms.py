@@ -7,7 +7,7 @@ import pytest
 
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.terms import PowerTerms
-from shapleymix.mixing.barrier import minimise
+from shapleymix.mixing.bounds import constraints_of
 from shapleymix.mixing.closed_forms import (
     clipped,
     closed_form,
@@ -17,7 +17,7 @@ from shapleymix.mixing.closed_forms import (
     first_order_printed,
     interior,
 )
-from shapleymix.mixing.constraints import constraints_of
+from shapleymix.mixing.engine.barrier import minimise
 
 K = 10
 

@@ -7,12 +7,11 @@ import pytest
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
-from shapleymix.mixing.constraints import Group, constraints_of
-from shapleymix.mixing.convex import solve_cone
-from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.interior_point import solve_interior
-from shapleymix.mixing.solving import solve
-from shapleymix.mixing.tasks import Task, objective_at
+from shapleymix.mixing.bounds import Group, constraints_of, require_feasible
+from shapleymix.mixing.engine.cone import solve_cone
+from shapleymix.mixing.engine.interior_point import solve_interior
+from shapleymix.mixing.engine.solving import solve
+from shapleymix.mixing.problem import Task, objective_at
 
 M = K = 6
 NAMES = tuple(f"l{i}" for i in range(M))

@@ -11,9 +11,8 @@ from simulated import log_of
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.estimation import Problem, Settings
-from shapleymix.fitting.evidence import Filters, gather
+from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather
 from shapleymix.fitting.packing import Packing
-from shapleymix.fitting.resampling import bootstrap_shares
 from shapleymix.laws import LAWS
 
 

@@ -98,7 +98,7 @@ def test_one_file_imports_cvxpy_and_only_when_asked():
             if any(found.split(".")[0] == "cvxpy" for found in imports(path, top_only=top_only))
         }
 
-    assert uses(top_only=False) <= {"shapleymix.mixing.convex"}
+    assert uses(top_only=False) <= {"shapleymix.mixing.engine.cone"}
     assert uses(top_only=True) == set()
 
 

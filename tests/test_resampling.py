@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simulated import inputs, mixtures, simulate, true_law
 
-from shapleymix.fitting.resampling import bootstrap_shares, fold_masks, largest_mask
+from shapleymix.fitting.evidence import bootstrap_shares, fold_masks, largest_mask
 from shapleymix.tables.runs import RunLog
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
-from shapleymix_cli.json_output import print_document
+from shapleymix_cli.documents.plain import print_document
 
 Progress = Callable[[str, int, int], None]
 

@@ -12,7 +12,7 @@ from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import TABLES, read_table
 
 if TYPE_CHECKING:
-    from shapleymix.mixing.constraints import Group
+    from shapleymix.mixing.bounds import Group
     from shapleymix.tables.languages import Languages
 
 WORDS = ("unweighted", "normalized")
@@ -140,7 +140,7 @@ def _merged(option: str, texts: Sequence[str]) -> dict[str, float] | None:
 
 def group_of(text: str) -> Group:
     """A bound on a summed ratio from `en+de<=0.6`, `cjk:zh+ja>=0.1` or `en+de=0.5`."""
-    from shapleymix.mixing.constraints import Group
+    from shapleymix.mixing.bounds import Group
 
     found = _GROUP.fullmatch(text.strip())
     if found is None:

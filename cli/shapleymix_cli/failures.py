@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import Fault, Location, ShapleyMixError, UsageError
-from shapleymix_cli.json_output import print_document
+from shapleymix_cli.documents.plain import print_document
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_FAULTS = 1000

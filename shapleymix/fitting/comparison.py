@@ -11,10 +11,17 @@ import numpy as np
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, allowed, candidate
 from shapleymix.fitting.estimation import Settings
-from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.resampling import bootstrap_shares, fold_masks, largest_mask
+from shapleymix.fitting.evidence import (
+    Evidence,
+    Logs,
+    Table,
+    bootstrap_shares,
+    evidence_of,
+    fold_masks,
+    inputs_of,
+    largest_mask,
+)
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.tables import Logs, Table, evidence_of, inputs_of
 from shapleymix.laws import Inputs
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.tables import Logs, one_log
 from shapleymix.records import Record
 
 

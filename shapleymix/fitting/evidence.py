@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,10 @@ from shapleymix.errors import DataError, Location
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.reading import Table
+from shapleymix.tables.runs import RunLog, concat, read_runs
+from shapleymix.tables.transfer import TransferMatrix, read_transfer
 
 # Where two levels of N or D cannot tell an exponent it is held at what logs with more levels give: alpha .13 to .26,
 # beta .3 to .8 (5Mix, RedPajama, SlimPajama). With two sizes fitted, the error on the third falls from 1.06, 1.04,
@@ -152,3 +156,52 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
 
 
 _NO_LOSS = "fill in the losses, drop the column, or loosen --min-own-tokens"
+
+
+Logs = RunLog | Table | Sequence[RunLog | Table]
+
+
+def one_log(logs: Logs) -> RunLog:
+    """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
+    listed: list[Any] = list(logs) if isinstance(logs, (list, tuple)) else [logs]
+    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed]
+    log = read[0] if len(read) == 1 else concat(read)
+    order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
+    return log.select(np.array(order, dtype=np.int64))
+
+
+def evidence_of(
+    logs: Logs, min_tokens: float = 0.0, min_own_tokens: float = 0.0, *, with_held_out: bool = False
+) -> Evidence:
+    """The evidence in the logs; rows that a split column sets aside only `with_held_out`."""
+    return gather(one_log(logs), Filters(min_tokens, min_own_tokens), with_held_out=with_held_out)
+
+
+def inputs_of(
+    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: Languages | Table | None = None
+) -> Inputs:
+    """The labels, the transfer matrix and the languages table of a fit."""
+    matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
+    known = languages if languages is None or isinstance(languages, Languages) else read_languages(languages)
+    return Inputs(log.sources, log.targets, matrix, known)
+
+
+def fold_masks(log: RunLog, folds: int) -> BoolArray:
+    """Held-out rows of each fold, (V, R), by a hash of the mixture: the order of the rows changes nothing."""
+    return log.folds(folds)[None, :] == np.arange(folds)[:, None]
+
+
+def largest_mask(log: RunLog) -> BoolArray:
+    """Held-out rows when the largest size is left out, (1, R)."""
+    return (log.N.max() == log.N)[None, :]
+
+
+def bootstrap_shares(log: RunLog, replicates: int, seed: int) -> FloatArray:
+    """Weights (B, R) of a Bayesian bootstrap over mixtures (Rubin 1981): exponential draws, mean one.
+
+    Unlike draws with replacement it never leaves a mixture out, so that laws with many symbols stay identified.
+    """
+    groups = log.groups
+    draws = np.random.default_rng(seed).exponential(size=(replicates, int(groups.max()) + 1))
+    draws /= draws.mean(axis=1, keepdims=True)
+    return draws[:, groups]

@@ -12,13 +12,11 @@ from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.candidates import allowed, candidate, named_law, require_runs
 from shapleymix.fitting.comparison import Comparison, contest
 from shapleymix.fitting.estimation import Estimate, Problem, Settings
-from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.evidence import Evidence, Logs, Table, bootstrap_shares, evidence_of, fold_masks, inputs_of
 from shapleymix.fitting.prediction import Prediction, Spread, outside, residual_quantiles
 from shapleymix.fitting.provenance import provenance_of
-from shapleymix.fitting.resampling import bootstrap_shares, fold_masks
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
-from shapleymix.fitting.tables import Logs, Table, evidence_of, inputs_of
 from shapleymix.laws import BlackBox, Inputs, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.constraints import Constraints
+from shapleymix.mixing.bounds import Constraints
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9

@@ -15,7 +15,7 @@ from scipy.optimize import root_scalar
 
 from shapleymix.errors import SolveError, UsageError, did_you_mean
 from shapleymix.laws.terms import PowerTerms, Terms
-from shapleymix.mixing.constraints import Constraints
+from shapleymix.mixing.bounds import Constraints
 from shapleymix.records import FloatArray
 
 EXACT = "exact"

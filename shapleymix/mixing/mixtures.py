@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shapleymix.mixing.certificate import BindingCap, Certificate
+import numpy as np
+
+from shapleymix.laws.terms import Terms
+from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.certificate import BindingCap, Certificate, binding_caps
+from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.engine.solving import finite_members
+from shapleymix.mixing.problem import Answer, Task, objective_at
+from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
 
 
@@ -112,3 +120,160 @@ class Mixture(Record):
     def shadow_prices(self) -> dict[str, float]:
         """Nats saved per extra billion unique tokens, for each source at its cap."""
         return {cap.source: cap.per_billion_tokens for cap in self.binding}
+
+
+TOLERANCE = 1e-9
+CONVERGED = 1e-6
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
+    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each."""
+
+    fit: Any
+    N: float
+    D: float
+    demands: Any
+    task: Task
+    weights: Weights
+    answer: Answer
+    best: Answer
+    replicates: Terms | None
+    optima: FloatArray | None
+    notices: tuple[str, ...]
+    level: float
+
+
+def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
+    """Replicates whose parameters are finite, and how many were not."""
+    if terms is None:
+        return None, ()
+    sane = finite_members(terms)
+    if sane.all():
+        return terms, ()
+    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
+    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))
+
+
+def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
+    """The reported mixture."""
+    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
+    predicted = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level)
+    optima = summary.optima if summary.demands.method == EXACT else None
+    spread = _interval(optima, summary.level, len(answer.p))
+    values = _values(summary, answer.p)
+    low, high = _interval(None if values is None else values[:, None], summary.level, 1)
+    return Mixture(
+        sources=tuple(summary.fit.sources),
+        targets=tuple(summary.fit.targets),
+        N=summary.N,
+        D=summary.D,
+        p=answer.p,
+        p_low=spread[0],
+        p_high=spread[1],
+        losses=np.asarray(predicted.losses, dtype=float)[0],
+        losses_low=np.asarray(predicted.low, dtype=float)[0],
+        losses_high=np.asarray(predicted.high, dtype=float)[0],
+        weights=task.w,
+        weights_origin=summary.weights.origin,
+        objective_kind=task.objective,
+        objective=answer.certificate.objective,
+        objective_low=float(low[0]),
+        objective_high=float(high[0]),
+        certificate=answer.certificate,
+        caps=bounds.upper,
+        floors=bounds.lower,
+        binding=binding_caps(answer.p, answer.gradient, answer.prices, bounds),
+        available=bounds.available,
+        epochs=realised_epochs(answer.p, bounds),
+        baselines=tuple(_rival(summary, name, p) for name, p in baselines.items()),
+        method=summary.demands.method,
+        engine=answer.engine,
+        excess=answer.certificate.objective - summary.best.certificate.objective,
+        distance=float(np.abs(answer.p - summary.best.p).sum()),
+        level=summary.level,
+        replicates=0 if summary.optima is None else len(summary.optima),
+        notices=_notices(summary, tuple(getattr(predicted, "warnings", ()))),
+        provenance=_provenance(summary),
+    )
+
+
+def realised_epochs(p: FloatArray, bounds: Constraints) -> FloatArray:
+    """p D / available (M,): NaN where the tokens are not known, or none are there and none are asked for."""
+    used = p * bounds.D
+    return np.divide(used, bounds.available, out=np.full_like(used, np.nan), where=bounds.available > 0)
+
+
+def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
+    """Objective of one mixture under each replicate (B,), with the KL term, which all share."""
+    if summary.replicates is None:
+        return None
+    extra = objective_at(summary.task, p) - float(summary.task.value(p))
+    return summary.task.value(p, summary.replicates) + (extra if np.isfinite(extra) else 0.0)
+
+
+def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
+    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
+    if values is None:
+        return np.full((2, width), np.nan)
+    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
+
+
+def _rival(summary: Summary, name: str, p: FloatArray) -> Rival:
+    task = summary.task
+    objective = objective_at(task, p)
+    own, other = _values(summary, summary.answer.p), _values(summary, p)
+    both = None if own is None or other is None else np.stack([other, other - own], axis=1)
+    low, high = _interval(both, summary.level, 2)
+    return Rival(
+        name=name,
+        p=p,
+        objective=objective,
+        objective_low=float(low[0]),
+        objective_high=float(high[0]),
+        gain=objective - summary.answer.certificate.objective,
+        gain_low=float(low[1]),
+        gain_high=float(high[1]),
+        probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
+        within_bounds=_within(p, task.constraints),
+    )
+
+
+def _within(p: FloatArray, bounds: Constraints) -> bool:
+    inside = np.all((p >= bounds.lower - TOLERANCE) & (p <= bounds.upper + TOLERANCE))
+    if bounds.grouped:
+        sums = bounds.members @ p
+        inside &= np.all((sums >= bounds.group_lower - TOLERANCE) & (sums <= bounds.group_upper + TOLERANCE))
+    return bool(inside)
+
+
+def _notices(summary: Summary, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    found = [*summary.notices, *warnings]
+    task, answer = summary.task, summary.answer
+    if summary.demands.method != EXACT and not _within(answer.p, task.constraints):
+        found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
+    if summary.demands.method == "first-order-printed":
+        found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
+    if summary.demands.method == EXACT and not answer.certificate.relative_gap <= CONVERGED:
+        found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
+    if np.isnan(task.constraints.available).all():
+        found.append("no available tokens are given (languages table): no natural or smoothed mixture to compare with")
+    if not answer.gradient.any():
+        found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
+    return tuple(dict.fromkeys(found))
+
+
+def _provenance(summary: Summary) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    own = getattr(summary.fit, "provenance", None)
+    return {
+        "shapleymix": version("shapleymix"),
+        "fit": dict(own) if own else None,
+        "seed": summary.demands.seed,
+        "kl": summary.task.kl,
+        "anchor": None if summary.task.anchor is None else summary.task.anchor.tolist(),
+        "groups": list(summary.task.constraints.group_names),
+        "further_constraints": len(summary.task.further),
+    }

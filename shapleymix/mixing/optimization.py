@@ -7,111 +7,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.assembly import Summary, assemble, usable_replicates
 from shapleymix.mixing.baselines import named_baselines
-from shapleymix.mixing.closed_forms import EXACT, METHODS, closed_form
-from shapleymix.mixing.constraints import (
-    Amounts,
-    Constraints,
+from shapleymix.mixing.bounds import (
     Group,
-    Ratios,
-    constraints_of,
-    tightened,
 )
-from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.mixtures import Mixture, Rival
-from shapleymix.mixing.solving import solve_all, solve_replicates
-from shapleymix.mixing.tasks import MEAN, WORST, Answer, Task, certified
-from shapleymix.mixing.weights import UNWEIGHTED, Weights, weights_of
+from shapleymix.mixing.closed_forms import EXACT, closed_form
+from shapleymix.mixing.demands import Demands, FitLike, Size
+from shapleymix.mixing.engine.solving import solve_all, solve_replicates
+from shapleymix.mixing.mixtures import Mixture, Rival, Summary, assemble, usable_replicates
+from shapleymix.mixing.problem import MEAN, Answer, Task, certified, objective_at
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages
-from shapleymix.tables.simplex import parse_mixture
 from shapleymix.tables.sizes import parse_size
 
 __all__ = ["Group", "Mixture", "Rival", "optimize", "optimize_scales"]
-
-Size = float | str
-WeightSpec = str | Mapping[str, float] | Languages
-MixtureSpec = Mapping[str, float] | str
-
-
-class FitLike(Protocol):
-    """What is asked of a fit."""
-
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-    @property
-    def targets(self) -> tuple[str, ...]: ...
-    def terms(self, N: float, D: float) -> Terms: ...
-    def replicate_terms(self, N: float, D: float) -> Terms | None: ...
-    def predict(self, p: Any, N: Any, D: Any, level: float = 0.9) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Demands:
-    """All that is asked of a mixture but its budget; see `optimize`."""
-
-    weights: WeightSpec = UNWEIGHTED
-    monolingual: Mapping[str, float] | None = None
-    caps: Ratios | Languages | None = None
-    available: Amounts | None = None
-    epochs: float | Mapping[str, float] | None = None
-    floors: Ratios | None = None
-    min_tokens: float | str | Mapping[str, float | str] | None = None
-    groups: Sequence[Group] = ()
-    anchor: MixtureSpec | None = None
-    kl: float = 0.0
-    objective: str = MEAN
-    constraints: Sequence[Callable[[Any], Any]] = ()
-    method: str = EXACT
-    baselines: Mapping[str, MixtureSpec] | None = None
-    smoothing: float = 0.5
-    level: float = 0.9
-    seed: int = 0
-    allow_nonconvex: bool = False
-
-    def __post_init__(self) -> None:
-        if self.objective not in (MEAN, WORST):
-            raise UsageError(f"unknown objective {self.objective!r}", hint=did_you_mean(self.objective, (MEAN, WORST)))
-        if self.method not in METHODS:
-            raise UsageError(f"unknown method {self.method!r}", hint=did_you_mean(self.method, METHODS))
-        if not self.kl >= 0 or not np.isfinite(self.kl):
-            raise UsageError("the weight of the KL term must be a number that is not negative")
-        if self.kl > 0 and self.anchor is None:
-            raise UsageError("a KL weight needs an anchor mixture", hint="for instance anchor='uniform'")
-        if not 0 < self.level < 1:
-            raise UsageError(f"level {self.level} is not between 0 and 1")
-
-    def bounds(self, sources: tuple[str, ...], D: float) -> Constraints:
-        """Feasible constraints at D, or an InfeasibleError."""
-        found = constraints_of(
-            sources,
-            D,
-            caps=self.caps,
-            available=self.available,
-            epochs=self.epochs,
-            floors=self.floors,
-            min_tokens=self.min_tokens,
-            groups=self.groups,
-        )
-        require_feasible(found)
-        return tightened(found)
-
-    def task(self, fit: FitLike, terms: Terms, D: float) -> tuple[Task, Weights]:
-        """The problem to solve at one budget, and the weights that it uses."""
-        weights = weights_of(self.weights, fit.targets, fit.sources, terms, self.monolingual)
-        w = weights.mean if self.objective == MEAN else weights.raw
-        anchor = None if self.anchor is None or self.kl == 0 else parse_mixture(self.anchor, fit.sources)
-        bounds = self.bounds(fit.sources, D)
-        return Task(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
 
 
 def optimize(fit: FitLike, N: Size, D: Size, **demands: Any) -> Mixture:
@@ -152,7 +68,7 @@ def optimize_scales(
     known = _demands(demands)
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex:
-        from shapleymix.mixing.multistart import is_convex, optimize_nonconvex
+        from shapleymix.mixing.engine.search import is_convex, optimize_nonconvex
 
         if not is_convex(fit, *budgets[0]):
             return tuple(optimize_nonconvex(fit, N, D, known) for N, D in budgets)
@@ -208,7 +124,6 @@ def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
 
 def optimize_compute(fit: FitLike, flops: Size, **demands: Any) -> Mixture:
     """N, D and the mixture together, under flops = 6 N D; see `compute` and, for `demands`, `optimize`."""
-    from shapleymix.mixing.compute import best_split
 
     known = _demands(demands)
     N, D = best_split(fit, parse_size(flops), known)
@@ -216,3 +131,76 @@ def optimize_compute(fit: FitLike, flops: Size, **demands: Any) -> Mixture:
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     found = optimize(fit, N, D, **demands)
     return replace(found, notices=(*notes, *found.notices))
+
+
+FLOPS_PER_PARAMETER_TOKEN = 6.0
+DECADES = 5.0
+GRID = 81
+ROUNDS = 6
+ZOOM = 2
+
+
+def best_split(fit, flops: float, demands) -> tuple[float, float]:
+    """N and D of the lowest optimal objective.
+
+    Raises
+    ------
+    SolveError
+        If the law lacks N or D, so that one of them would grow without end.
+    """
+    if not flops > 0:
+        raise SolveError("the compute budget must be positive")
+    middle = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN)
+    _require_dependence(fit, float(np.exp(middle)))
+    half = DECADES * np.log(10.0)
+    edges = (middle - half, middle + half)
+    low, high = edges
+    best = middle
+    for _ in range(ROUNDS):
+        grid = np.linspace(low, high, GRID)
+        values = _optima(fit, grid, flops, demands)
+        best = float(grid[int(np.argmin(values))])
+        cell = ZOOM * (high - low) / (GRID - 1)
+        low, high = max(edges[0], best - cell), min(edges[1], best + cell)
+    if min(best - edges[0], edges[1] - best) < 1e-6:
+        raise SolveError(
+            f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
+            hint="fit on runs with several N and several D, or give -N and -D",
+        )
+    return float(np.exp(best)), float(flops / FLOPS_PER_PARAMETER_TOKEN / np.exp(best))
+
+
+def _optima(fit, grid: FloatArray, flops: float, demands) -> FloatArray:
+    """The optimal objective at each log N; +inf where the bounds leave no mixture."""
+    values, tasks, index = np.full(len(grid), np.inf), [], []
+    refusal: InfeasibleError | None = None
+    for position, log_N in enumerate(grid):
+        N = float(np.exp(log_N))
+        D = flops / FLOPS_PER_PARAMETER_TOKEN / N
+        try:
+            tasks.append(demands.task(fit, fit.terms(N, D), D)[0])
+            index.append(position)
+        except InfeasibleError as error:
+            refusal = error
+    if not tasks and refusal is not None:
+        raise refusal
+    values[index] = [_objective(task, answer.p) for task, answer in zip(tasks, solve_all(tuple(tasks)), strict=True)]
+    return values
+
+
+def _objective(task: Task, p: FloatArray) -> float:
+    return objective_at(task, p)
+
+
+def _require_dependence(fit, middle: float) -> None:
+    p = np.full(len(fit.sources), 1.0 / len(fit.sources))
+    here = fit.terms(middle, middle).losses(p)
+    dropped = dict(getattr(fit, "dropped", {}) or {})
+    for name, symbols, other in (
+        ("N", ("A", "alpha"), fit.terms(10 * middle, middle).losses(p)),
+        ("D", ("B", "beta"), fit.terms(middle, 10 * middle).losses(p)),
+    ):
+        if np.array_equal(here, other):
+            why = next((dropped[symbol] for symbol in symbols if symbol in dropped), f"it has no term in {name}")
+            hint = f"fit on runs with several {name}, or give -N and -D"
+            raise SolveError(f"the fitted law does not depend on {name} ({why}): no compute-optimal split", hint=hint)

@@ -12,9 +12,8 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.evidence import bootstrap_shares, evidence_of, inputs_of
 from shapleymix.fitting.least_squares import Loss
-from shapleymix.fitting.resampling import bootstrap_shares
-from shapleymix.fitting.tables import evidence_of, inputs_of
 from shapleymix.laws import LAWS
 
 PUBLISHED = {"E": 1.8172, "A": 477.8, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}

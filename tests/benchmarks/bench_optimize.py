@@ -15,9 +15,9 @@ import numpy as np
 from _report import finish, must, row, table
 
 from shapleymix.laws.terms import PowerTerms
-from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.certificate import frank_wolfe_gap
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
+from shapleymix.mixing.engine.barrier import minimise
 
 SIZES = (2, 5, 10, 20, 50, 100, 200)
 

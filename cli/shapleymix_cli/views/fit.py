@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from shapleymix.fitting.fits import Fit
-from shapleymix_cli.laws import formula_of
+from shapleymix_cli.commands.laws import formula_of
 from shapleymix_cli.views.numbers import count, interval, percent, significant, size
 from shapleymix_cli.views.scores import comparison_view, scores_table
 from shapleymix_cli.views.tables import heading, matrix, table

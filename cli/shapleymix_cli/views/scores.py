@@ -9,7 +9,7 @@ import numpy as np
 
 from shapleymix.fitting.comparison import Comparison, Entry
 from shapleymix.fitting.scores import Scores
-from shapleymix_cli.scores import error_of, numbers_of, ranked
+from shapleymix_cli.documents.scores import error_of, numbers_of, ranked
 from shapleymix_cli.views.numbers import MISSING, fixed, percent
 from shapleymix_cli.views.tables import heading, matrix, table
 

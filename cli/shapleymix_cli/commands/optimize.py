@@ -125,7 +125,7 @@ def _solve(
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.optimization import optimize_compute, optimize_scales
-    from shapleymix_cli.predict import budget
+    from shapleymix_cli.commands.predict import budget
 
     if flops:
         return [optimize_compute(fit, flops, **demands)]
@@ -135,7 +135,7 @@ def _solve(
 
 def mixtures_document(found: Sequence[Mixture], law: str) -> dict[str, Any]:
     """The one mixture, or `scales[]` with one for each pair of N and D."""
-    from shapleymix_cli.mixtures import mixture_document
+    from shapleymix_cli.documents.mixtures import mixture_document
 
     documents = [mixture_document(one, law) for one in found]
     return documents[0] if len(documents) == 1 else {"kind": "mixtures", "law": law, "scales": documents}

@@ -19,9 +19,8 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.newton import Factor
-from shapleymix.mixing.polish import polished
-from shapleymix.mixing.smooth import Local, Smooth, add_to_diagonal, smooth_of
+from shapleymix.mixing.engine.newton import Factor, polished
+from shapleymix.mixing.engine.objective import Local, Smooth, add_to_diagonal, smooth_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-11

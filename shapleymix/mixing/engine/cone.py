@@ -15,7 +15,7 @@ import numpy as np
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.mixing.certificate import Certificate, linear_minimiser, objective_gradient
-from shapleymix.mixing.tasks import MEAN, Answer, Task, objective_at
+from shapleymix.mixing.problem import MEAN, Answer, Task, objective_at
 from shapleymix.records import FloatArray
 
 NEARLY_ZERO = 1e-9

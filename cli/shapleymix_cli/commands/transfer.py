@@ -9,7 +9,7 @@ import click
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.json_output import by_pair
+from shapleymix_cli.documents.plain import by_pair
 
 if TYPE_CHECKING:
     from shapleymix.tables.similarity import Similarity

@@ -8,7 +8,7 @@ import click
 
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.json_output import by_name, by_pair
+from shapleymix_cli.documents.plain import by_name, by_pair
 
 if TYPE_CHECKING:
     from shapleymix.tables.transfer import TransferMatrix

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.certificate import objective_gradient
-from shapleymix.mixing.constraints import Constraints
-from shapleymix.mixing.tasks import MEAN, Task
+from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150

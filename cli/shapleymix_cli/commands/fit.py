@@ -10,7 +10,7 @@ import click
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.json_output import by_name
+from shapleymix_cli.documents.plain import by_name
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
@@ -88,8 +88,8 @@ def _view(found: Fit, verbose: bool) -> Any:
 
 def fit_document(found: Fit) -> dict[str, Any]:
     """The law, its parameters with intervals, its scores, and what the data could not tell."""
-    from shapleymix_cli.laws import formula_of
-    from shapleymix_cli.scores import comparison_document, scores_document
+    from shapleymix_cli.commands.laws import formula_of
+    from shapleymix_cli.documents.scores import comparison_document, scores_document
 
     law = type(found.law)
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shapleymix_cli.json_output import by_name
+from shapleymix_cli.documents.plain import by_name
 
 if TYPE_CHECKING:
     from shapleymix.mixing.mixtures import Mixture, Rival

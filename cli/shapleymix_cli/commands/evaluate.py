@@ -38,7 +38,7 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> 
 
 def evaluation_document(found: Evaluation) -> dict[str, Any]:
     """`score.mean` and `score.targets`."""
-    from shapleymix_cli.scores import scores_document
+    from shapleymix_cli.documents.scores import scores_document
 
     return {
         "kind": "evaluation",

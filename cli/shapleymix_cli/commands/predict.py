@@ -11,7 +11,7 @@ import click
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.json_output import by_name
+from shapleymix_cli.documents.plain import by_name
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.certificate import Certificate, certify, objective_gradient, objective_value
-from shapleymix.mixing.constraints import Constraints
 from shapleymix.records import FloatArray
 
 MEAN, WORST = "mean", "worst"

@@ -49,7 +49,7 @@ def command(
     """
     from shapleymix.fitting.comparison import compare
     from shapleymix_cli import inputs
-    from shapleymix_cli.scores import comparison_document
+    from shapleymix_cli.documents.scores import comparison_document
 
     if (folds is not None) + leave_largest_N + use_split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")

@@ -9,10 +9,10 @@ from scipy.optimize import LinearConstraint, minimize
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.mixing.baselines import named_baselines
+from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.certificate import Certificate
-from shapleymix.mixing.constraints import Constraints
 from shapleymix.mixing.mixtures import Mixture, Rival
-from shapleymix.mixing.tasks import MEAN
+from shapleymix.mixing.problem import MEAN
 from shapleymix.mixing.weights import UNWEIGHTED
 from shapleymix.records import FloatArray
 

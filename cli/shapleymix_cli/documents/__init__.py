@@ -1,0 +1,1 @@
+"""What `--json` prints and `-o` writes."""

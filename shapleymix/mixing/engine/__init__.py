@@ -1,0 +1,1 @@
+"""Engines take a problem and return p, nothing else."""
