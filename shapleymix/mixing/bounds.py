@@ -37,6 +37,15 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Near:
+    """No further than `radius` from the mixture `center` (M,): in L1 distance, or in KL(p || center), nats."""
+
+    center: FloatArray
+    radius: float
+    kind: str = "l1"
+
+
+@dataclass(frozen=True)
 class Constraints:
     """Bounds on ratios at one token budget D.
 
@@ -58,6 +67,7 @@ class Constraints:
     group_lower: FloatArray
     group_upper: FloatArray
     group_names: tuple[str, ...]
+    near: Near | None = None
 
     @property
     def grouped(self) -> bool:

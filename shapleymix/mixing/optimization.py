@@ -19,11 +19,12 @@ from shapleymix.mixing.baselines import named_baselines
 from shapleymix.mixing.bounds import (
     Group,
 )
+from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import Demands, FitLike, Size
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates
 from shapleymix.mixing.mixtures import Mixture, Rival, Summary, assemble, usable_replicates
-from shapleymix.mixing.problem import MEAN, Answer, Task, certified, objective_at
+from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.records import FloatArray
 from shapleymix.tables.sizes import parse_size
 
@@ -189,7 +190,7 @@ def _optima(fit, grid: FloatArray, flops: float, demands) -> FloatArray:
 
 
 def _objective(task: Task, p: FloatArray) -> float:
-    return objective_at(task, p)
+    return task.total(p)
 
 
 def _require_dependence(fit, middle: float) -> None:
