@@ -20,7 +20,7 @@ from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
 
-from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 
 OPTIONS = Options(val_sequences=2, measure_sequences=3)
 

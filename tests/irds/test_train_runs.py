@@ -22,8 +22,8 @@ from shapleymix_irds.train.app import main  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
 from shapleymix_irds.train.loop import Trainer  # noqa: E402
 
-from shapleymix.tables.runs import read_runs  # noqa: E402
-from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from shapleymix.tables.run_reading import read_runs  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 from tests.irds.training import QUICK, STEPS, results, train  # noqa: E402
 
 
