@@ -14,6 +14,20 @@ from typing import ClassVar
 SHOWN_FAULTS = 20
 
 
+def printable(text: str) -> str:
+    """Text that is safe to show on a terminal: control characters, escapes and bad bytes as `\\x1b`, `\\udcff`.
+
+    Names come from files that anyone may have written, and must neither move the cursor nor forge a line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return repr(sign)[1:-1]
+
+
 @dataclass(frozen=True)
 class Location:
     """Where in the input something is wrong; `line` counts from 1 and includes the header."""
@@ -23,8 +37,9 @@ class Location:
     column: str | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
-        return f"{place} [{self.column}]" if place and self.column else place or (self.column or "")
+        place = ":".join(printable(str(part)) for part in (self.file, self.line) if part is not None)
+        column = printable(self.column or "")
+        return f"{place} [{column}]" if place and column else place or column
 
 
 @dataclass(frozen=True)
@@ -38,8 +53,9 @@ class Fault:
 
     def __str__(self) -> str:
         place = str(self.location)
-        text = f"{place}: {self.message}" if place else self.message
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        message = printable(self.message)
+        text = f"{place}: {message}" if place else message
+        return f"{text}\n  hint: {printable(self.hint)}" if self.hint else text
 
 
 class ShapleyMixError(ValueError):
@@ -75,7 +91,7 @@ class ShapleyMixError(ValueError):
     def _text(self) -> str:
         if not self.faults:
             return str(Fault(self.message, self.location, hint=self.hint))
-        lines = [f"{self.message}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
+        lines = [f"{printable(self.message)}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
         hidden = len(self.faults) - SHOWN_FAULTS
         return "\n".join([*lines, f"... and {hidden} more"] if hidden > 0 else lines)
 
