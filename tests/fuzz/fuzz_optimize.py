@@ -47,9 +47,7 @@ def checked(case: Case, p, mix) -> tuple[str, dict[str, float]]:
         f"least possible {judge.least_violation(problem):.1e})"
     )
     value, unit = judge.objective(problem, p), unit_of(problem, p)
-    assert np.isfinite(value), (
-        f"the objective of the answer is {value} XX
-    )
+    assert np.isfinite(value), f"the objective of the answer is {value}"
     assert abs(stated.objective - value) <= 1e-9 * unit, f"states the objective {stated.objective!r}, is {value!r}"
     assert stated.lower_bound <= value + 1e-9 * unit, "its lower bound is above its own objective"
     assert stated.gap >= 0, f"negative gap {stated.gap:.2e}"
