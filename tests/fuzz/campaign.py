@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
@@ -77,6 +77,8 @@ class Campaign:
     failure: a night's worth of trials should name every fault, not one.
     """
 
+    share: ClassVar[float] = 1.0
+
     name: str
     trials: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -92,7 +94,7 @@ class Campaign:
         began, worker = time.perf_counter(), Worker(trial)
 
         @settings(
-            max_examples=count,
+            max_examples=max(1, round(count * self.share)),
             phases=[Phase.generate],
             database=None,
             deadline=None,

@@ -159,7 +159,7 @@ def unreachable(problem: Problem) -> bool:
     shape = polytope(problem)
     for j in np.flatnonzero(problem.w > 0):
         cost = np.zeros(shape.A.shape[1])
-        cost[: problem.case.M] = -(problem.terms.phi[:, j] > 0)
+        cost[: problem.case.M] = -1.0 * (problem.terms.phi[:, j] > 0)
         found = shape.minimise(cost)
         if found.success and -found.fun < 1e-9:
             return True
