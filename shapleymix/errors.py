@@ -7,6 +7,7 @@ command line, and either one message or a list of `Fault`s with their places in 
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -86,6 +87,12 @@ class DataError(ShapleyMixError):
     code = "bad_data"
 
 
+class OutsideError(DataError):
+    """A strict question about a point that lies outside of what was fitted."""
+
+    code = "outside"
+
+
 class UsageError(ShapleyMixError):
     """The call is wrong: an option, a name, an argument."""
 
@@ -115,6 +122,16 @@ class StoreError(ShapleyMixError):
     """A saved result cannot be read: broken, of another kind, or of a newer version."""
 
     code = "bad_file"
+
+
+class ShapleyMixWarning(UserWarning):
+    """What makes a result untrustworthy; the result holds the same words in `warnings` or `notices`."""
+
+
+def caution(texts: Iterable[str], stacklevel: int = 3) -> None:
+    """Give each text to Python's `warnings`, in the name of the caller's caller."""
+    for text in texts:
+        warnings.warn(text, ShapleyMixWarning, stacklevel=stacklevel)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
