@@ -13,9 +13,11 @@ from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Languages, read_languages
-from shapleymix.tables.reading import Table
-from shapleymix.tables.runs import RunLog, concat, read_runs
-from shapleymix.tables.transfer import TransferMatrix, read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.sheets import Table
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.transfer_reading import read_transfer
 
 # Where two levels of N or D cannot tell an exponent it is held at what logs with more levels give: alpha .13 to .26,
 # beta .3 to .8 (5Mix, RedPajama, SlimPajama). With two sizes fitted, the error on the third falls from 1.06, 1.04,
