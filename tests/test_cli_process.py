@@ -80,7 +80,9 @@ def test_help_lists_every_command_and_begins_with_examples(run: Run) -> None:
 def test_every_command_takes_the_common_options() -> None:
     for name in COMMANDS:
         known = {
-            option for parameter in import_module(f"shapleymix_cli.commands.{name}").command.params for option in parameter.opts
+            option
+            for parameter in import_module(f"shapleymix_cli.commands.{name}").command.params
+            for option in parameter.opts
         }
         assert {"--json", "-q", "-v"} <= known
 
