@@ -21,8 +21,8 @@ from shapleymix_cli.views.tables import matrix, show
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.game import exact_shapley
 from shapleymix.laws.shapley_tempered import ShapleyTempered
-from shapleymix.tables.runs import read_runs
-from shapleymix.tables.transfer import read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.transfer_reading import read_transfer
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja")
 QUICK = ("--law", "shapley-tempered", "--bootstrap", "8")
@@ -116,7 +116,7 @@ def test_fit_document_is_the_fit(run: Run, made: Path, fixtures: Path) -> None:
     assert document["fitted"]["targets"]["zh"]["PE"] == truth.fitted_scores.PE[3]
     assert document["parameters"]["kappa"]["en"]["value"] == truth.law.kappa[0]
     assert document["parameters"]["gamma"]["de"]["low"] <= document["parameters"]["gamma"]["de"]["high"]
-    assert document["dropped"].keys() == truth.dropped.keys()
+    assert document["held"].keys() == truth.held.keys()
 
 
 def test_fit_saves_the_call_and_not_its_file_name(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:
