@@ -93,7 +93,7 @@ class Candidates(Record):
     ----------
     weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
     level : probability of the intervals. replicates : how many there were; 0 = no intervals of gains.
-    warnings : what a reader of the numbers should know.
+    warnings : what a reader of the predictions should know. notices : what was decided about the weights.
     """
 
     kind = "candidates"
@@ -108,6 +108,7 @@ class Candidates(Record):
     replicates: int
     entries: tuple[Candidate, ...]
     warnings: tuple[str, ...]
+    notices: tuple[str, ...]
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""
@@ -169,7 +170,8 @@ def compare_mixtures(
         level=level,
         replicates=0 if replicates is None else len(replicates),
         entries=_entries(tuple(named), p, predicted, replicates, found, level),
-        warnings=(*predicted.warnings, *found.notices),
+        warnings=tuple(predicted.warnings),
+        notices=found.notices,
     )
 
 
