@@ -52,15 +52,6 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Near:
-    """No further than `radius` from the mixture `center` (M,): in L1 distance, or in KL(p || center), nats."""
-
-    center: FloatArray
-    radius: float
-    kind: str = "l1"
-
-
-@dataclass(frozen=True)
 class Constraints:
     """Bounds on ratios at one token budget D.
 
