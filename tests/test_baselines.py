@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from shapleymix.errors import UsageError
-from shapleymix.mixing.baselines import named_baselines, natural, smoothed, smoothed_within_families, uniform
+from shapleymix.mixing.baselines import named, named_baselines, smoothed
+from shapleymix.tables.simplex import uniform
 
+SOURCES = ("en", "de", "fi", "sw")
 AVAILABLE = np.array([100.0, 25.0, 4.0, 0.0])
 
 
 def test_smoothing_goes_from_uniform_to_natural():
     np.testing.assert_allclose(smoothed(AVAILABLE[:3], 0.0), uniform(3))
     np.testing.assert_allclose(smoothed(AVAILABLE, 1.0), AVAILABLE / 129)
-    np.testing.assert_allclose(natural(AVAILABLE), AVAILABLE / 129)
+    np.testing.assert_allclose(named("natural", SOURCES, AVAILABLE, 1e3), AVAILABLE / 129)
     np.testing.assert_allclose(smoothed(AVAILABLE, 0.5), np.array([10, 5, 2, 0]) / 17)
 
 
@@ -22,19 +24,11 @@ def test_the_unit_of_the_sizes_does_not_matter():
     np.testing.assert_allclose(smoothed(AVAILABLE * 1e9, 0.3), smoothed(AVAILABLE, 0.3), rtol=1e-13)
 
 
-def test_families_keep_their_ratio():
-    families = ("romance", "romance", "germanic", "germanic")
-    p = smoothed_within_families(families, {"romance": 0.7, "germanic": 0.3}, np.array([9.0, 1, 4, 4]))
-    np.testing.assert_allclose(p, [0.525, 0.175, 0.15, 0.15])
-    with pytest.raises(UsageError, match="slavic"):
-        smoothed_within_families(families, {"slavic": 1.0}, AVAILABLE)
-
-
 def test_tables_offer_what_is_known():
     names = ("en", "de")
-    unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"})
+    unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"}, 1.0)
     assert list(unknown) == ["uniform", "mine"]
-    known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None)
+    known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None, 1.0)
     assert list(known) == ["uniform", "smoothed (0.5)", "natural"]
     assert all(p.sum() == pytest.approx(1) for p in known.values())
     with pytest.raises(UsageError, match="available tokens"):
