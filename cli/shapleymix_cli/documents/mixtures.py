@@ -27,6 +27,9 @@ def mixture_document(found: Mixture, law: str) -> dict[str, Any]:
         "objective_low": found.objective_low,
         "objective_high": found.objective_high,
         "objective_kind": found.objective_kind,
+        "penalty": found.penalty,
+        "kl": found.kl,
+        "anchor": None if found.anchor is None else by_name(sources, found.anchor),
         "weights": by_name(targets, found.weights),
         "weights_origin": found.weights_origin,
         "certificate": {
@@ -38,7 +41,7 @@ def mixture_document(found: Mixture, law: str) -> dict[str, Any]:
         "losses_low": by_name(targets, found.losses_low),
         "losses_high": by_name(targets, found.losses_high),
         "shadow_prices": found.shadow_prices,
-        "binding": [_cap(cap) for cap in found.binding],
+        "binding": [vars(price) for price in found.binding],
         "caps": by_name(sources, found.caps),
         "floors": by_name(sources, found.floors),
         "available_tokens": by_name(sources, found.available),
@@ -53,21 +56,13 @@ def mixture_document(found: Mixture, law: str) -> dict[str, Any]:
     }
 
 
-def _cap(cap: Any) -> dict[str, Any]:
-    return {
-        "source": cap.source,
-        "cap": cap.cap,
-        "origin": cap.origin,
-        "per_unit_of_ratio": cap.shadow_price,
-        "per_billion_tokens": cap.per_billion_tokens,
-    }
-
-
 def _rival(rival: Rival, sources: tuple[str, ...]) -> dict[str, Any]:
     return {
         "name": rival.name,
         "mixture": by_name(sources, rival.p),
         "objective": rival.objective,
+        "penalty": rival.penalty,
+        "reason": rival.reason,
         "objective_low": rival.objective_low,
         "objective_high": rival.objective_high,
         "gain": rival.gain,
