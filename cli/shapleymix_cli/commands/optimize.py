@@ -112,7 +112,8 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
-    from shapleymix_cli.artefacts import save
+    from shapleymix_cli.artefacts import save, with_provenance
+    from shapleymix_cli.documents.mixtures import mixtures_document
     from shapleymix_cli.inputs import load_fit
 
     fit = load_fit(fit_path)
@@ -123,7 +124,8 @@ def command(
     if output:
         save(out, found[0], output, force, (fit_path, asked["languages"]))
     law = type(fit.law).name
-    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
+    marked = [with_provenance(one, out) for one in found]
+    out.emit(lambda: mixtures_document(marked, law), lambda: _view(found, law, out.verbose))
 
 
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
@@ -166,14 +168,6 @@ def _solve(
         return [optimize_compute(fit, flops, demands)]
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
     return optimize_scales(fit, N, D, demands)
-
-
-def mixtures_document(found: Sequence[Mixture], law: str) -> dict[str, Any]:
-    """The one mixture, or `scales[]` with one for each pair of N and D."""
-    from shapleymix_cli.documents.mixtures import mixture_document
-
-    documents = [mixture_document(one, law) for one in found]
-    return documents[0] if len(documents) == 1 else {"kind": "mixtures", "law": law, "scales": documents}
 
 
 def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:
