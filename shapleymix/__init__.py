@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.laws.base import Terms as Terms
     from shapleymix.laws.parameters import fitted as fitted
     from shapleymix.laws.parameters import given as given
+    from shapleymix.mixing.candidates import Candidates as Candidates
+    from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.demands import Demands as Demands
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
@@ -54,6 +56,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     __version__: str
 
 _HOME = {
+    "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
     "Demands": "mixing.demands",
@@ -76,6 +79,7 @@ _HOME = {
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
     "compare": "fitting.comparison",
+    "compare_mixtures": "mixing.candidates",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,9 +88,10 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
 
 
 @options.command(
-    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix example",
+    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
-    "shapleymix optimize fit.json -N 97600 -D 8M --languages fixtures/multilingual5_languages.csv --max-epochs 1",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
@@ -112,33 +114,38 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
-    from shapleymix_cli.artefacts import save, with_provenance
     from shapleymix_cli.documents.mixtures import mixtures_document
+    from shapleymix_cli.documents.writing import save
     from shapleymix_cli.inputs import load_fit
 
-    fit = load_fit(fit_path)
+    fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
-    found = _solve(fit, flops, sizes, tokens, demands)
+    found = [_with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
     if output:
-        save(out, found[0], output, force, (fit_path, asked["languages"]))
+        save(out, found[0], output, force)
     law = type(fit.law).name
-    marked = [with_provenance(one, out) for one in found]
-    out.emit(lambda: mixtures_document(marked, law), lambda: _view(found, law, out.verbose))
+    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
 
 
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
     """The options as the core takes them: under the same names."""
     from shapleymix.mixing.demands import Demands
+    from shapleymix_cli.inputs import read_table
 
-    demands = Demands(**asked)
-    table = demands.table
-    if table is not None:
-        out.note(f"{table.origin}: {notice}" for notice in table.notices)
-        if demands.weights is None and table.weight is not None:
-            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    table = read_table(out, asked.pop("languages"))
+    demands = Demands(languages=table, **asked)
+    if demands.weights is None and table is not None and table.weight is not None:
+        out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
     return demands
+
+
+def _with_provenance(out: Output, found: Mixture) -> Mixture:
+    """The call and its inputs, so that what is printed and what is written are one document."""
+    from shapleymix_cli.documents.writing import provenance
+
+    return replace(found, provenance=provenance(out) | found.provenance | {"command": out.command_line})
 
 
 def _check_output(
@@ -162,7 +169,7 @@ def _solve(
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.optimization import optimize_compute, optimize_scales
-    from shapleymix_cli.commands.predict import budget
+    from shapleymix_cli.budgets import budget
 
     if flops:
         return [optimize_compute(fit, flops, demands)]
