@@ -227,7 +227,7 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     """
     fit = fit_of(fit)
     N, D = best_split(fit, parse_size(flops), demands)
-    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "dropped", {})).items() if "held" in why]
+    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     found = optimize_scales(fit, [N], [D], demands)[0]
     return replace(found, notices=(*notes, *found.notices))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,13 +114,14 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
+    from shapleymix_cli.documents.mixtures import mixtures_document
     from shapleymix_cli.documents.writing import save
     from shapleymix_cli.inputs import load_fit
 
     fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
-    found = _solve(fit, flops, sizes, tokens, demands)
+    found = [_with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
     if output:
         save(out, found[0], output, force)
@@ -130,14 +132,20 @@ def command(
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
     """The options as the core takes them: under the same names."""
     from shapleymix.mixing.demands import Demands
+    from shapleymix_cli.inputs import read_table
 
-    demands = Demands(**asked)
-    table = demands.table
-    if table is not None:
-        out.note(f"{table.origin}: {notice}" for notice in table.notices)
-        if demands.weights is None and table.weight is not None:
-            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    table = read_table(out, asked.pop("languages"))
+    demands = Demands(languages=table, **asked)
+    if demands.weights is None and table is not None and table.weight is not None:
+        out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
     return demands
+
+
+def _with_provenance(out: Output, found: Mixture) -> Mixture:
+    """The call and its inputs, so that what is printed and what is written are one document."""
+    from shapleymix_cli.documents.writing import provenance
+
+    return replace(found, provenance=provenance(out) | found.provenance | {"command": out.command_line})
 
 
 def _check_output(
@@ -167,14 +175,6 @@ def _solve(
         return [optimize_compute(fit, flops, demands)]
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
     return optimize_scales(fit, N, D, demands)
-
-
-def mixtures_document(found: Sequence[Mixture], law: str) -> dict[str, Any]:
-    """The one mixture, or `scales[]` with one for each pair of N and D."""
-    from shapleymix_cli.documents.mixtures import mixture_document
-
-    documents = [mixture_document(one, law) for one in found]
-    return documents[0] if len(documents) == 1 else {"kind": "mixtures", "law": law, "scales": documents}
 
 
 def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:
