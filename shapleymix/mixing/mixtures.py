@@ -10,12 +10,45 @@ import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import BindingCap, Certificate, binding_caps
+from shapleymix.mixing.certificate import AT_BOUND, Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
-from shapleymix.mixing.problem import Answer, Task, objective_at
+from shapleymix.mixing.problem import Task
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
+
+
+@dataclass(frozen=True)
+class BindingCap(Record):
+    """A source at its cap. `shadow_price` (nats per unit of ratio) and `per_billion_tokens` (nats saved per extra
+    billion unique tokens, at the epochs allowed) say what a little more of it is worth."""
+
+    kind = "binding_cap"
+
+    source: str
+    cap: float
+    origin: str
+    shadow_price: float
+    per_billion_tokens: float
+
+
+TOKENS = 1e9
+
+
+def binding_caps(answer: Answer, constraints: Constraints) -> tuple[BindingCap, ...]:
+    """Sources at a cap below one, with what more of each would be worth."""
+    per_ratio = np.where(np.isnan(constraints.available), 1.0, constraints.epochs) * TOKENS / constraints.D
+    at_cap = (answer.p >= constraints.upper - AT_BOUND) & (constraints.upper < 1)
+    return tuple(
+        BindingCap(
+            constraints.sources[i],
+            float(constraints.upper[i]),
+            constraints.cap_origin[i],
+            float(answer.worth[i]),
+            float(answer.worth[i] * per_ratio[i]),
+        )
+        for i in np.flatnonzero(at_cap)
+    )
 
 
 @dataclass(frozen=True)
@@ -206,7 +239,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
-        binding=binding_caps(answer.p, answer.gradient, answer.prices, bounds),
+        binding=binding_caps(answer, bounds),
         available=bounds.available,
         epochs=realised_epochs(answer.p, bounds),
         baselines=tuple(_rival(summary, name, p) for name, p in baselines.items()),
@@ -231,7 +264,7 @@ def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     """Objective of one mixture under each replicate (B,), with the KL term, which all share."""
     if summary.replicates is None:
         return None
-    extra = objective_at(summary.task, p) - float(summary.task.value(p))
+    extra = summary.task.penalty(p)
     return summary.task.value(p, summary.replicates) + (extra if np.isfinite(extra) else 0.0)
 
 
@@ -244,7 +277,7 @@ def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray
 
 def _rival(summary: Summary, name: str, p: FloatArray) -> Rival:
     task = summary.task
-    objective = objective_at(task, p)
+    objective = task.total(p)
     own, other = _values(summary, summary.answer.p), _values(summary, p)
     both = None if own is None or other is None else np.stack([other, other - own], axis=1)
     low, high = _interval(both, summary.level, 2)

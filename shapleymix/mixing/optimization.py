@@ -16,11 +16,12 @@ from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
+from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates
 from shapleymix.mixing.mixtures import Mixture, Summary, assemble, usable_replicates
-from shapleymix.mixing.problem import MEAN, Answer, Task, certified, objective_at
+from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.records import FloatArray
 from shapleymix.tables.simplex import MixtureSpec
@@ -278,7 +279,7 @@ def _optima(fit, grid: FloatArray, flops: float, demands) -> FloatArray:
 
 
 def _objective(task: Task, p: FloatArray) -> float:
-    return objective_at(task, p)
+    return task.total(p)
 
 
 def _require_dependence(fit, middle: float) -> None:
