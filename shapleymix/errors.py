@@ -14,20 +14,6 @@ from typing import ClassVar
 SHOWN_FAULTS = 20
 
 
-def printable(text: str) -> str:
-    """Text that is safe to show on a terminal: control characters, escapes and bad bytes as `\\x1b`, `\\udcff`.
-
-    Names come from files that anyone may have written, and must neither move the cursor nor forge a line.
-    """
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
-
-
-def _escaped(sign: str) -> str:
-    return repr(sign)[1:-1]
-
-
 @dataclass(frozen=True)
 class Location:
     """Where in the input something is wrong; `line` counts from 1 and includes the header."""
@@ -131,6 +117,19 @@ class StoreError(ShapleyMixError):
     """A saved result cannot be read: broken, of another kind, or of a newer version."""
 
     code = "bad_file"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with what a terminal would obey, not show, written as an escape: `\\x1b` for the escape character.
+
+    Control characters, line breaks, marks that turn the writing direction, and bytes that are no UTF-8 are made
+    visible; characters of `keep` stay as they are.
+    """
+    return "".join(sign if sign.isprintable() or sign in keep else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

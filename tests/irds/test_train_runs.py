@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shapleymix_irds import ledger  # noqa: E402
+from shapleymix_irds.accounts import ledger  # noqa: E402
 from shapleymix_irds.train import setup  # noqa: E402
 from shapleymix_irds.train.app import main  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
