@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shapleymix.errors import Location, StoreError, did_you_mean
-from shapleymix.files import Origin, atomic_write, read_document
+from shapleymix.files import Origin, atomic_write, parse_json, read_once
 
 SCHEMA_VERSION = 1
 
@@ -89,8 +89,16 @@ class Record:
         StoreError
             If the file is missing, broken, of another kind or of a newer schema.
         """
-        document, origin = read_document(path)
-        record = cls.from_document(document, origin.file)
+        try:
+            return cls.from_bytes(*read_once(path))
+        except OSError as error:
+            place = Location(file=os.fspath(path))
+            raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
+
+    @classmethod
+    def from_bytes(cls, data: bytes, origin: Origin) -> Self:
+        """The record in the bytes of a file, which is kept as `read_from`."""
+        record = cls.from_document(parse_json(data, origin.file), origin.file)
         object.__setattr__(record, "_read_from", origin)
         return record
 
