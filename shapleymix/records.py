@@ -310,14 +310,15 @@ def _decode_array(scalar: type[np.generic], value: Any) -> NDArray[Any]:
     _expect(list, value)
     cells = np.array(value, dtype=object)
     allowed, what = _SCALARS[scalar]
-    odd = set(map(type, cells.flat)) - allowed
+    flat = cells.reshape(-1).tolist()
+    odd = set(map(type, flat)) - allowed
     if odd and scalar is np.float64:
         specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
-        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in cells.flat]
+        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
         cells = _reshaped(flat, cells.shape)
         odd = set(map(type, flat)) - allowed
     if odd:
-        found = next(cell for cell in cells.flat if type(cell) in odd)
+        found = next(cell for cell in flat if type(cell) in odd)
         raise TypeError(f"expected only {what} in rows of equal length, found {_short(found)}")
     return cells.astype(scalar)
 
