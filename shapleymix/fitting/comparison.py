@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class Comparison(Record):
     """
 
     kind = "comparison"
+    axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
 
     entries: tuple[Entry, ...]
     better: FloatArray
@@ -55,6 +57,12 @@ class Comparison(Record):
     gap: FloatArray  # (L, L) mean PE of a less that of b
     gap_error: FloatArray  # (L, L) its standard error over mixtures
     notices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.better) != len(self._scored()):
+            raise ValueError("better has another length than the entries that have scores")
+        if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
+            raise ValueError("gap and gap_error: a law differs from itself")
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class Fit(Record):
     """
 
     kind = "fit"
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K", "residuals": "QK"}
 
     law: Law
     replicates: Law | None

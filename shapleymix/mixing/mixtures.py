@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -93,6 +93,10 @@ class Mixture(Record):
     """
 
     kind = "mixture"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
+        "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+    }  # fmt: skip
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -125,6 +129,12 @@ class Mixture(Record):
     replicates: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if not (self.p >= -TOLERANCE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+            raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
+        if not (0 < self.N < np.inf and 0 < self.D < np.inf):
+            raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
