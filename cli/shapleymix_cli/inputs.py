@@ -87,8 +87,8 @@ def load_fit(out: Output, path: str) -> Fit:
 
 def sha256_of(record: Record) -> str:
     """Hash of the file that a result was loaded from."""
-    origin = getattr(record, "read_from", None)
-    return "" if origin is None else origin.sha256
+    assert record.read_from is not None
+    return record.read_from.sha256
 
 
 def named_mixtures(mixtures: Sequence[str]) -> dict[str, MixtureSpec]:

@@ -57,6 +57,7 @@ class Points:
 @options.weights
 @options.languages
 @options.available
+@options.strict
 @options.level
 @options.output("the predictions (.csv, .csv.gz, .parquet, .jsonl or .json)")
 def command(
@@ -69,6 +70,7 @@ def command(
     weights: str | None,
     languages: str | None,
     available: str | None,
+    strict: bool,
     level: float,
     output: str | None,
     force: bool,
@@ -79,7 +81,7 @@ def command(
     the fit's bootstrap replicates, paired, and the probability that it is better.
 
     A TABLE has a run log's own columns (run, N, D, p_<source>); losses are not needed. A warning says where a point
-    lies outside of what was fitted.
+    lies outside of what was fitted; --strict refuses such a point.
     """
     from shapleymix_cli.documents.predictions import prediction_document, write_predictions
     from shapleymix_cli.inputs import load_fit, named_mixtures, read_table
@@ -99,7 +101,7 @@ def command(
         N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
         points = _grid(fit, named, N, D, supply)
         comparisons = _comparisons(fit, named, N, D, supply, weights, level)
-    found = fit.predict(points.p, points.N, points.D, level=level, runs=points.runs)
+    found = fit.predict(points.p, points.N, points.D, level=level, runs=points.runs, strict=strict)
     out.warn(found.warnings)
     out.note(notice for one in comparisons for notice in one.notices)
     if output:

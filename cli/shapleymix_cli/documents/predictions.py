@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def prediction_document(found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Any]:
     """`predictions[]` with run, N, D, the mixture, and loss, low and high by target; `comparisons[]` by budget.
 
-    A loss is null where the law gives none.
+    A loss is null where the law gives none, or more than a model that has seen nothing (`above_untrained`).
     """
     return {
         "kind": "predictions",
@@ -37,6 +37,8 @@ def _point(found: Prediction, place: int) -> dict[str, Any]:
         "loss": by_name(found.targets, found.losses[place]),
         "low": by_name(found.targets, found.low[place]),
         "high": by_name(found.targets, found.high[place]),
+        "outside": by_name(found.targets, found.outside[place]),
+        "above_untrained": by_name(found.targets, found.above_untrained[place]),
         "mixture": by_name(found.sources, found.p[place]),
     }
 

@@ -41,7 +41,7 @@ def save(out: Output, record: Record, path: str, force: bool) -> None:
 
 def write_document(out: Output, content: Mapping[str, Any], path: str, force: bool) -> None:
     """Write what `--json` prints, with its provenance."""
-    from shapleymix.records import atomic_write
+    from shapleymix.files import atomic_write
 
     document = plain({"schema_version": SCHEMA_VERSION, **content, "provenance": provenance(out)})
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
