@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 )
 @options.fit_file
 @options.logs
+@options.strict
 @options.level
-def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> None:
+def command(out: Output, fit_path: str, logs: tuple[str, ...], strict: bool, level: float) -> None:
     """Score a fit on a log: PE, R2, rank correlation, and how often its intervals hold the loss.
 
     PE is the mean absolute error over the mean loss. Give runs that were not fitted; the fit's own held-out scores
@@ -34,7 +35,7 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> 
     log = read_log(out, logs)
     if log.digest and log.digest == fit.provenance.get("log_sha256"):
         out.warn(["this is the log that was fitted: these are no held-out scores"])
-    found = evaluate(fit, log, level)
+    found = evaluate(fit, log, level, strict=strict)
     out.warn(found.warnings)
     out.emit(lambda: evaluation_document(found), lambda: _view(found))
 
