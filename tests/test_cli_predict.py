@@ -12,6 +12,7 @@ import pytest
 from cli_tools import Outcome, Run, runner
 from shapleymix_cli.main import commands
 from shapleymix_cli.views.baselines import view as baselines_view
+from shapleymix_cli.views.fit import fit_view
 from shapleymix_cli.views.predict import prediction_view
 from shapleymix_cli.views.tables import show
 
@@ -21,6 +22,7 @@ from shapleymix.fitting.prediction import Prediction
 from shapleymix.mixing.baselines import Baseline
 from shapleymix.mixing.candidates import compare_mixtures
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.runs import RunLog
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja")
 PLAN = "en=0.4,de=0.2,fr=0.2,zh=10%,ja=0.1"
@@ -211,3 +213,27 @@ def test_examples_are_kept_unless_they_are_ours(run: Run, tmp_path: Path) -> Non
     assert (folder / "runs.csv").read_text() == "mine"
     assert run("example", folder, "--force").code == 0
     assert (folder / "runs.csv").read_text().startswith("run,")
+
+
+def test_a_fit_of_200_languages_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    names = tuple(f"language{place}" for place in range(200))
+    rng = np.random.default_rng(1)
+    rows = 24
+    loss = rng.uniform(2, 4, (rows, 200))
+    log = RunLog(
+        tuple(f"run{row}" for row in range(rows)),
+        np.repeat([1e7, 1e8, 1e9, 1e10], 6),
+        np.tile(np.geomspace(1e9, 1e11, 6), 4),
+        rng.dirichlet(np.ones(200), rows),
+        loss,
+        names,
+        names,
+    )
+    found = sm.fit(log, "chinchilla", bootstrap=0, folds=0, threads=1)
+    show(fit_view(found, verbose=False))
+    lines = capsys.readouterr().out.splitlines()
+    tables = [line for line in lines if line.startswith("language")]
+    assert len(tables) <= 31 + sum(one.advice != "" for one in found.status)
+    assert any("170 more targets with lower errors" in line for line in lines)
+    show(fit_view(found, verbose=True))
+    assert all(name in capsys.readouterr().out for name in names[:1])

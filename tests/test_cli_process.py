@@ -109,3 +109,13 @@ def test_the_examples_of_the_group_run(run: Run, tmp_path: Path, monkeypatch: py
         quick = " --bootstrap 5 --folds 3" if " fit " in example else ""
         outcome = run(*shlex.split(example + quick)[1:])
         assert outcome.code == 0, f"{example}: {outcome.err}"
+
+
+def test_no_command_imports_another_and_documents_know_no_screen() -> None:
+    for wing, forbidden in (
+        ("commands", "shapleymix_cli.commands."),
+        ("documents", "shapleymix_cli.views"),
+        ("views", "shapleymix_cli.commands"),
+    ):
+        for path in (ROOT / "cli/shapleymix_cli" / wing).glob("*.py"):
+            assert forbidden not in path.read_text(encoding="utf-8"), path

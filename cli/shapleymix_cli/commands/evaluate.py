@@ -37,13 +37,13 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], strict: bool, lev
         out.warn(["this is the log that was fitted: these are no held-out scores"])
     found = evaluate(fit, log, level, strict=strict)
     out.warn(found.warnings)
-    out.emit(lambda: evaluation_document(found), lambda: _view(found))
+    out.emit(lambda: evaluation_document(found), lambda: _view(found, out.verbose))
 
 
-def _view(found: Evaluation) -> list[Part]:
+def _view(found: Evaluation, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.numbers import count, percent
     from shapleymix_cli.views.scores import scores_table
     from shapleymix_cli.views.tables import heading
 
     title = f"On {count(found.rows, 'row')}; coverage of {percent(found.level, 0)} intervals"
-    return [heading(title), scores_table(found.scores)]
+    return [heading(title), *scores_table(found.scores, verbose)]
