@@ -65,9 +65,10 @@ def command(
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.fits import fit_document
     from shapleymix_cli.documents.writing import save
+    from shapleymix_cli.own_laws import known_law
 
     if law != "auto":
-        inputs.known_law(law)
+        known_law(law)
     if output and not output.lower().endswith(".json"):
         raise UsageError("-o: a fit is written as .json", hint="end the name in .json")
     log = inputs.read_log(out, logs)
