@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,8 +94,22 @@ class Mixture(Record):
     provenance: dict[str, Any]
 
     def to_document(self) -> dict[str, Any]:
-        """As every result, with the ratios by name for those who read the file."""
-        return super().to_document() | {"mixture": self.mixture}
+        """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
+
+        Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
+        `rivals` the mixtures that it was compared with, for those who read the file.
+        """
+        document = super().to_document()
+        source = {"p": "ratio", "p_low": "low", "p_high": "high", "floors": "floor", "caps": "cap"}
+        source |= {"available": "available", "epochs": "epochs"}
+        target = {"losses": "loss", "losses_low": "low", "losses_high": "high", "weights": "weight"}
+        rivals = {rival.name: dict(zip(self.sources, rival.p.tolist(), strict=True)) for rival in self.baselines}
+        return document | {
+            "mixture": self.mixture,
+            "by_source": _by_label(self.sources, document, source),
+            "by_target": _by_label(self.targets, document, target),
+            "rivals": rivals,
+        }
 
     @property
     def mixture(self) -> dict[str, float]:
@@ -120,6 +135,13 @@ class Mixture(Record):
     def shadow_prices(self) -> dict[str, float]:
         """Nats saved per extra billion unique tokens, for each source at its cap."""
         return {cap.source: cap.per_billion_tokens for cap in self.binding}
+
+
+def _by_label(
+    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Columns of a document as one row of named values a label."""
+    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
 
 
 TOLERANCE = 1e-9

@@ -46,7 +46,7 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     if output:
         write_baselines(out, found, known.names, tokens, output, force)
     out.emit(
-        lambda: baselines_document(found, known.names, tokens),
+        lambda: baselines_document(out, found, known.names, tokens),
         lambda: _view(found, known, tokens, out.verbose),
     )
 
