@@ -115,7 +115,7 @@ def command(
     that one more billion tokens of them would save.
     """
     from shapleymix_cli.documents.mixtures import mixtures_document
-    from shapleymix_cli.documents.writing import save
+    from shapleymix_cli.documents.writing import save, with_provenance
     from shapleymix_cli.inputs import load_fit
 
     fit = load_fit(out, fit_path)
@@ -126,18 +126,21 @@ def command(
     if output:
         save(out, found[0], output, force)
     law = type(fit.law).name
-    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
+    marked = [with_provenance(out, one) for one in found]
+    out.emit(lambda: mixtures_document(marked, law), lambda: _view(found, law, out.verbose))
 
 
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
     """The options as the core takes them: under the same names."""
     from shapleymix.mixing.demands import Demands
-    from shapleymix_cli.inputs import read_table
 
-    table = read_table(out, asked.pop("languages"))
-    demands = Demands(languages=table, **asked)
-    if demands.weights is None and table is not None and table.weight is not None:
-        out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    demands = Demands(**asked)
+    table = demands.table
+    if table is not None:
+        out.used(table.origin, table.digest)
+        out.note(f"{table.origin}: {notice}" for notice in table.notices)
+        if demands.weights is None and table.weight is not None:
+            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
     return demands
 
 
