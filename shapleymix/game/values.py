@@ -9,8 +9,7 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.game.coalitions import Game, coalition_game
-from shapleymix.game.estimates import Estimate
-from shapleymix.game.sampled import estimate_shapley
+from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
 
 if TYPE_CHECKING:
@@ -97,6 +96,7 @@ def _provenance(game: Game, estimate: Estimate) -> dict[str, Any]:
         "repeats": int(game.repeats.max()),
         "efficiency_residual": dict(zip(game.targets, residual.tolist(), strict=True)),
         "efficiency_residual_max": float(residual.max()),
+        "untrained": dict(zip(game.targets, game.loss[0].tolist(), strict=True)),
         "log": game.origin,
         "notices": list(game.notices),
     }

@@ -122,7 +122,7 @@ class Law(Record):
             shape = (sources, targets) if known.axes == "MK" else (targets,)
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
-            limit = known.high * 1.001 if known.name not in self.linear and known.high < 1e3 else LARGEST
+            limit = known.largest * 1.001 if known.name not in self.linear and known.largest < 1e3 else LARGEST
             if not (np.abs(value) <= limit).all() or (known.positive and (value < 0).any()):
                 raise ValueError(f"{known.name} holds a value outside of its bounds")
 

@@ -31,7 +31,7 @@ class Exponential(CoreLaw):
     gauge = 1
 
     k: FloatArray = fitted(low=1e-6)
-    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False)
+    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True)
 
     def bump(self, p: FloatArray) -> FloatArray:
         """The mixture's term, shape (..., R, K)."""

@@ -21,7 +21,8 @@ class Parameter:
     """One symbol of a law.
 
     `axes` is "K" (one value a target) or "MK" (one a source and target); `low` and `high` bound the value of a
-    fitted symbol; `core` names the budget ("N" or "D") without whose variation the symbol cannot be told.
+    fitted symbol; `core` names the budget ("N" or "D") without whose variation the symbol cannot be told; `gauge`
+    marks a symbol that is known up to a factor (a shift, if it is real) a target, which other symbols absorb.
     """
 
     name: str
@@ -31,6 +32,14 @@ class Parameter:
     low: float = 0.0
     high: float = np.inf
     core: str | None = None
+    gauge: bool = False
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value that a fit can give; a gauge moves a real symbol by up to its whole box."""
+        if not self.fitted or self.positive:
+            return self.high
+        return self.high - self.low if self.gauge else max(abs(self.low), abs(self.high))
 
     def encode(self, value: FloatArray) -> FloatArray:
         """From the value to what is searched over."""
@@ -48,9 +57,10 @@ def fitted(
     high: float = 1e12,
     positive: bool = True,
     core: str | None = None,
+    gauge: bool = False,
 ) -> Any:
     """Declare a symbol that the fit determines, within `[low, high]`."""
-    entry = {"axes": axes, "fitted": True, "low": low, "high": high, "positive": positive, "core": core}
+    entry = {"axes": axes, "fitted": True, "low": low, "high": high, "positive": positive, "core": core, "gauge": gauge}
     return dataclasses.field(metadata={"parameter": entry})
 
 
