@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, UsageError
 
 SCHEMA_VERSION = 1
@@ -30,7 +31,7 @@ _DTYPES = {"FloatArray": np.float64, "IntArray": np.int64, "BoolArray": np.bool_
 _KINDS: dict[str, type[Record]] = {}
 
 
-class Record:
+class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
     A subclass sets `kind`, the name under which its documents are known.

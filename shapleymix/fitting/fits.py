@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shapleymix.display import WIDTH, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import named_law
 from shapleymix.fitting.comparison import Comparison, selected
@@ -23,14 +24,16 @@ from shapleymix.fitting.uncertainty import Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Parameter = tuple[str, str | None, str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Fit(Record):
+class Fit(Tabular, Record):
     """A fitted law with everything that a reader of its numbers should know.
 
     Parameters
@@ -76,6 +79,28 @@ class Fit(Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+
+    def columns(self) -> Columns:
+        """One row a fitted symbol, with its interval."""
+        rows = self.parameters()
+        names = ("symbol", "source", "target", "value", "low", "high")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def summary(self) -> str:
+        """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
+        error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
+        N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
+        told = [f"  held: {symbol}, {why}" for symbol, why in self.held.items()]
+        counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
+        return "\n".join(
+            [
+                f"Fit of law {self.law.name}: {counts}",
+                f"  error on held-out mixtures: {error}; N {N}, D {D}",
+                f"  targets: {short(self.targets)}",
+                *told[:4],
+                *(f"  warning: {text}"[:WIDTH] for text in self.warnings[:4]),
+            ]
+        )
 
     @property
     def N_range(self) -> FloatArray:
