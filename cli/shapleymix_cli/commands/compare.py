@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shapleymix.errors import UsageError
+from shapleymix.fitting.settings import Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 @options.sv
 @options.kind
 @options.languages
-@click.option("--folds", type=options.Count(2), help="Cross-validation grouped by mixture.  [default: 10]")
+@click.option(
+    "--folds", type=options.Count(2), help=f"Cross-validation grouped by mixture.  [default: {Settings.folds}]"
+)
 @click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
 @click.option("--split", "use_split", is_flag=True, help="Hold out what the log's split column says.")
 @options.seed
@@ -70,7 +73,7 @@ def command(
             chosen,
             matrix,
             table,
-            folds=folds or 10,
+            folds=folds or Settings.folds,
             leave_largest_N=leave_largest_N,
             use_split=use_split,
             seed=seed,

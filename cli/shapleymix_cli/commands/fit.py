@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shapleymix.errors import UsageError
+from shapleymix.fitting.settings import Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
@@ -27,10 +28,15 @@ if TYPE_CHECKING:
 @options.sv
 @options.kind
 @options.languages
-@click.option("--bootstrap", type=options.COUNT, default=200, show_default=True, help="Replicates for intervals.")
-@click.option("--folds", type=options.COUNT, default=10, show_default=True, help="Of the cross-validation; 0: none.")
+@click.option(
+    "--bootstrap", type=options.COUNT, default=Settings.bootstrap, show_default=True, help="Replicates for intervals."
+)
+@click.option(
+    "--folds", type=options.COUNT, default=Settings.folds, show_default=True, help="Of the cross-validation; 0: none."
+)
 @options.seed
 @options.estimation
+@click.option("--vocabulary", type=options.SIZE, help="Tokens in the vocabulary: no loss above its logarithm is shown.")
 @options.threads
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
