@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, did_you_mean
 from shapleymix.files import Origin, atomic_write, parse_json, read_once
 
@@ -35,7 +36,7 @@ _DEEPEST = 32  # nested lists and objects in a field of free content
 _REWRITE = "write it again with the command that made it"
 
 
-class Record:
+class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
     A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter an axis for

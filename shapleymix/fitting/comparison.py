@@ -15,6 +15,7 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import SEED, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -41,7 +42,7 @@ class Entry(Record):
 
 
 @dataclass(frozen=True)
-class Comparison(Record):
+class Comparison(Tabular, Record):
     """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
 
     `better`, `gap` and `gap_error` run over the entries that have scores, in their order.
@@ -63,6 +64,15 @@ class Comparison(Record):
             raise ValueError("better has another length than the entries that have scores")
         if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
             raise ValueError("gap and gap_error: a law differs from itself")
+
+    def columns(self) -> Columns:
+        """One row a law."""
+        missing = float("nan")
+        means = [{} if one.scores is None else one.scores.mean for one in self.entries]
+        scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
+        rest = ("parameters", "coverage", "standard_error", "error")
+        others = {name: [getattr(one, name) for one in self.entries] for name in rest}
+        return {"law": [one.law for one in self.entries], **scores, **others}
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""

@@ -10,10 +10,11 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.records import Record
+from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
-class Evaluation(Record):
+class Evaluation(Tabular, Record):
     """Scores of a fit on the trained rows of a log, with the coverage of its intervals at `level`."""
 
     kind = "evaluation"
@@ -22,6 +23,10 @@ class Evaluation(Record):
     level: float
     rows: int
     warnings: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row a target."""
+        return self.scores.columns()
 
 
 def evaluate(fit: Fit, log: Logs, level: float = 0.9, *, strict: bool = False) -> Evaluation:

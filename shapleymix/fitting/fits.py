@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shapleymix.display import WIDTH, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import named_law
 from shapleymix.fitting.comparison import Comparison, selected
@@ -24,14 +25,16 @@ from shapleymix.fitting.uncertainty import Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Parameter = tuple[str, str | None, str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Fit(Record):
+class Fit(Tabular, Record):
     """A fitted law with everything that a reader of its numbers should know.
 
     Parameters
@@ -44,6 +47,8 @@ class Fit(Record):
     residuals : (99, K) quantiles of held-out log residuals, or None.
     selection : the comparison from which `law="auto"` chose, or None.
     coverage : what the used losses cover, target by target.
+    unseen : sources with ratio 0 in every used run: nothing is known of their effect.
+    thin : sources of whose effect little is known, with the reason.
     rows : number of rows.
     notices : what was left out, and what is to be questioned.
     provenance : what is needed to make the fit again.
@@ -63,6 +68,8 @@ class Fit(Record):
     residuals: FloatArray | None
     selection: Comparison | None
     coverage: Coverage
+    unseen: tuple[str, ...]
+    thin: dict[str, str]
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
@@ -74,6 +81,28 @@ class Fit(Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+
+    def columns(self) -> Columns:
+        """One row a fitted symbol, with its interval."""
+        rows = self.parameters()
+        names = ("symbol", "source", "target", "value", "low", "high")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def summary(self) -> str:
+        """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
+        error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
+        N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
+        told = [f"  held: {symbol}, {why}" for symbol, why in self.held.items()]
+        counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
+        return "\n".join(
+            [
+                f"Fit of law {self.law.name}: {counts}",
+                f"  error on held-out mixtures: {error}; N {N}, D {D}",
+                f"  targets: {short(self.targets)}",
+                *told[:4],
+                *(f"  warning: {text}"[:WIDTH] for text in self.warnings[:4]),
+            ]
+        )
 
     @property
     def N_range(self) -> FloatArray:
@@ -89,16 +118,6 @@ class Fit(Record):
     def p_range(self) -> FloatArray:
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return self.coverage.whole_p_range
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Sources with ratio 0 in every used run: nothing is known of their effect."""
-        return self.coverage.unseen(self.sources)
-
-    @property
-    def thin(self) -> dict[str, str]:
-        """Sources of whose effect little is known, with the reason."""
-        return self.coverage.thin(self.sources)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -283,6 +302,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     """
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
+    used = replace(study.evidence, weight=np.where(point.used, study.evidence.weight, 0.0))
     losses, notes = held_out_losses(study, law)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     return Fit(
@@ -296,7 +316,9 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
-        coverage=coverage_of(log, point.used, study.untrained),
+        coverage=coverage_of(used, study.untrained),
+        unseen=used.unseen(),
+        thin=used.thin(),
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes),
         provenance=study.provenance(law),

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @click.option(
     "--folds", type=options.COUNT, default=Settings.folds, show_default=True, help="Of the cross-validation; 0: none."
 )
-@click.option("--vocabulary", type=options.SIZE, help="Entries; their logarithm is an untrained model's loss.")
 @options.seed
 @options.estimation
+@click.option("--vocabulary", type=options.SIZE, help="Tokens in the vocabulary: no loss above its logarithm is shown.")
 @options.threads
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
