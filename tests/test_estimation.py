@@ -10,9 +10,10 @@ from scipy import optimize
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
 
 

@@ -16,6 +16,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -29,32 +30,6 @@ REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replic
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 60, 1e-13, 1e-6
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to fit.
-
-    Parameters
-    ----------
-    delta
-        Huber's threshold on log residuals; `inf` is plain least squares.
-    starts
-        Starting points a target that are followed to the end.
-    prior
-        Precision of the weak pull of log coefficients towards their mean, a share of the total weight times delta.
-    iterations, tolerance
-        Of the search.
-    threads
-        How many chunks are worked on at once; the result does not depend on it.
-    """
-
-    delta: float = 1e-3
-    starts: int = 6
-    prior: float = 1e-5
-    iterations: int = 1000
-    tolerance: float = 1e-8
-    threads: int = 2
 
 
 @dataclass(frozen=True)
