@@ -186,6 +186,9 @@ _ESTIMATION = (
     click.option(
         "--min-own-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out losses whose own language has less."
     ),
+    click.option(
+        "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
+    ),
 )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -33,10 +34,17 @@ class Filters:
 
     `min_tokens`: no row whose mixture gives some language fewer tokens (the paper's rule, 1.5e9 there).
     `min_own_tokens`: a row informs target j only where j's own language has that many.
+    `drop_warmup`: no checkpoint before that share of the last D of its run; runs of one row stay.
     """
 
     min_tokens: float = 0.0
     min_own_tokens: float = 0.0
+    drop_warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drop_warmup < 1:
+            hint = "give the share of each run to leave out, such as 0.25"
+            raise UsageError(f"a warm-up of {self.drop_warmup:g} of each run", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,9 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     if filters.min_tokens > 0:
         enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= filters.min_tokens
         keep &= _drop(enough, f"with a language below {filters.min_tokens:g} tokens", notices, within=keep)
+    if filters.drop_warmup > 0:
+        warm = progress(log) >= filters.drop_warmup
+        keep &= _drop(warm, f"in the first {filters.drop_warmup:.0%} of their run's tokens", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
@@ -109,10 +120,10 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     weight = np.where(measured & own, base[:, None], 0.0)
     _check_targets(kept, weight)
     notices += _absent_own(kept, filters)
-    return Evidence(kept, weight, tuple(notices))
+    return Evidence(kept, weight, (*notices, *questions_of_log(kept, weight > 0)))
 
 
-_NOTHING_LEFT = "check D, the split column, and --min-tokens"
+_NOTHING_LEFT = "check D, the split column, and the filters on tokens"
 
 
 def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
@@ -147,7 +158,7 @@ def _absent_own(log: RunLog, filters: Filters) -> list[str]:
         return []
     return [
         f"{absent} of {log.loss.size} losses are of runs without the target's own language, another regime: "
-        "--min-own-tokens leaves them out"
+        "a filter on own tokens (min_own_tokens) leaves them out"
     ]
 
 
@@ -158,7 +169,7 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
         raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
 
 
-_NO_LOSS = "fill in the losses, drop the column, or loosen --min-own-tokens"
+_NO_LOSS = "fill in the losses, drop the column, or loosen the filter on own tokens"
 
 
 Logs = RunLog | Table | Sequence[RunLog | Table]
