@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -110,6 +110,7 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
+    _check_magnitudes(kept)
     measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
     if not own.all():
         notices.append(
@@ -167,6 +168,28 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
     if empty:
         place = Location(file=log.origin, column=f"loss_{empty[0]}")
         raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
+
+
+BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
+"""Powers up to 3 of budgets, and squares of those, stay within floating point; losses within the bounds of E."""
+
+
+def _check_magnitudes(log: RunLog) -> None:
+    """Refuse numbers so large or small that a law's powers of them leave floating point."""
+    columns = {"N": (log.N, BUDGETS), "D": (log.D, BUDGETS)}
+    columns |= {f"loss_{name}": (log.loss[:, j], LOSSES) for j, name in enumerate(log.targets)}
+    faults = [
+        Fault(
+            f"{column} = {values[row]:g} of run {log.runs[row]!r} is outside of {low:g} to {high:g}, where laws are "
+            "fitted",
+            Location(log.origin, None if log.lines is None else int(log.lines[row]), column),
+            hint="N counts parameters, D tokens, and losses are nats a token",
+        )
+        for column, (values, (low, high)) in columns.items()
+        for row in np.flatnonzero((values < low) | (values > high)).tolist()
+    ]
+    if faults:
+        raise DataError.of(faults, "the run log")
 
 
 _NO_LOSS = "fill in the losses, drop the column, or loosen the filter on own tokens"
