@@ -108,6 +108,7 @@ def compare(
     threads: int = Settings.threads,
     min_tokens: float = Settings.min_tokens,
     min_own_tokens: float = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to.
@@ -121,7 +122,7 @@ def compare(
     leave_largest_N, use_split : instead of folds, hold out the largest size, or the rows that the log's `split`
         column marks.
     seed : of the paired bootstrap.
-    delta, prior, starts, threads, min_tokens, min_own_tokens : see `Settings`.
+    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : see `Settings`.
     progress : called with the law's name, its number and how many there are.
 
     Raises
@@ -133,7 +134,7 @@ def compare(
     """
     settings = Settings(
         delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)

@@ -17,6 +17,7 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
+from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings
 from shapleymix.fitting.standing import TargetStatus
@@ -249,6 +250,7 @@ def fit(
     starts: int = Settings.starts,
     min_tokens: float = Settings.min_tokens,
     min_own_tokens: float = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
     threads: int = Settings.threads,
     vocabulary: float | None = None,
     progress: Progress | None = None,
@@ -267,7 +269,7 @@ def fit(
     delta : Huber's threshold on log residuals; `inf` is plain least squares.
     prior : precision of the weak prior on learned coefficients.
     starts, threads : see `Settings`.
-    min_tokens, min_own_tokens : filters on rows; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : filters on rows; see `Settings`.
     vocabulary : number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above
         which nothing is predicted, where no such model (D = 0) was measured.
     progress : called with the stage, how much of it is done, and how much there is.
@@ -279,7 +281,7 @@ def fit(
     """
     settings = Settings(
         delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
     selection = selected(study, progress) if law == AUTO else None
@@ -304,6 +306,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
     used = replace(study.evidence, weight=np.where(point.used, study.evidence.weight, 0.0))
     losses, notes = held_out_losses(study, law)
+    fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
+    odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     return Fit(
         law=point.law,
@@ -312,7 +316,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         targets=inputs.targets,
         status=point.status,
         held=point.held,
-        fitted_scores=score(inputs.targets, seen, np.broadcast_to(point.law(log.p, log.N, log.D), seen.shape)),
+        fitted_scores=score(inputs.targets, seen, fitted_losses),
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
@@ -320,6 +324,6 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         unseen=used.unseen(),
         thin=used.thin(),
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes),
+        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
         provenance=study.provenance(law),
     )

@@ -134,7 +134,7 @@ def study_of(
         If a table is wrong, or no row is left.
     """
     log = one_log(logs)
-    filters = Filters(settings.min_tokens, settings.min_own_tokens)
+    filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
     return Study(evidence, inputs, settings, seed, _untrained(evidence, inputs, vocabulary))
