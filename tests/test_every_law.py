@@ -15,7 +15,7 @@ from simulated import SIZES, TOKENS, inputs, log_of, mixtures, simulate, true_la
 from shapleymix.errors import SolveError
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.laws import LAWS, Inputs, Law
-from shapleymix.laws.parameters import Parameter
+from shapleymix.laws.symbols import Parameter
 from shapleymix.records import FloatArray
 
 EVERY = pytest.mark.parametrize("name", LAWS)
@@ -47,13 +47,15 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
     assert law.reference
     assert law.assumption
     assert set(law.needs) <= {"mixture", "transfer", "families"}
-    assert set(law.linear) <= {known.name for known in law.fitted()}
+    assert all(known.vanishes == (known.role == "linear") for known in law.parameters())
     assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.fitted}
     for known in law.fitted():
         assert known.low < known.high
         assert np.isfinite([known.low, known.high]).all()
         assert known.low > 0 or not known.positive
-        assert known.core in (None, "N", "D")
+        assert known.budget in (None, "N", "D")
+        assert known.low <= known.typical[0] < known.typical[1] <= known.high
+        assert len(known.starts)
 
 
 @EVERY

@@ -94,7 +94,14 @@ class Fit(Record):
         losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
         low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
         warnings = outside(
-            mixtures, sizes, tokens, self.sources, self.p_range, self.N_range, self.D_range, tuple(self.dropped)
+            mixtures,
+            sizes,
+            tokens,
+            self.sources,
+            self.p_range,
+            self.N_range,
+            self.D_range,
+            self.law.untold(self.dropped),
         )
         names = runs or tuple(str(index) for index in range(len(mixtures)))
         return Prediction(
@@ -315,7 +322,7 @@ def _estimated(
         "law": _first(estimate),
         "replicates": replicates,
         "status": statuses(problem, estimate),
-        "dropped": reasons(problem.packing.held, evidence),
+        "dropped": reasons(law, problem.packing.held, evidence),
     }
 
 

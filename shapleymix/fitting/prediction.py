@@ -95,12 +95,12 @@ def outside(
     p_range: FloatArray,
     N_range: FloatArray,
     D_range: FloatArray,
-    held: tuple[str, ...],
+    untold: tuple[str, ...],
 ) -> tuple[str, ...]:
-    """Plain warnings for points outside of the fitted range; `held` names symbols the data could not tell."""
+    """Plain warnings for points outside of the fitted range; `untold` names budgets whose effect is unknown."""
     found = [
-        *_beyond("N", N, N_range, "alpha" in held and "A" in held),
-        *_beyond("D", D, D_range, "beta" in held and "B" in held),
+        *_beyond("N", N, N_range, "N" in untold),
+        *_beyond("D", D, D_range, "D" in untold),
     ]
     low, high = p_range.reshape(-1, 2).T  # a log without ratios has none
     off = ((p < low - 1e-3) | (p > high + 1e-3)).sum(axis=0)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, SolveError, UsageError
-from shapleymix.laws.base import Law, Terms
-from shapleymix.laws.parameters import Parameter
+from shapleymix.laws.base import Law
+from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2

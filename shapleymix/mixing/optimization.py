@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, did_you_mean
+from shapleymix.laws import Law
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import named_baselines
 from shapleymix.mixing.bounds import (
@@ -196,9 +197,10 @@ def _require_dependence(fit, middle: float) -> None:
     p = np.full(len(fit.sources), 1.0 / len(fit.sources))
     here = fit.terms(middle, middle).losses(p)
     dropped = dict(getattr(fit, "dropped", {}) or {})
+    law = getattr(fit, "law", Law)
     for name, symbols, other in (
-        ("N", ("A", "alpha"), fit.terms(10 * middle, middle).losses(p)),
-        ("D", ("B", "beta"), fit.terms(middle, 10 * middle).losses(p)),
+        ("N", law.of_budget("N"), fit.terms(10 * middle, middle).losses(p)),
+        ("D", law.of_budget("D"), fit.terms(middle, 10 * middle).losses(p)),
     ):
         if np.array_equal(here, other):
             why = next((dropped[symbol] for symbol in symbols if symbol in dropped), f"it has no term in {name}")
