@@ -117,6 +117,19 @@ class StoreError(ShapleyMixError):
     code = "bad_file"
 
 
+def printable(text: str, keep: str = "") -> str:
+    """The text with what a terminal would obey, not show, written as an escape: `\\x1b` for the escape character.
+
+    Control characters, line breaks, marks that turn the writing direction, and bytes that are no UTF-8 are made
+    visible; characters of `keep` stay as they are.
+    """
+    return "".join(sign if sign.isprintable() or sign in keep else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """A hint that names the candidate nearest to `word`, or lists the candidates; None if there are none."""
     known = list(candidates)

@@ -106,7 +106,8 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: b
     if goal.exists() and not force:
         hint = "choose another name, or overwrite it with --force (force=True in Python)"
         raise UsageError("exists already", location=Location(file=str(goal)), hint=hint)
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    # text is JSON, where a file name's byte that is no UTF-8 has its own escape, the one that this handler writes
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         handle, partial = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.")
     except OSError as error:

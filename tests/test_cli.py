@@ -21,8 +21,8 @@ from shapleymix_cli.views.tables import matrix, show
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.game import exact_shapley
 from shapleymix.laws.shapley import ShapleyTempered
-from shapleymix.tables.runs import read_runs
-from shapleymix.tables.transfer import read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.transfer_reading import read_transfer
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja")
 QUICK = ("--law", "shapley-tempered", "--bootstrap", "8")

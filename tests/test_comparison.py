@@ -16,7 +16,8 @@ from shapleymix.fitting.comparison import Comparison, compare
 from shapleymix.fitting.fits import fit
 from shapleymix.laws import LAWS, Inputs
 from shapleymix.records import FloatArray
-from shapleymix.tables.runs import RunLog, read_runs
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
 FAST = {"starts": 2, "threads": 1}

@@ -110,3 +110,62 @@ def test_observations_are_relative_to_the_geometric_mean_and_weighted():
     assert np.isfinite(seen.log_loss).all()
     np.testing.assert_allclose(seen.weight[:, 0], share)
     np.testing.assert_allclose(seen.log_loss[0], np.log(loss[0]))
+
+
+def sparse_log() -> RunLog:
+    """Five mixtures of four sources: zz in none, yy in two, xx below 1%; untrained models at two sizes."""
+    p = np.array([[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.2, 0.498, 0.3, 0.002], [0.4, 0.4, 0.196, 0.004], [0.3, 0.7, 0, 0]])
+    p = np.concatenate([p, np.zeros((2, 4))])
+    loss = np.concatenate([np.linspace(2, 3, 10).reshape(5, 2), [[5.5, np.nan], [5.6, 5.7]]])
+    return RunLog(
+        runs=("a", "b", "c", "d", "a", "u", "v"),
+        N=np.array([1e8, 2e8, 4e8, 1e8, 1e8, 1e8, 2e8]),
+        D=np.array([1e9, 2e9, 4e9, 8e9, 3e9, 0.0, 0.0]),
+        p=p[:, [0, 1, 2, 3]],
+        loss=loss,
+        sources=("en", "de", "yy", "xx"),
+        targets=("en", "de"),
+    )
+
+
+def test_coverage_is_of_the_losses_that_were_used():
+    """The filtered losses do not widen a target's ranges: de's skips the run without any de."""
+    found = gather(sparse_log(), Filters(min_own_tokens=1.0))
+    used = found.used()
+    np.testing.assert_array_equal(used.p_range[0, :2], [[0.2, 1.0], [0.0, 0.7]])
+    np.testing.assert_array_equal(used.p_range[1, :2], [[0.2, 0.5], [0.4, 0.7]])
+    np.testing.assert_array_equal(used.N_range, [[1e8, 4e8], [1e8, 4e8]])
+    np.testing.assert_array_equal(used.D_range, [[1e9, 8e9], [1e9, 8e9]])
+    np.testing.assert_array_equal(used.runs, [[4, 3, 2, 2], [3, 3, 2, 2]])
+    np.testing.assert_array_equal(used.mixtures, [[5, 4, 2, 2], [4, 4, 2, 2]])
+    np.testing.assert_array_equal(found.untrained, [5.6, 5.7])
+
+
+def test_sources_that_no_used_run_has_and_that_few_have_are_named():
+    """Fault: a source that no run ever saw got 43% of the optimum without a word from fit."""
+    log = replace(sparse_log(), sources=("en", "de", "yy", "xx"))
+    found = gather(log, Filters())
+    assert found.unseen() == ()
+    assert found.thin() == {"yy": "only 2 mixtures have any of it", "xx": "its ratio is at most 0.004"}
+    p = log.p.copy()
+    p[:, 3] = 0.0
+    p[:5] /= p[:5].sum(axis=1, keepdims=True)
+    blind = gather(replace(log, p=p), Filters())
+    assert blind.unseen() == ("xx",)
+    assert any(notice.startswith("no run that is used has any xx") for notice in blind.notices)
+    assert any(notice.startswith("source yy: only 2 mixtures") for notice in blind.notices)
+    assert gather(small_log(), Filters()).untrained.tolist() == [10.0, 10.0]
+
+
+def test_a_source_seen_only_in_rows_of_weight_zero_is_unseen():
+    log = sparse_log()
+    weight = np.where(log.p[:, 2] > 0, 0.0, 1.0)
+    assert gather(replace(log, weight=weight), Filters()).unseen() == ("yy", "xx")
+
+
+def test_a_log_without_ratios_covers_no_source():
+    log = replace(sparse_log(), p=np.zeros((7, 0)), sources=())
+    found = gather(log, Filters())
+    assert found.used().p_range.shape == (2, 0, 2)
+    assert found.used().runs.shape == (2, 0)
+    assert (found.unseen(), found.thin()) == ((), {})

@@ -13,8 +13,8 @@ from shapleymix.errors import DataError, UsageError
 from shapleymix.game import coalition_game, efficiency_residual, shapley_values
 from shapleymix.game.coalitions import coalition_masks
 from shapleymix.game.exact import members_of
-from shapleymix.tables.run_log import RunLog
-from shapleymix.tables.runs import read_runs
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog
 
 
 @pytest.fixture(scope="module")

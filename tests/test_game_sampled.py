@@ -146,9 +146,9 @@ def test_smooth_is_the_posterior_of_its_model(monkeypatch: pytest.MonkeyPatch) -
     gain = prior[:, seen] @ np.linalg.inv(prior[np.ix_(seen, seen)])
     left = prior - gain @ prior[seen]
     functional = exact_shapley(np.eye(16))
-    found = smooth_shapley(held[seen], payoffs[seen])
-    np.testing.assert_allclose(found.values, functional @ gain @ payoffs[seen], atol=1e-5)
-    ratio = found.stderr[:, 0] ** 2 / np.diag(functional @ left @ functional.T)
+    values, stderr = smooth_shapley(held[seen], payoffs[seen])
+    np.testing.assert_allclose(values, functional @ gain @ payoffs[seen], atol=1e-5)
+    ratio = stderr[:, 0] ** 2 / np.diag(functional @ left @ functional.T)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)
 
 

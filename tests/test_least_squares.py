@@ -9,7 +9,7 @@ from scipy import optimize
 from shapleymix.fitting.fits import fit
 from shapleymix.fitting.least_squares import CONVERGED, Loss, Objective, Prior, minimize
 from shapleymix.records import FloatArray, IntArray
-from shapleymix.tables.runs import read_runs
+from shapleymix.tables.run_reading import read_runs
 
 T = np.linspace(0.0, 3.0, 25)
 WIDE = (np.full(3, -50.0), np.full(3, 50.0))

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from simulated import same_rows
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.tables.runs import UNTRAINED, RunLog, read_runs, write_runs
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import UNTRAINED, RunLog, write_runs
 
 ENDINGS = ("csv", "csv.gz", "parquet", "jsonl")
 HEADER = "run,N,D,p_en,p_de,loss_en,loss_de\n"

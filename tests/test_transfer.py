@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from shapleymix.errors import DataError, StoreError, UsageError
-from shapleymix.tables.runs import RunLog, read_runs
-from shapleymix.tables.transfer import TransferMatrix, read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.transfer_reading import read_transfer
 
 MATRICES = arrays.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.floats(-20, 20))
 ENDINGS = ("csv", "csv.gz", "parquet", "jsonl")

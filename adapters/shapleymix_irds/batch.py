@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,6 +124,7 @@ class ValidationSet:
         ignore: int,
     ) -> None:
         _check_validation(val, languages)
+        self.languages = tuple(languages)
         self.parts = [val[name] for name in languages]
         self.count, self.seed, self.ignore = count, seed, ignore
 
@@ -130,6 +132,11 @@ class ValidationSet:
     def tokens(self) -> int:
         """Tokens of one evaluation."""
         return sum(min(self.count, len(x)) * x[0].numel() for x, _ in self.parts)
+
+    def facts(self) -> dict[str, Any]:
+        """What the SV matrix says of how validation losses were measured."""
+        pool = {name: len(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
+        return {"validation": "rotating set", "validation_sequences": {"evaluation": self.count, "set": pool}}
 
     def take(self, evaluation: int, device: torch.device, piece: int = 0, pieces: int = 1) -> Batch:
         """The sequences of an evaluation, or one of so many pieces of them, on `device`; no piece is empty."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shapleymix_irds.engine import LossFn
+from shapleymix_irds.engines.base import LossFn
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 
 

@@ -16,18 +16,29 @@ from torch.distributed.tensor import DTensor
 
 @dataclass(frozen=True)
 class World:
-    """The data-parallel ranks; one rank where torch.distributed is not initialised."""
+    """The data-parallel ranks, and this one's device; one rank where torch.distributed is not initialised."""
 
-    group: Any
+    group: dist.ProcessGroup | None
     size: int
     rank: int
+    device: torch.device
 
     @classmethod
-    def of(cls, group: Any) -> World:
+    def of(cls, group: dist.ProcessGroup | None, device: torch.device) -> World:
         """The world of a process group (None: the default group, if there is one)."""
         if not (dist.is_available() and dist.is_initialized()):
-            return cls(None, 1, 0)
-        return cls(group, dist.get_world_size(group), dist.get_rank(group))
+            return cls(None, 1, 0, device)
+        return cls(group, dist.get_world_size(group), dist.get_rank(group), device)
+
+    @property
+    def main(self) -> bool:
+        """Whether this rank writes files and prints."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all ranks are here."""
+        if self.size > 1:
+            dist.barrier(self.group)
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum over ranks, in place; every rank must call."""
@@ -42,6 +53,10 @@ class World:
         parts = [torch.empty_like(values) for _ in range(self.size)]
         dist.all_gather(parts, values, group=self.group)
         return parts
+
+    def table(self, row: Tensor) -> Tensor:
+        """Rows of all ranks, (size, n) on the CPU in float64; every rank must call."""
+        return torch.stack(self.gather(row.to(self.device, torch.float64).contiguous())).cpu()
 
     def mean_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """What DDP would have done at the end of a backward pass: `.grad` becomes the mean over ranks."""

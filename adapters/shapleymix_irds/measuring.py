@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import Batch, group_sums
-from shapleymix_irds.engine import LossFn, plain
+from shapleymix_irds.engines.base import LossFn, plain
 
 PIECE = 4  # sequences a forward pass: an eager pass holds their logits
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost
 
+Setting = str | int | bool | list[str] | None
+
 
 @dataclass(frozen=True)
 class Options:
@@ -55,6 +57,10 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise TrackerError(f"Options: {name} is {value!r}: it must be above 0")
+
+    def settings(self) -> dict[str, Setting]:
+        """What must not change over a resume."""
+        return {name: getattr(self, name) for name in ("seed", "val_sequences", "micro_batches")}
 
 
 def automatic(options: Options, tokens: float, val_tokens: int | None, languages: int) -> Schedule:

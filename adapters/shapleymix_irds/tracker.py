@@ -14,7 +14,6 @@ that sum_i g_i is what the optimiser gets; h_j is the gradient of the mean valid
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,22 +23,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.accounts.ledger import Evaluation, Ledger, Losses
+from shapleymix_irds.accounts.log import EvaluationLog
+from shapleymix_irds.accounts.matrix import efficiency, transfer_matrix
+from shapleymix_irds.accounts.step import Pending, clip_coefficient, learning_rate
 from shapleymix_irds.batch import Batch, ValidationSet, arrange, language_indices, total_tokens
-from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked
-from shapleymix_irds.choice import Choice
+from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked, non_embedding
 from shapleymix_irds.distributed import World, local, named_parameters
-from shapleymix_irds.engine import LossFn, Task, plain, trained
+from shapleymix_irds.engines.base import LossFn, Task, plain, trained
+from shapleymix_irds.engines.choice import Choice
 from shapleymix_irds.errors import LanguageError, TrackerError
-from shapleymix_irds.ledger import Evaluation, Ledger, Losses
-from shapleymix_irds.log import EvaluationLog
 from shapleymix_irds.measuring import Stopwatch, eval_mode, measure_losses
-from shapleymix_irds.options import Options, automatic
-from shapleymix_irds.pending import Pending, clip_coefficient, learning_rate
-from shapleymix_irds.report import efficiency, transfer_matrix
+from shapleymix_irds.options import Options, Setting, automatic
 from shapleymix_irds.schedule import Schedule
-from shapleymix_irds.state import document_of, provenance, restore
+from shapleymix_irds.state import State
 
 Sequences = tuple[Tensor, Tensor]
 Kind = Literal["raw", "calibrated"]
@@ -83,17 +83,17 @@ class IRDS:
         engine: Literal["auto", "grouped", "micro"] = "auto",
         order: Literal[1, 2] = 1,
         precondition: torch.optim.Optimizer | None = None,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
     ) -> None:
         self.model, self.languages, self.order = model, tuple(languages), order
         self.options = options or Options()
-        self.world = World.of(process_group)
         check_settings(self.languages, every, engine, order, val is None, precondition is not None)
         check_modules(model)
         self.parameters = named_parameters(model)
         self.device = local(next(iter(self.parameters.values()))).device
+        self.world = World.of(process_group, self.device)
         count, seed, ignore = self.options.val_sequences, self.options.seed, self.options.ignore_index
         self.validation = None if val is None else ValidationSet(val, self.languages, count, seed, ignore)
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
@@ -218,7 +218,7 @@ class IRDS:
             If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
             measured or a loss did not fall, or a column does not sum to more than 0.
         """
-        return transfer_matrix(self.ledger, self.losses, self.languages, kind, provenance(self))
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, self.provenance())
 
     def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
         """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending; errors are those of `matrix`."""
@@ -251,7 +251,9 @@ class IRDS:
         if self.log is not None:
             self.log.flush()
         self.watch.restart()
-        return {"irds": json.dumps(document_of(self))}
+        every = self.schedule and self.schedule.every
+        now = (self.steps, self.tokens, self.next_step)
+        return {"irds": State(self._settings(), every, self.ledger, self.losses, *now).to_text()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume; cuts log rows after the checkpoint.
@@ -261,7 +263,34 @@ class IRDS:
         ResumeError
             If it is no tracker's state, or its languages or settings differ from this tracker's.
         """
-        restore(self, state)
+        saved = State.of_checkpoint(state, self._settings(), self.schedule and self.schedule.every)
+        if saved.every is not None:
+            self.schedule = Schedule(saved.every, self.options.seed)
+        self.ledger, self.losses = saved.ledger, saved.losses
+        self.steps, self.tokens, self.next_step = saved.steps, saved.tokens, saved.next_step
+        if self.log is not None:
+            self.log.cut(self.next_step)
+
+    def provenance(self) -> dict[str, Any]:
+        """How the values came about, as the SV matrix carries it."""
+        weighted = self.choice.optimizer is not None
+        found = {
+            "N": non_embedding(self.model),
+            "D": self.tokens,
+            "steps": self.steps,
+            "every": self.schedule and self.schedule.every,
+            "engine": self.choice.engine and self.choice.engine.name,
+            "order": self.order,
+            "mode": "preconditioned by AdamW's second moment" if weighted else "plain gradients",
+            "seed": self.options.seed,
+        }
+        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
+        return found | ({"fallback": self.choice.fallback} if self.choice.fallback else {})
+
+    def _settings(self) -> dict[str, Setting]:
+        """What must not change over a resume."""
+        own = {"languages": list(self.languages), "validation": self.validation is not None}
+        return {**own, **self.choice.settings(), **self.options.settings()}
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shapleymix.errors import printable
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def write_matrix(
 
 def save(out: Output, record: Record, path: str, force: bool, inputs: Sequence[str | None] = ()) -> None:
     """Write a result as its versioned JSON document, with the hashes of the files that it was made from."""
-    hashes = {"inputs": {name: file_hash(name) for name in inputs if name is not None}}
+    hashes = {"inputs": {printable(name): file_hash(name) for name in inputs if name is not None}}
     with_provenance(record, out, hashes).save(path, force=force)
     out.note([f"wrote {path}"])
 

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
+from shapleymix.errors import printable
 from shapleymix_cli.documents.plain import print_document
+from shapleymix_cli.streams import say
 
 Progress = Callable[[str, int, int], None]
 
@@ -49,7 +51,7 @@ class Output:
             return
         self._line.clear()
         for message in dict.fromkeys(messages):
-            print(f"{kind}{message}", file=sys.stderr)
+            say(f"{kind}{message}")
 
     def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Any]]) -> None:
         """Show the result: the document with `--json`, else the view (texts and rich tables)."""
@@ -77,13 +79,18 @@ class StatusLine:
             return
         self._last = now
         width = max(os.get_terminal_size(self._stream.fileno()).columns - 1, 20)
-        text = f"{stage} {done}/{total}"[:width]
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+        self._write(printable(f"{stage} {done}/{total}")[:width])
         self._dirty = True
 
     def clear(self) -> None:
         if self._dirty:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._write("")
             self._dirty = False
+
+    def _write(self, text: str) -> None:
+        """Replace the line; a terminal that went away sees no more of it."""
+        try:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+        except OSError:
+            self.shown = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import click
 
 from shapleymix.errors import Fault, Location, ShapleyMixError, UsageError
 from shapleymix_cli.documents.plain import print_document
+from shapleymix_cli.streams import say, silenced
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_FAULTS = 1000
@@ -23,7 +23,7 @@ def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         code = run()
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         close_stdout()
@@ -32,7 +32,7 @@ def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         return _report(_own(error), "--json" in arguments)
     except OSError as error:
         close_stdout()
-        print(f"error: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+        say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         return DATA_SAY_NO
     except Exception as error:  # the last line of defence: a fault of ours must not look like the user's
         return _report_bug(error, arguments)
@@ -40,11 +40,8 @@ def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
 
 
 def close_stdout() -> None:
-    """Write nothing more to where nothing can be written, the interpreter's last flush included."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    """Write nothing more to where nothing can be written."""
+    sys.stdout = silenced(sys.stdout)
 
 
 def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
@@ -58,10 +55,19 @@ def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
 
 def _report(error: ShapleyMixError, as_json: bool) -> int:
     if as_json:
-        print_document({"error": error_document(error)})
+        _print_error(error_document(error))
     else:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
     return error.exit_code
+
+
+def _print_error(document: dict[str, Any]) -> None:
+    """The error as the result; the exit code tells it even where the document cannot be written."""
+    try:
+        print_document({"error": document})
+        sys.stdout.flush()
+    except OSError:
+        close_stdout()
 
 
 def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
@@ -69,11 +75,11 @@ def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     message = f"internal fault, {type(error).__name__}: {error}"
     hint = "this is a bug in shapleymix; run again with -v for the traceback, and report it"
     if "--json" in arguments:
-        print_document({"error": {"code": "internal", "message": message, "hint": hint, "location": None}})
+        _print_error({"code": "internal", "message": message, "hint": hint, "location": None})
     else:
-        print(f"error: {message}\n  hint: {hint}", file=sys.stderr)
+        say(f"error: {message}\n  hint: {hint}")
     if "-v" in arguments or "--verbose" in arguments:
-        traceback.print_exc()
+        say(traceback.format_exc())
     return DATA_SAY_NO
 
 

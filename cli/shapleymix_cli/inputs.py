@@ -27,7 +27,7 @@ TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 
 def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
     """One or several run logs as one, saying what reading changed."""
-    from shapleymix.tables.runs import read_runs
+    from shapleymix.tables.run_reading import read_runs
 
     if len([path for path in paths if path == "-"]) > 1:
         raise UsageError("standard input can be read only once", hint="give - once")
@@ -40,7 +40,7 @@ def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMat
     """The transfer matrix of `--sv`."""
     if path is None:
         return None
-    from shapleymix.tables.transfer import read_transfer
+    from shapleymix.tables.transfer_reading import read_transfer
 
     matrix = read_transfer(path, kind=kind)
     notice = matrix.provenance.get("notice")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import click
 
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix_cli.failures import OK, close_stdout, exit_code_of
+from shapleymix_cli.streams import prepare
 
 COMMANDS = {
     "shapley": "Shapley values of the languages, from coalition runs.",
@@ -103,9 +103,7 @@ def commands(ctx: click.Context) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no failure
+    prepare()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of libraries; what users should know is said by the commands
     commands.main(prog_name="shapleymix")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from shapleymix.errors import Location, UsageError
+from shapleymix.errors import Location, UsageError, printable
 from shapleymix_cli.console import Output
 
 _OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
@@ -70,7 +70,7 @@ def recorded_command(arguments: Sequence[str]) -> str:
             skip = 0 if "=" in word else _OF_THE_CALL[name]
         elif not (word.startswith("-o") and not word.startswith("--")):
             kept.append(word)
-    return shlex.join(["shapleymix", *kept])
+    return printable(shlex.join(["shapleymix", *kept]))
 
 
 class Size(click.ParamType):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Languages, read_languages
-from shapleymix.tables.reading import Table
-from shapleymix.tables.runs import RunLog, concat, read_runs
-from shapleymix.tables.transfer import TransferMatrix, read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.sheets import Table
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.transfer_reading import read_transfer
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,61 @@ class Filters:
     min_own_tokens: float = 0.0
 
 
+class Used(NamedTuple):
+    """What the used losses of each target cover: the lowest and highest ratio, size and token count.
+
+    `runs` and `mixtures` count, for each target and source, the different runs and mixtures with a ratio above 0 of
+    that source.
+    """
+
+    p_range: FloatArray  # (K, M, 2)
+    N_range: FloatArray  # (K, 2)
+    D_range: FloatArray  # (K, 2)
+    runs: IntArray  # (K, M)
+    mixtures: IntArray  # (K, M)
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """A log with the weight of every loss; weight zero where it was not measured or was filtered out."""
+    """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
+
+    `untrained` is the largest measured loss of an untrained model (D = 0) for each target, NaN where none is.
+    """
 
     log: RunLog
     weight: FloatArray  # (R, K)
     notices: tuple[str, ...]
+    untrained: FloatArray  # (K,)
+
+    def used(self) -> Used:
+        """What the used losses cover, target by target."""
+        log = self.log
+        run = np.unique(np.array(log.runs, dtype=object), return_inverse=True)[1].ravel()
+        rows = [np.flatnonzero(self.weight[:, target] > 0) for target in range(len(log.targets))]
+        return Used(
+            p_range=np.stack([_range(log.p[use]) for use in rows]),
+            N_range=np.stack([_range(log.N[use]) for use in rows]),
+            D_range=np.stack([_range(log.D[use]) for use in rows]),
+            runs=np.stack([_sightings(run[use], log.p[use]) for use in rows]),
+            mixtures=np.stack([_sightings(log.groups[use], log.p[use]) for use in rows]),
+        )
+
+    def unseen(self) -> tuple[str, ...]:
+        """Sources with ratio 0 in every used run of every target: nothing is known of them."""
+        return tuple(name for name, top in zip(self.log.sources, self._largest(), strict=True) if top == 0)
+
+    def thin(self) -> dict[str, str]:
+        """Sources that the used runs say little about, with the reason; the unseen ones are not among them."""
+        most = self.used().mixtures.max(axis=0)
+        reasons = {}
+        for name, top, count in zip(self.log.sources, self._largest().tolist(), most.tolist(), strict=True):
+            if top > 0 and (why := _thinness(top, count)):
+                reasons[name] = why
+        return reasons
+
+    def _largest(self) -> FloatArray:
+        """The largest ratio (M,) of each source in any used run."""
+        return np.where(np.any(self.weight > 0, axis=1)[:, None], self.log.p, 0.0).max(axis=0)
 
     @property
     def N0(self) -> float:
@@ -104,7 +154,53 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     base = np.ones(len(kept.N)) if kept.weight is None else kept.weight
     weight = np.where(measured & own, base[:, None], 0.0)
     _check_targets(kept, weight)
-    return Evidence(kept, weight, tuple(notices + _absent_own(kept, filters)))
+    notices += _absent_own(kept, filters)
+    evidence = Evidence(kept, weight, tuple(notices), _untrained(log))
+    return replace(evidence, notices=evidence.notices + _unknown_sources(evidence))
+
+
+def _untrained(log: RunLog) -> FloatArray:
+    """The largest loss (K,) of an untrained model, NaN where none was measured."""
+    losses = np.where(log.trained[:, None] | np.isnan(log.loss), -np.inf, log.loss)
+    largest = losses.max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(largest), largest, np.nan)
+
+
+def _range(values: FloatArray) -> FloatArray:
+    """Lowest and highest over the rows, as a last axis."""
+    return np.stack([values.min(axis=0), values.max(axis=0)], axis=-1)
+
+
+def _sightings(label: IntArray, p: FloatArray) -> IntArray:
+    """How many different labels (R,) have a ratio above 0 of each source, (M,)."""
+    row, source = np.nonzero(p > 0)
+    pairs = np.unique(np.stack([label[row], source]), axis=1)
+    return np.bincount(pairs[1], minlength=p.shape[1])
+
+
+FEW_MIXTURES, TINY_RATIO = 3, 0.01
+
+
+def _thinness(largest: float, mixtures: int) -> str:
+    """Why so few and small ratios tell little; empty if they tell enough."""
+    if largest < TINY_RATIO:
+        return f"its ratio is at most {largest:.2g}"
+    if mixtures < FEW_MIXTURES:
+        return f"only {mixtures} {'mixture has' if mixtures == 1 else 'mixtures have'} any of it"
+    return ""
+
+
+def _unknown_sources(evidence: Evidence) -> tuple[str, ...]:
+    """What the runs cannot tell of some sources, in words."""
+    unseen = evidence.unseen()
+    found = []
+    if unseen:
+        found.append(
+            f"no run that is used has any {', '.join(unseen)}: what {'it does' if len(unseen) == 1 else 'they do'} is "
+            "unknown, and a prediction with any of it is a guess"
+        )
+    found += [f"source {name}: {why}; what it does is hardly known" for name, why in evidence.thin().items()]
+    return tuple(found)
 
 
 _NOTHING_LEFT = "check D, the split column, and --min-tokens"

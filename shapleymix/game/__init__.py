@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from shapleymix.game.coalitions import Game, coalition_game
-from shapleymix.game.estimates import Estimate
 from shapleymix.game.exact import exact_shapley
-from shapleymix.game.sampled import estimate_shapley, sampled_shapley
+from shapleymix.game.sampled import Estimate, estimate_shapley, sampled_shapley
 from shapleymix.game.values import efficiency_residual, shapley_values
 
 __all__ = [

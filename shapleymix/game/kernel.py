@@ -12,13 +12,14 @@ from math import comb
 
 import numpy as np
 
-from shapleymix.game.estimates import Estimate, keep_efficiency
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 _ROUNDING = 1e-9  # the constraint's own direction is zero but for rounding, and must not be inverted
 
 
-def kernel_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None) -> Estimate:
+def kernel_shapley(
+    members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Constrained weighted least squares with sandwich standard errors.
 
     Parameters
@@ -28,6 +29,10 @@ def kernel_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | 
     payoffs : (C, T)
     noise : (C, T), optional
         Variance of each payoff; propagated to the standard errors.
+
+    Returns
+    -------
+    values, stderr : (K, T)
     """
     players = members.shape[1]
     sizes = members.sum(axis=1)
@@ -47,8 +52,7 @@ def kernel_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | 
     variance = inverse**2 @ (residual**2 * unseen[:, None])
     if noise is not None:
         variance += _noise(inverse * root.T, share[:, 0], noise[inner], noise[empty], noise[full])
-    values = keep_efficiency(deviation + total / players, total)
-    return Estimate(values, np.sqrt(variance), "kernel", len(members))
+    return deviation + total / players, np.sqrt(variance)
 
 
 def _stratum_weights(sizes: IntArray, players: int) -> tuple[FloatArray, FloatArray]:

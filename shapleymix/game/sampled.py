@@ -6,6 +6,7 @@ K players, T targets, S coalitions asked for, C coalitions known.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations, compress
 from math import comb
 from typing import Literal
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.game.estimates import Estimate, check_identified
 from shapleymix.game.exact import contract, exact_shapley, joining_weights, masks_of, members_of
 from shapleymix.game.kernel import kernel_shapley
 from shapleymix.game.smooth import smooth_shapley
@@ -22,6 +22,29 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 
 Method = Literal["auto", "smooth", "kernel"]
 SMOOTH_LIMIT = 2000  # coalitions: beyond, the cubic cost of the smooth model is felt (5 s), and `auto` leaves it
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated Shapley values.
+
+    Attributes
+    ----------
+    values : (K, T)
+        Columns sum to the grand coalition's payoff exactly, as exact values do.
+    stderr : (K, T)
+        Standard errors: of the coalitions that were not seen, and of noise in those that were. Zero if there is
+        neither.
+    method : str
+        `exact`, `smooth` or `kernel`.
+    coalitions : int
+        How many coalitions were used, the empty and the grand one included.
+    """
+
+    values: FloatArray
+    stderr: FloatArray
+    method: str
+    coalitions: int
 
 
 def sampled_shapley(
@@ -95,9 +118,12 @@ def estimate_shapley(
         raise UsageError(f"unknown method {method!r}", hint="known: auto, smooth, kernel")
     if count == 2**width:
         return _exact_estimate(members, payoffs, noise)
-    check_identified(members, players or tuple(f"player {i}" for i in range(width)))
+    _check_identified(members, players or tuple(f"player {i}" for i in range(width)))
     smooth = method == "smooth" or (method == "auto" and count <= SMOOTH_LIMIT)
-    return (smooth_shapley if smooth else kernel_shapley)(members, payoffs, noise)
+    values, stderr = (smooth_shapley if smooth else kernel_shapley)(members, payoffs, noise)
+    sizes = members.sum(axis=1)
+    total = payoffs[sizes.argmax()] - payoffs[sizes.argmin()]
+    return Estimate(_keep_efficiency(values, total), stderr, "smooth" if smooth else "kernel", count)
 
 
 def exact_variance(noise: FloatArray) -> FloatArray:
@@ -184,3 +210,39 @@ def _exact_estimate(members: BoolArray, payoffs: FloatArray, noise: FloatArray |
     values = exact_shapley(payoffs[order])
     stderr = np.zeros_like(values) if noise is None else np.sqrt(exact_variance(noise[order]))
     return Estimate(values, stderr, "exact", len(members))
+
+
+def _keep_efficiency(values: FloatArray, total: FloatArray) -> FloatArray:
+    """Share among all players what rounding left between the sum of their values (K, T) and the total (T,)."""
+    return values + (total - values.sum(axis=0)) / len(values)
+
+
+def _check_identified(members: BoolArray, players: tuple[str, ...]) -> None:
+    """Raise a DataError unless the coalitions (C, K) can tell every player's value.
+
+    The empty and the grand coalition must be there (efficiency hangs on them), the membership matrix must have
+    rank K, and one coalition more is needed to see how far payoffs are from additive.
+    """
+    sizes = members.sum(axis=1)
+    count = members.shape[1]
+    for size, name in ((0, "empty coalition (the untrained model)"), (count, "coalition of all players")):
+        if size not in sizes:
+            raise DataError(f"the {name} is missing", hint="its payoff fixes the sum of the values: measure it")
+    rank = int(np.linalg.matrix_rank(members.astype(float)))
+    if rank < count:
+        raise DataError(_confusion(members, players, rank), hint="add coalitions that hold one but not the other")
+    if len(members) < count + 2:
+        message = f"{len(members)} coalitions cannot support {count} values with standard errors"
+        raise DataError(message, hint=f"at least {count + 2} are needed, several times as many are comfortable")
+
+
+def _confusion(members: BoolArray, players: tuple[str, ...], rank: int) -> str:
+    """Name players that no coalition separates, or state the rank if no two columns are equal."""
+    _, label, count = np.unique(members, axis=1, return_inverse=True, return_counts=True)
+    twins = [
+        " and ".join(name for name, own in zip(players, label.ravel(), strict=True) if own == group)
+        for group in np.flatnonzero(count > 1)
+    ]
+    if twins:
+        return f"no coalition separates {'; nor '.join(twins)}"
+    return f"the {len(members)} coalitions have rank {rank}, too low for {len(players)} players"

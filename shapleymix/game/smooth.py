@@ -20,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from shapleymix.game.estimates import Estimate, keep_efficiency
 from shapleymix.records import BoolArray, FloatArray
 
 RHO_GRID = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _JITTER = 1e-9  # keeps the covariance positive definite near rho = 1; payoffs never have nine digits
 
 
-def smooth_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None) -> Estimate:
+def smooth_shapley(
+    members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Posterior mean and standard deviation of the Shapley values.
 
     Parameters
@@ -37,8 +38,11 @@ def smooth_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | 
     payoffs : (C, T)
     noise : (C, T), optional
         Variance of each payoff; propagated to the standard errors.
+
+    Returns
+    -------
+    values, stderr : (K, T)
     """
-    sizes = members.sum(axis=1)
     posteriors = [_posterior(members, payoffs, rho) for rho in RHO_GRID]
     shares = _shares(np.stack([each.log_evidence for each in posteriors]))
     values = np.einsum("gt,gkt->kt", shares, np.stack([each.values for each in posteriors]))
@@ -47,8 +51,7 @@ def smooth_shapley(members: BoolArray, payoffs: FloatArray, noise: FloatArray | 
     if noise is not None:
         squares = np.stack([each.weights**2 for each in posteriors])
         variance += np.einsum("gt,gkc,ct->kt", shares, squares, noise, optimize=True)
-    total = payoffs[sizes.argmax()] - payoffs[sizes.argmin()]
-    return Estimate(keep_efficiency(values, total), np.sqrt(variance), "smooth", len(members))
+    return values, np.sqrt(variance)
 
 
 @dataclass(frozen=True)

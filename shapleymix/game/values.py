@@ -9,8 +9,7 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.game.coalitions import Game, coalition_game
-from shapleymix.game.estimates import Estimate
-from shapleymix.game.sampled import estimate_shapley
+from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
 
 if TYPE_CHECKING:

@@ -19,14 +19,22 @@ from shapleymix.mixing.bounds import Constraints
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9
+FEASIBLE = 1e-9
+"""A mixture that breaks a bound by more than this, in units of ratio, is outside of it and has no proof."""
+ROUNDING = 1e-12
 TOKENS = 1e9
+
+
+class ProofError(RuntimeError):
+    """A certificate contradicts itself: a fault of this library, not of its user."""
 
 
 @dataclass(frozen=True)
 class Certificate(Record):
     """`objective - lower_bound = gap >= 0`: no feasible mixture is better by more than `gap` nats.
 
-    `price` is d objective / d ratio at the margin: what a ratio must bring to be worth its place.
+    The gap is infinite for a mixture outside of its bounds: nothing is proved of such a one. `price` is
+    d objective / d ratio at the margin: what a ratio must bring to be worth its place.
     """
 
     kind = "certificate"
@@ -87,7 +95,15 @@ def certify(
     kl: float = 0.0,
     anchor: FloatArray | None = None,
 ) -> tuple[Certificate, FloatArray]:
-    """The certificate of one mixture p (M,), and the prices (M,) of each source with its groups' multipliers."""
+    """The certificate of one mixture p (M,), and the prices (M,) of each source with its groups' multipliers.
+
+    It begins with the bounds: where p breaks one of them by more than `FEASIBLE`, the gap is infinite.
+
+    Raises
+    ------
+    ProofError
+        If the gap of a mixture within its bounds is negative by more than rounding.
+    """
     if anchor is not None and kl > 0:  # KL is infinite off the anchor's support: no mixture there competes
         constraints = replace(constraints, upper=np.where(anchor > 0, constraints.upper, constraints.lower))
     gradient = objective_gradient(terms, w, p, kl, anchor)
@@ -96,10 +112,49 @@ def certify(
     tilt = multipliers @ constraints.members if len(multipliers) else np.zeros_like(p)
     gap = float(frank_wolfe_gap(p, gradient - tilt, constraints.lower, constraints.upper))
     gap += float(_complementarity(multipliers, p, constraints))
-    gap = max(gap, 0.0)
     _, price = linear_minimiser(gradient - tilt, constraints.lower, constraints.upper)
-    scale = max(abs(objective), 1e-300)
-    return Certificate(objective, gap, gap / scale, objective - gap, float(price)), float(price) + tilt
+    if violation(p, constraints) <= FEASIBLE:
+        slopes = np.abs(gradient[np.isfinite(gradient)]).sum() + np.abs(multipliers).sum()
+        gap = not_negative(gap, FEASIBLE * len(p) * float(slopes) + ROUNDING * abs(objective))
+    else:
+        gap = np.inf
+    return certificate_of(objective, gap, float(price)), float(price) + tilt
+
+
+def violation(p: FloatArray, constraints: Constraints) -> float:
+    """By how much p (M,) breaks the worst of its bounds, in units of ratio; infinite where it is not finite."""
+    if not np.isfinite(p).all():
+        return np.inf
+    sums = constraints.members @ p if constraints.grouped else np.zeros(0)
+    broken = (
+        abs(1 - p.sum())[None],
+        constraints.lower - p,
+        p - constraints.upper,
+        constraints.group_lower - sums,
+        sums - constraints.group_upper,
+    )
+    return max(float(np.concatenate(broken).max()), 0.0)
+
+
+def certificate_of(objective: float, gap: float, price: float) -> Certificate:
+    """The certificate that says `gap`; relative to the objective, too."""
+    return Certificate(objective, gap, gap / max(abs(objective), 1e-300), objective - gap, price)
+
+
+def not_negative(gap: float, rounding: float) -> float:
+    """The gap of a mixture within its bounds, at least 0.
+
+    Raises
+    ------
+    ProofError
+        If it is below zero by more than `rounding`: the mixture would be better than the best.
+    """
+    if gap < -rounding:
+        raise ProofError(
+            f"the certificate says that a mixture is better than the best one, by {-gap:.3g} nats; "
+            "this is a fault of shapleymix: please report it with the command and the fit"
+        )
+    return max(gap, 0.0)
 
 
 def objective_value(

@@ -9,9 +9,8 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.records import FloatArray
-from shapleymix.tables import cells
 from shapleymix.tables.names import align, check_label
-from shapleymix.tables.reading import Sheet, Table, read_sheet
+from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 
@@ -74,7 +73,7 @@ def read_languages(table: Table) -> Languages:
     if "language" not in sheet.columns:
         hint = did_you_mean("language", sheet.columns)
         raise DataError.of([sheet.header_fault("language", "has no column 'language'", hint)], sheet.origin)
-    names = cells.texts(sheet, "language", faults)
+    names = texts(sheet, "language", faults)
     faults.extend(_label_faults(sheet, names))
     found = Languages(
         names=names,
@@ -108,21 +107,21 @@ def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
 def _families(sheet: Sheet, faults: list[Fault]) -> tuple[str | None, ...]:
     if "family" not in sheet.columns:
         return (None,) * sheet.rows
-    return tuple(family or None for family in cells.texts(sheet, "family", faults, empty=True))
+    return tuple(family or None for family in texts(sheet, "family", faults, empty=True))
 
 
 def _amounts(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
     """A column (L,) of amounts above zero; NaN where the table does not know."""
     if column not in sheet.columns:
         return np.full(sheet.rows, np.nan)
-    values = cells.numbers(sheet, column, faults, empty=True, sizes=True)
-    cells.require(sheet, column, values, values <= 0, "expected more than 0", faults)
+    values = numbers(sheet, column, faults, empty=True, sizes=True)
+    require(sheet, column, values, values <= 0, "expected more than 0", faults)
     return values
 
 
 def _weights(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
     if "weight" not in sheet.columns:
         return None
-    weight = cells.numbers(sheet, "weight", faults)
-    cells.require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
+    weight = numbers(sheet, "weight", faults)
+    require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
     return weight

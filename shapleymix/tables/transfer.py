@@ -8,25 +8,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
-from shapleymix.records import BoolArray, FloatArray, Record, atomic_write, read_json
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.records import BoolArray, FloatArray, Record, atomic_write
 from shapleymix.tables.names import align, repeated
-from shapleymix.tables.reading import Sheet, Table, read_sheet
 from shapleymix.tables.similarity import Similarity, similarity
-from shapleymix.tables.transfer_cells import parse_transfer
 from shapleymix.tables.writing import write_table
 
-__all__ = ["Similarity", "TransferMatrix", "read_transfer"]
-
-_KEY = "shapleymix"
+METADATA_KEY = "shapleymix"
 """Where the provenance stands in a Parquet file's metadata."""
 
-_SIDECAR = "transfer-provenance"
+SIDECAR_KIND = "transfer-provenance"
 
 
 @dataclass(frozen=True)
@@ -171,8 +167,8 @@ class TransferMatrix(Record):
         if sidecar and sidecar.exists() and not force:
             hint = "choose another name, or overwrite it with --force (force=True in Python)"
             raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
-        note = {"schema_version": 1, "kind": _SIDECAR, "provenance": _own(self.provenance)}
-        content = write_table(self.columns(), path, force=force, metadata={_KEY: _json(note)})
+        note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": _own(self.provenance)}
+        content = write_table(self.columns(), path, force=force, metadata={METADATA_KEY: _json(note)})
         if sidecar:
             written_for = {"sha256": hashlib.sha256(content).hexdigest()}
             atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
@@ -210,58 +206,6 @@ class TransferMatrix(Record):
         if values.shape != (len(self.targets),) or not (np.isfinite(values) & (values > 0)).all():
             raise DataError(f"loss drops must be {len(self.targets)} numbers above 0")
         return values
-
-
-def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = None) -> TransferMatrix:
-    """Read a transfer matrix.
-
-    Parameters
-    ----------
-    table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
-        wide one, `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
-    kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
-
-    Raises
-    ------
-    DataError
-        With every fault of the table.
-    """
-    if kind not in (None, "raw", "normalized"):
-        raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
-    if isinstance(table, (str, os.PathLike)) and str(table).lower().endswith(".json"):
-        return TransferMatrix.load(table)
-    sheet = read_sheet(table)
-    values = parse_transfer(sheet, kind)
-    provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
-    if values.loss_drop:
-        provenance["loss_drop"] = values.loss_drop
-    if values.sv is None:
-        assert values.nsv is not None
-        return TransferMatrix(values.sources, values.targets, None, values.nsv, values.stderr, provenance)
-    matrix = TransferMatrix.from_sv(values.sv, values.sources, values.targets, values.stderr, provenance)
-    return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
-
-
-def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
-    """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
-    if _KEY in sheet.metadata:
-        document = _parsed(sheet.metadata[_KEY], sheet.origin)
-    elif isinstance(table, (str, os.PathLike)) and Path(f"{os.fspath(table)}.json").is_file():
-        document = read_json(f"{os.fspath(table)}.json")
-    else:
-        return {}
-    if not isinstance(document, dict) or document.get("kind") != _SIDECAR:
-        return {}
-    if document.get("sha256", sheet.digest) != sheet.digest:
-        return {"notice": "the provenance beside the table was written for other values and is left out"}
-    return dict(document.get("provenance") or {})
-
-
-def _parsed(text: str, origin: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise StoreError(f"holds broken provenance: {error}", location=Location(origin)) from error
 
 
 def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,8 +29,9 @@ sys.path.insert(0, str(ROOT))
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
 from shapleymix.game.values import shapley_values  # noqa: E402
-from shapleymix.tables.runs import read_runs  # noqa: E402
-from shapleymix.tables.transfer import TransferMatrix, read_transfer  # noqa: E402
+from shapleymix.tables.run_reading import read_runs  # noqa: E402
+from shapleymix.tables.transfer import TransferMatrix  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 
 COALITIONS = ROOT / "fixtures" / "multilingual5_coalitions.csv"
 LANGUAGES = "en,de,fr,zh,ja"

@@ -21,7 +21,7 @@ from _report import finish, must, row, table
 
 from shapleymix.game import coalition_game, exact_shapley, sampled_shapley
 from shapleymix.game.exact import masks_of, members_of
-from shapleymix.tables.runs import read_runs
+from shapleymix.tables.run_reading import read_runs
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SEEDS = 24

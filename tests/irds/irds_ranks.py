@@ -134,7 +134,7 @@ def _free_phi(model: Any, x: Any, y: Any, lang: Any, engine: Any, tokens: int | 
     if not isinstance(model, nn.parallel.DistributedDataParallel) and not any(
         isinstance(p, DTensor) for p in model.parameters()
     ):
-        tracker.world = type(tracker.world)(None, 1, 0)  # the reference: this process by itself
+        tracker.world = type(tracker.world)(None, 1, 0, tracker.device)  # the reference: this process by itself
     tracker.backward(loss_of(model), x, y, lang, step=0, tokens=tokens)
     tracker.commit(lr=1.0)
     return tracker.ledger.phi

@@ -13,15 +13,14 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
+from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
 from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
-from shapleymix_irds.ledger import Evaluation, Ledger  # noqa: E402
-from shapleymix_irds.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
-from shapleymix_irds.state import provenance  # noqa: E402
 
-from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 
 OPTIONS = Options(val_sequences=2, measure_sequences=3)
 
@@ -292,7 +291,7 @@ def test_provenance_tells_the_validation_sequences() -> None:
     found = Loop(steps=4, every=1).tracker.matrix("raw").provenance
     assert found["validation_sequences"] == {"evaluation": 2, "set": dict.fromkeys(LANGUAGES, 5)}
     assert "fallback" not in found
-    assert "validation_sequences" not in provenance(Loop(steps=1, val=None).tracker)
+    assert "validation_sequences" not in Loop(steps=1, val=None).tracker.provenance()
 
 
 def test_there_is_no_log_to_replay(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
-from shapleymix_irds.state import provenance  # noqa: E402
 from shapleymix_irds.train.telemetry import irds_line  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
@@ -150,7 +149,7 @@ def test_what_cannot_be_split_is_named_or_goes_to_micro_batches(kind: Any, messa
     tracker = assert_exact(model, loss_fn, "auto")
     assert tracker.choice.engine is not None
     assert tracker.choice.engine.name == "micro"
-    assert message in provenance(tracker)["fallback"]
+    assert message in tracker.provenance()["fallback"]
     assert message in irds_line(1, 1, 0.1, [0.1], tracker.choice.fallback)
 
 

@@ -19,8 +19,8 @@ pytest.importorskip("torch")
 from shapleymix_irds.train.distributed import agreed_round
 from torch._C._distributed_c10d import HashStore
 
-from shapleymix.tables.runs import read_runs
-from shapleymix.tables.transfer import read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.transfer_reading import read_transfer
 from tests.irds.training import STEPS, results, said, start, train, wait_for_step
 
 

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from shapleymix.tables.runs import read_runs
-from shapleymix.tables.transfer import TransferMatrix, read_transfer
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.transfer_reading import read_transfer
 from tests.irds.training import results, said, start, train
 
 FLAG = "--irds-precondition"

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from shapleymix_irds.train.config import TrainConfig, read_toml  # noqa: E402
 from shapleymix_irds.train.model import BYTE_VOCABULARY, Decoder, ModelConfig  # noqa: E402
 
-from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 
 README = Path(__file__).resolve().parents[2] / "adapters" / "README.md"
 

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from shapleymix.tables.runs import read_runs
+from shapleymix.tables.run_reading import read_runs
 from tests.irds.training import QUICK, SCRIPT, STEPS, environment, results, said, start, train, wait_for_step
 
 KILLS = np.random.default_rng(20261121).integers(1, STEPS, size=3).tolist()

@@ -28,9 +28,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.records import read_json
-from shapleymix_irds.distributed import put_back
+from shapleymix_irds.distributed import World, put_back, tidy
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.distributed import World, plain_name
 
 LOCK = ".lock"  # held by the process that trains in a folder
 STEP_FOLDER = re.compile(r"step-(\d{9,})")
@@ -134,9 +133,9 @@ def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, 
     state: dict[str, dict[str, Tensor]] = {"model": {}, "exp_avg": {}, "exp_avg_sq": {}}
     for name, weight in model.named_parameters():
         moments = optimiser.state.get(weight, {})
-        state["model"][plain_name(name)] = weight.detach()
+        state["model"][tidy(name)] = weight.detach()
         for key in ("exp_avg", "exp_avg_sq"):
-            state[key][plain_name(name)] = moments.get(key, torch.zeros_like(weight.detach()))
+            state[key][tidy(name)] = moments.get(key, torch.zeros_like(weight.detach()))
     return state
 
 
@@ -145,7 +144,7 @@ def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, state: di
     if not step:
         return
     for name, weight in model.named_parameters():
-        moments = {key: state[key][plain_name(name)] for key in ("exp_avg", "exp_avg_sq")}
+        moments = {key: state[key][tidy(name)] for key in ("exp_avg", "exp_avg_sq")}
         optimiser.state[weight] = {"step": torch.tensor(float(step)), **moments}
 
 
@@ -193,7 +192,7 @@ def locked(out: Path, world: World) -> Iterator[None]:
                 taken = True
             except OSError:
                 pass
-        if world.gathered(torch.tensor([float(taken)])).any():
+        if world.table(torch.tensor([float(taken)])).any():
             hint = "wait for it to end, or choose another --out"
             raise UsageError("another process trains in this folder", location=Location(file=str(out)), hint=hint)
         yield

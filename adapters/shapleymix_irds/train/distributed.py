@@ -8,45 +8,17 @@ import os
 import traceback
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from shapleymix.errors import UsageError
-
-
-@dataclass(frozen=True)
-class World:
-    """This process among its peers."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-    @property
-    def main(self) -> bool:
-        """Whether this rank writes files and talks."""
-        return self.rank == 0
-
-    def gathered(self, row: Tensor) -> Tensor:
-        """Rows of all ranks, (size, n) on the CPU in float64."""
-        row = row.to(self.device, torch.float64).contiguous()
-        if self.size == 1:
-            return row[None].cpu()
-        rows = [torch.empty_like(row) for _ in range(self.size)]
-        dist.all_gather(rows, row)
-        return torch.stack(rows).cpu()
-
-    def wait(self) -> None:
-        """Until all ranks are here."""
-        if self.size > 1:
-            dist.barrier()
+from shapleymix_irds.distributed import World
 
 
 @contextlib.contextmanager
@@ -68,14 +40,14 @@ def joined_world(device: str) -> Iterator[World]:
         torch.cuda.set_device(local)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield World(0, 1, local)
+        yield World.of(None, local)
         return
     store, rank, size = next(iter(rendezvous("env://")))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = PrefixStore(agreed_round(store, rank, size), store)
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
     try:
-        yield World(dist.get_rank(), size, local)
+        yield World.of(None, local)
     except BaseException as error:
         _clear_frames(error)
         raise
@@ -150,10 +122,3 @@ def gradient_sync(model: nn.Module, last: bool) -> Iterator[None]:
     if hasattr(model, "set_requires_gradient_sync"):
         model.set_requires_gradient_sync(last)  # type: ignore[operator]
     yield
-
-
-def plain_name(name: str) -> str:
-    """A parameter's name without what DDP, torch.compile and checkpointing put into it."""
-    for part in ("module.", "_orig_mod.", "_checkpoint_wrapped_module."):
-        name = name.replace(part, "")
-    return name

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from shapleymix.records import FloatArray
+from shapleymix_irds.distributed import World
 from shapleymix_irds.train.corpus import Stream
-from shapleymix_irds.train.distributed import World
 
 SequenceLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -45,5 +45,5 @@ def mean_losses(
             found = losses(x.to(world.device), y.to(world.device)).double().sum().cpu()
             sums[index] += found if len(mine) else 0.0
             counts[index] += len(mine) * stream.seq
-    total = world.gathered(torch.cat([sums, counts])).sum(0)
+    total = world.table(torch.cat([sums, counts])).sum(0)
     return (total[: len(streams)] / total[len(streams) :]).numpy()

@@ -10,6 +10,7 @@ from pathlib import Path
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
+from shapleymix_irds.distributed import World
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
@@ -19,7 +20,7 @@ from shapleymix_irds.train.corpus import (
     languages_in,
     open_corpus,
 )
-from shapleymix_irds.train.distributed import World, joined_world
+from shapleymix_irds.train.distributed import joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.records import FloatArray
+from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.distributed import World, gradient_sync
+from shapleymix_irds.train.distributed import gradient_sync
 from shapleymix_irds.train.evaluate import mean_losses, windows_of
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
@@ -200,7 +201,7 @@ class Trainer:
         DataError
             If a loss is not finite, with the step, the language and the rank.
         """
-        rows = self.world.gathered(torch.cat([sums.flatten(), torch.tensor([float(self.asked)])]))
+        rows = self.world.table(torch.cat([sums.flatten(), torch.tensor([float(self.asked)])]))
         bad = torch.nonzero(~torch.isfinite(rows[:, : len(self.corpus.languages)]))
         if len(bad):
             rank, language = bad[0].tolist()

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from shapleymix.records import FloatArray, atomic_write
-from shapleymix.tables.run_log import RunLog
-from shapleymix.tables.runs import write_runs
-from shapleymix_irds.log import segments
+from shapleymix.tables.runs import RunLog, write_runs
+from shapleymix_irds.accounts.log import segments
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.sampler import Sampler

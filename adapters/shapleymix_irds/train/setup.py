@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix.errors import UsageError
+from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.distributed import World, wrap
+from shapleymix_irds.train.distributed import wrap
 from shapleymix_irds.train.evaluate import spread, windows_of
 from shapleymix_irds.train.model import Decoder, model_config, sequence_losses
 from shapleymix_irds.train.plan import plan_of

@@ -43,7 +43,7 @@ def command(
     all of them at one N and D the values are exact and add up to the whole loss drop (efficiency).
     """
     from shapleymix.game.values import shapley_values
-    from shapleymix.tables.runs import read_runs
+    from shapleymix.tables.run_reading import read_runs
     from shapleymix_cli.artefacts import write_matrix
 
     log = read_runs(logs)

@@ -49,7 +49,7 @@ def command(
     Cosine and Pearson are over the normalised values, with and without the diagonal, and for each target. Values from
     one run's gradients come on an arbitrary scale: --calibrate rescales their columns to the measured loss drops.
     """
-    from shapleymix.tables.transfer import read_transfer
+    from shapleymix.tables.transfer_reading import read_transfer
     from shapleymix_cli.artefacts import write_matrix
 
     first = read_transfer(matrix, kind=kind)
@@ -88,7 +88,7 @@ def _read_drops(text: str) -> dict[str, float]:
 def _measured_drops(path: str) -> dict[str, float]:
     """Loss of the untrained less that of the trained model, the one that saw all sources to the end."""
     from shapleymix.game.coalitions import coalition_game
-    from shapleymix.tables.runs import read_runs
+    from shapleymix.tables.run_reading import read_runs
 
     game = coalition_game(read_runs(path))
     everyone = game.members.all(axis=1)

@@ -15,7 +15,13 @@ def print_document(content: Mapping[str, Any]) -> None:
     """Write one document to standard output."""
     document = plain({"schema_version": SCHEMA_VERSION, **content})
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, indent=2, ensure_ascii=not unicode, allow_nan=False))
+    text = json.dumps(document, indent=2, ensure_ascii=not unicode, allow_nan=False)
+    print("".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text))
+
+
+def _escaped(sign: str) -> str:
+    """A sign that a terminal would obey, as JSON writes it; such signs stand in strings only."""
+    return json.dumps(sign)[1:-1]
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shapleymix.errors import printable
+
 _WIDE = 100_000
 """Columns of the canvas: nothing is cut or wrapped, so a number is always whole."""
 
@@ -35,7 +37,7 @@ def show(parts: Iterable[Any]) -> None:
         soft_wrap=True,
     )
     for part in parts:
-        console.print(part)
+        console.print(printable(part) if isinstance(part, str) else part)
     lines = canvas.getvalue().splitlines()
     print("\n".join(line.rstrip() for line in lines))
 
@@ -45,9 +47,9 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, header in enumerate(headers):
         side = "left" if place < left else "right"
-        grid.add_column(Text(header), justify=side, no_wrap=True)
+        grid.add_column(Text(printable(header)), justify=side, no_wrap=True)
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(printable(cell)) for cell in row))
     return grid
 
 
@@ -55,6 +57,7 @@ def matrix(
     corner: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[Table | str]:
     """A labelled matrix, in blocks of columns where it is wide."""
+    rows, columns = [printable(name) for name in rows], [printable(name) for name in columns]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     room = _page() - max(map(len, (corner, *rows)))
     parts: list[Table | str] = []
@@ -82,4 +85,4 @@ def _page() -> int:
 
 def heading(text: str) -> Text:
     """A line above a table."""
-    return Text(text, style="bold")
+    return Text(printable(text), style="bold")

@@ -14,7 +14,14 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
-from shapleymix.mixing.certificate import Certificate, linear_minimiser, objective_gradient
+from shapleymix.mixing.certificate import (
+    FEASIBLE,
+    certificate_of,
+    linear_minimiser,
+    not_negative,
+    objective_gradient,
+    violation,
+)
 from shapleymix.mixing.problem import MEAN, Answer, Task, objective_at
 from shapleymix.records import FloatArray
 
@@ -70,9 +77,11 @@ def certified_by_cone(task: Task, p: FloatArray, w: FloatArray) -> Answer:
     objective = objective_at(task, p)
     mean = objective_at(task, p) if task.objective == MEAN else float(task.terms.objective(p, w))
     least = mean + float(np.asarray(program.value)) * unit - float(gradient @ p)
-    gap = max(objective - least, 0.0)
+    broken = violation(p, task.constraints) > FEASIBLE
+    # The program's value is a solver's, good to about 1e-9 of the slopes.
+    gap = np.inf if broken else not_negative(objective - least, 1e-7 * (unit + abs(objective)))
     _, price = linear_minimiser(gradient, task.constraints.lower, task.constraints.upper)
-    certificate = Certificate(objective, gap, gap / max(abs(objective), 1e-300), objective - gap, float(price))
+    certificate = certificate_of(objective, gap, float(price))
     return Answer(p, certificate, np.full(len(p), float(price)), gradient, ENGINE)
 
 

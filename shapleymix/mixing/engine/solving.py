@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import MATRICES, Terms
-from shapleymix.mixing.certificate import Certificate, certify, objective_gradient
+from shapleymix.mixing.certificate import ROUNDING, certificate_of, certify, not_negative, objective_gradient
 from shapleymix.mixing.engine.barrier import minimise
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.problem import WORST, Answer, Task, certified, objective_at
@@ -67,7 +67,20 @@ def solve_general(task: Task) -> Answer:
     if task.kl > 0 and task.anchor is not None and (task.anchor == 0).any():
         task = _without_absent(task)
     if task.further:
-        return _by_cone(task)
+        return _within_bounds(_by_cone(task))
+    return _within_bounds(_without_further(task))
+
+
+def _within_bounds(answer: Answer) -> Answer:
+    if np.isinf(answer.certificate.gap):
+        raise SolveError(
+            "the solver found no mixture within the bounds (its best breaks one, or has no finite slope)",
+            hint="widen the bounds a little, or add small floors",
+        )
+    return answer
+
+
+def _without_further(task: Task) -> Answer:
     p, w = solve_interior(task)
     # At its bounds exactly, unless a concave law needs what is less than the snap.
     first = min(
@@ -102,7 +115,10 @@ def certified_general(task: Task, p: FloatArray, w: FloatArray, engine: str) -> 
     certificate, prices = certify(task.terms, w, p, task.constraints, kl=task.kl, anchor=task.anchor)
     gradient = objective_gradient(task.terms, w, p, task.kl, task.anchor)
     if task.objective == WORST:
-        certificate = _against(objective_at(task, p), certificate.lower_bound, certificate.price)
+        gap = objective_at(task, p) - certificate.lower_bound
+        objective = objective_at(task, p)
+        gap = gap if np.isinf(gap) else not_negative(gap, ROUNDING * abs(objective))
+        certificate = certificate_of(objective, gap, certificate.price)
     return Answer(p, certificate, prices, gradient, engine)
 
 
@@ -113,11 +129,6 @@ def _by_cone(task: Task) -> Answer:
     if task.further:
         return certified_by_cone(task, p, w)
     return certified_general(task, p, w, CONE)
-
-
-def _against(objective: float, lower_bound: float, price: float) -> Certificate:
-    gap = max(objective - lower_bound, 0.0)
-    return Certificate(objective, gap, gap / max(abs(objective), 1e-300), objective - gap, price)
 
 
 def _without_absent(task: Task) -> Task:

@@ -1,19 +1,19 @@
-"""A sheet as a run log: which column is what, and every fault of every cell at once."""
+"""Run logs read from tables: which column is what, and every fault of every cell at once."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables import cells
 from shapleymix.tables.names import check_label
-from shapleymix.tables.reading import Sheet
-from shapleymix.tables.run_log import RunLog
+from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 
 REQUIRED = ("run", "N", "D")
@@ -41,6 +41,26 @@ class _Roles:
     def sources(self) -> tuple[str, ...]:
         """Labels of the sources, in the order of their columns."""
         return tuple(self.ratios or self.tokens)
+
+
+def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "optional"] = "required") -> RunLog:
+    """Read a run log, or several as one.
+
+    Parameters
+    ----------
+    tables : a path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a
+        list of these.
+    losses : `optional` for tables of points to predict.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table: its file, line, column, value, and what to do.
+    """
+    need = losses == "required"
+    if isinstance(tables, (list, tuple)):
+        return concat([parse_runs(read_sheet(table), need_losses=need) for table in tables])
+    return parse_runs(read_sheet(tables), need_losses=need)  # type: ignore[arg-type]
 
 
 def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
@@ -104,8 +124,8 @@ def _near(name: str, candidates: list[str]) -> str | None:
 
 
 def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[str]) -> RunLog:
-    N = cells.numbers(sheet, "N", faults, sizes=True)
-    cells.require(sheet, "N", N, N <= 0, "expected more than 0", faults)
+    N = numbers(sheet, "N", faults, sizes=True)
+    require(sheet, "N", N, N <= 0, "expected more than 0", faults)
     tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
     D = _tokens_seen(sheet, tokens, faults)
     ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
@@ -113,7 +133,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
     loss = _losses(sheet, roles, faults)
     notices.extend(_ignored_notices(roles))
     return RunLog(
-        runs=cells.texts(sheet, "run", faults),
+        runs=texts(sheet, "run", faults),
         N=N,
         D=D,
         p=p,
@@ -122,7 +142,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
         targets=tuple(roles.losses),
         weight=_weight(sheet, faults),
         split=_split(sheet, faults),
-        seed=cells.texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
+        seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
@@ -136,13 +156,13 @@ def _matrix(
     """Columns side by side (R, len(columns)), in row-major order."""
     matrix = np.empty((sheet.rows, len(columns)))
     for index, column in enumerate(columns.values()):
-        matrix[:, index] = cells.numbers(sheet, column, faults, empty=empty, sizes=sizes)
+        matrix[:, index] = numbers(sheet, column, faults, empty=empty, sizes=sizes)
         _nonnegative(sheet, column, matrix[:, index], faults)
     return matrix
 
 
 def _nonnegative(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
-    cells.require(sheet, column, values, values < 0, "expected 0 or more", faults)
+    require(sheet, column, values, values < 0, "expected 0 or more", faults)
 
 
 def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> FloatArray:
@@ -150,7 +170,7 @@ def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> Float
     total = row_sums(np.nan_to_num(tokens)) if tokens.shape[1] else None
     if total is not None and "D" not in sheet.columns:
         return total
-    D = cells.numbers(sheet, "D", faults, sizes=True, empty=total is not None)
+    D = numbers(sheet, "D", faults, sizes=True, empty=total is not None)
     _nonnegative(sheet, "D", D, faults)
     if total is None:
         return D
@@ -210,10 +230,10 @@ def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
     """Losses (R, K), positive where measured."""
     loss = np.empty((sheet.rows, len(roles.losses)))
     for index, column in enumerate(roles.losses.values()):
-        values = cells.numbers(sheet, column, faults, empty=True)
-        cells.require(sheet, column, values, values <= 0, "expected more than 0 (nats a token)", faults)
+        values = numbers(sheet, column, faults, empty=True)
+        require(sheet, column, values, values <= 0, "expected more than 0 (nats a token)", faults)
         too_high = "expected at most 1000: losses are nats a token"
-        cells.require(sheet, column, values, values > 1000, too_high, faults)
+        require(sheet, column, values, values > 1000, too_high, faults)
         loss[:, index] = values
     return loss
 
@@ -221,7 +241,7 @@ def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
 def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
     if "weight" not in sheet.columns:
         return None
-    weight = cells.numbers(sheet, "weight", faults)
+    weight = numbers(sheet, "weight", faults)
     _nonnegative(sheet, "weight", weight, faults)
     return weight
 
@@ -229,7 +249,7 @@ def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
 def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
     if "split" not in sheet.columns:
         return None
-    split = cells.texts(sheet, "split", faults)
+    split = texts(sheet, "split", faults)
     for row, value in enumerate(split):
         if value and value not in SPLITS:
             faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))

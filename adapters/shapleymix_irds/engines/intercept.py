@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.distributed import tidy
-from shapleymix_irds.grouped import GroupedEmbedding, GroupedLinear, GroupedScale, GroupedShift
+from shapleymix_irds.engines.weight_gradients import GroupedEmbedding, GroupedLinear, GroupedScale, GroupedShift
 
 Handler = Callable[..., Any]
 

@@ -15,8 +15,8 @@ import polars as pl
 
 from shapleymix.errors import Location
 from shapleymix.records import atomic_write
+from shapleymix_irds.accounts.ledger import Evaluation, Ledger
 from shapleymix_irds.errors import ResumeError, TrackerError
-from shapleymix_irds.ledger import Evaluation, Ledger
 
 SEGMENT = 100  # evaluations a file
 

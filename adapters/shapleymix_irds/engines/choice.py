@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from shapleymix_irds.batch import Batch
 from shapleymix_irds.distributed import World
-from shapleymix_irds.engine import Outcome, Task
+from shapleymix_irds.engines.base import Outcome, Task
+from shapleymix_irds.engines.grouped import GroupedEngine, agree, check_coverage
+from shapleymix_irds.engines.micro import MicroEngine
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.joint import GroupedEngine, agree, check_coverage
-from shapleymix_irds.micro import MicroEngine
-from shapleymix_irds.options import Options
+from shapleymix_irds.options import Options, Setting
 
 Wanted = Literal["auto", "grouped", "micro"]
 
@@ -42,6 +42,10 @@ class Choice:
     options: Options
     engine: GroupedEngine | MicroEngine | None = field(default=None, init=False)
     fallback: str | None = field(default=None, init=False)
+
+    def settings(self) -> dict[str, Setting]:
+        """What must not change over a resume."""
+        return {"order": self.order, "engine": self.wanted, "preconditioned": self.optimizer is not None}
 
     def run(self, task: Task, whole_val: Callable[[], Batch | None], step: int) -> Outcome:
         """What the engine finds. Micro-batches pass all of an evaluation's validation sequences, `whole_val`, once a

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shapleymix_irds.accounts.ledger import Array
 from shapleymix_irds.batch import Batch, group_sums
 from shapleymix_irds.distributed import World, scalar
-from shapleymix_irds.engine import Outcome
+from shapleymix_irds.engines.base import Outcome
 from shapleymix_irds.errors import NonFiniteError, TrackerError
-from shapleymix_irds.ledger import Array
 
 
 class Sums(NamedTuple):

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from shapleymix_irds.batch import Batch
 from shapleymix_irds.distributed import World, is_sharded, local, share, syncs, without_sync
-from shapleymix_irds.engine import LossFn, Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.engines.base import LossFn, Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.engines.graph import strangers
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.graph import strangers
 
 
 class MicroEngine:

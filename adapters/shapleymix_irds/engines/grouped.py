@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from shapleymix_irds.batch import group_sums
 from shapleymix_irds.distributed import World, is_sharded, without_sync
-from shapleymix_irds.engine import Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.engines.base import Outcome, Task, combine_halves, full_cover, plain, trained
+from shapleymix_irds.engines.graph import explain, leaf_uses, names_of, not_split, strangers
+from shapleymix_irds.engines.intercept import Interceptor, Layout, Probe, backward_in_mode
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.graph import explain, leaf_uses, names_of, not_split, strangers
-from shapleymix_irds.intercept import Interceptor, Layout, Probe, backward_in_mode
 
 
 class GroupedEngine:

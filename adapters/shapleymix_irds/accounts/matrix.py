@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.accounts.ledger import Array, Ledger, Losses
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.ledger import Array, Ledger, Losses
 
 
 def transfer_matrix(

@@ -1,17 +1,21 @@
-"""A sheet as Shapley values by source and target: tidy or wide, and every fault of every cell at once."""
+"""Transfer matrices read from tables, tidy or wide: every fault of every cell at once, and the provenance."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, Location, did_you_mean
-from shapleymix.records import FloatArray, IntArray
-from shapleymix.tables import cells
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
+from shapleymix.records import FloatArray, IntArray, read_json
 from shapleymix.tables.names import check_label
-from shapleymix.tables.reading import Sheet
+from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix
 
 TIDY = ("source", "target", "sv", "nsv", "stderr", "loss_drop")
 _TOLERANCE = 1e-6
@@ -28,6 +32,58 @@ class TransferValues:
     nsv: FloatArray | None
     stderr: FloatArray | None = None
     loss_drop: dict[str, float] | None = None
+
+
+def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = None) -> TransferMatrix:
+    """Read a transfer matrix.
+
+    Parameters
+    ----------
+    table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
+        wide one, `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
+    kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table.
+    """
+    if kind not in (None, "raw", "normalized"):
+        raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
+    if isinstance(table, (str, os.PathLike)) and str(table).lower().endswith(".json"):
+        return TransferMatrix.load(table)
+    sheet = read_sheet(table)
+    values = parse_transfer(sheet, kind)
+    provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
+    if values.loss_drop:
+        provenance["loss_drop"] = values.loss_drop
+    if values.sv is None:
+        assert values.nsv is not None
+        return TransferMatrix(values.sources, values.targets, None, values.nsv, values.stderr, provenance)
+    matrix = TransferMatrix.from_sv(values.sv, values.sources, values.targets, values.stderr, provenance)
+    return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
+
+
+def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
+    """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
+    if METADATA_KEY in sheet.metadata:
+        document = _parsed(sheet.metadata[METADATA_KEY], sheet.origin)
+    elif isinstance(table, (str, os.PathLike)) and Path(f"{os.fspath(table)}.json").is_file():
+        document = read_json(f"{os.fspath(table)}.json")
+    else:
+        return {}
+    if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
+        return {}
+    if document.get("sha256", sheet.digest) != sheet.digest:
+        return {"notice": "the provenance beside the table was written for other values and is left out"}
+    return dict(document.get("provenance") or {})
+
+
+def _parsed(text: str, origin: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"holds broken provenance: {error}", location=Location(origin)) from error
 
 
 def parse_transfer(sheet: Sheet, kind: str | None) -> TransferValues:
@@ -50,7 +106,7 @@ def parse_transfer(sheet: Sheet, kind: str | None) -> TransferValues:
 
 def _tidy(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues:
     _check_tidy_header(sheet, kind)
-    source, target = cells.texts(sheet, "source", faults), cells.texts(sheet, "target", faults)
+    source, target = texts(sheet, "source", faults), texts(sheet, "target", faults)
     sources, targets = tuple(dict.fromkeys(source)), tuple(dict.fromkeys(target))
     _check_labels(sheet, "source", source, faults)
     _check_labels(sheet, "target", target, faults)
@@ -60,7 +116,7 @@ def _tidy(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
         if column not in sheet.columns:
             return None
         grid = np.full((len(sources), len(targets)), np.nan)
-        grid.ravel()[place] = cells.numbers(sheet, column, faults, empty=empty)
+        grid.ravel()[place] = numbers(sheet, column, faults, empty=empty)
         return grid
 
     sv, nsv, stderr = matrix("sv"), matrix("nsv"), matrix("stderr", empty=True)
@@ -173,14 +229,14 @@ def _conflicts(sheet: Sheet, sv: FloatArray, nsv: FloatArray, row_at: IntArray) 
 def _stderr_faults(sheet: Sheet) -> list[Fault]:
     faults: list[Fault] = []
     if "stderr" in sheet.columns:
-        values = cells.numbers(sheet, "stderr", [], empty=True)
-        cells.require(sheet, "stderr", values, values < 0, "expected 0 or more", faults)
+        values = numbers(sheet, "stderr", [], empty=True)
+        require(sheet, "stderr", values, values < 0, "expected 0 or more", faults)
     return faults
 
 
 def _drops(sheet: Sheet, target: Sequence[str], faults: list[Fault]) -> dict[str, float]:
     """The measured loss drop of each target, which its rows repeat."""
-    values = cells.numbers(sheet, "loss_drop", faults)
+    values = numbers(sheet, "loss_drop", faults)
     drops: dict[str, float] = {}
     for row, (name, value) in enumerate(zip(target, values.tolist(), strict=True)):
         known = drops.setdefault(name, value)
@@ -200,7 +256,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
         message = "is a wide table, which does not say whether its values are raw or normalised"
         hint = "say --kind raw or --kind normalized (kind= in Python)"
         raise DataError(message, hint=hint, location=Location(sheet.origin))
-    sources = cells.texts(sheet, label, faults)
+    sources = texts(sheet, label, faults)
     _check_labels(sheet, label, sources, faults)
     for row, name in enumerate(sources):
         if name and sources.index(name) != row:
@@ -208,7 +264,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
     targets = tuple(name for name in sheet.columns if name != label)
     if not targets:
         raise DataError.of([sheet.header_fault("source", "has no column for a target", _SHAPE)], sheet.origin)
-    grid = np.column_stack([cells.numbers(sheet, name, faults) for name in targets])
+    grid = np.column_stack([numbers(sheet, name, faults) for name in targets])
     if kind == "raw":
         return TransferValues(sources, targets, grid, None)
     faults.extend(_wide_range_faults(sheet, targets, grid))

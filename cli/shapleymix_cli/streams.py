@@ -1,0 +1,48 @@
+"""The three standard streams: open where they were closed, and harmless where they cannot be written to."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TextIO
+
+from shapleymix.errors import printable
+
+LAYOUT = "\n"
+"""What remains of a message beside its visible characters."""
+
+
+def prepare() -> None:
+    """Stand in for closed streams, so that no file opened later takes their place, and let no character fail."""
+    _fill_descriptors()
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no failure
+
+
+def _fill_descriptors() -> None:
+    """Open the null device in place of the descriptors 0 to 2 that are closed."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
+def say(text: str) -> None:
+    """Write a remark to standard error; where nobody can read it, the work goes on without it."""
+    try:
+        print(printable(text, LAYOUT), file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = silenced(sys.stderr)
+
+
+def silenced(stream: TextIO) -> TextIO:
+    """A stream that takes everything and fails no more, the interpreter's last flush included."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")
+    return stream

@@ -1,0 +1,126 @@
+"""The proof of an answer: it begins with the bounds, and its bound is that of the linear program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.terms import PowerTerms
+from shapleymix.mixing.bounds import Constraints, Group, constraints_of, require_feasible
+from shapleymix.mixing.certificate import ProofError, certify, not_negative, objective_gradient, violation
+from shapleymix.mixing.engine.solving import solve
+from shapleymix.mixing.problem import Task
+
+M = K = 5
+NAMES = tuple(f"l{i}" for i in range(M))
+
+
+def law_of(rng: np.random.Generator, concave: bool = False) -> PowerTerms:
+    phi = np.exp(-rng.exponential(1.5, (M, K)))
+    s = np.broadcast_to(rng.uniform(0.2, 0.9, K), (M, K)) if concave else None
+    return PowerTerms(np.zeros(K), rng.uniform(1, 3, K), rng.uniform(0.02, 0.4, K), phi, s)
+
+
+def grouped(rng: np.random.Generator) -> Constraints:
+    """Bounds on two groups, that the mixture `inside` obeys."""
+    inside = rng.dirichlet(np.ones(M))
+    groups = []
+    for _ in range(2):
+        names = tuple(np.array(NAMES)[rng.permutation(M)[: rng.integers(2, M)]].tolist())
+        total = float(inside[[NAMES.index(name) for name in names]].sum())
+        groups.append(Group(names, total * rng.uniform(0.2, 0.99), min(1.0, total * rng.uniform(1.01, 1.5))))
+    bounds = constraints_of(NAMES, 1e9, groups=groups)
+    require_feasible(bounds)
+    return bounds
+
+
+def mixtures_within(bounds: Constraints, rng: np.random.Generator) -> np.ndarray:
+    """A vertex of the feasible set, mixed with another: rarely optimal, often at a group's bound."""
+    vertices = [least(rng.normal(size=M), bounds).x for _ in range(2)]
+    share = rng.uniform(0.05, 0.95)
+    return share * vertices[0] + (1 - share) * vertices[1]
+
+
+def least(cost: np.ndarray, bounds: Constraints):
+    rows = np.concatenate([bounds.members, -bounds.members])
+    limits = np.concatenate([bounds.group_upper, -bounds.group_lower])
+    box = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
+    return linprog(cost, A_ub=rows, b_ub=limits, A_eq=np.ones((1, M)), b_eq=[1.0], bounds=box)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_gap_is_that_of_the_linear_program_over_groups(seed):
+    """Issue 6, 1.1: without the groups' complementarity the gap of a mixture off its groups' bounds is wrong."""
+    rng = np.random.default_rng(seed)
+    bounds, law, w = grouped(rng), law_of(rng), rng.uniform(0.1, 1, K)
+    p = np.maximum(mixtures_within(bounds, rng), 0.0)
+    p = 0.99 * p / p.sum() + 0.01 * mixtures_within(bounds, rng)
+    gradient = objective_gradient(law, w, p)
+    truth = float(gradient @ p) - float(least(gradient, bounds).fun)
+    certificate, _ = certify(law, w, p, bounds)
+    assert violation(p, bounds) < 1e-9
+    assert certificate.gap == pytest.approx(truth, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("p", "broken"),
+    [
+        ((0.4, 0.3, 0.3, 0.0, 0.0), 0.35),
+        ((0.1, 0.2, 0.2, 0.2, 0.2), 0.1),
+        ((-0.1, 0.3, 0.3, 0.3, 0.2), 0.1),
+        ((0.15, 0.25, 0.2, 0.2, 0.2), 0.05),
+        ((np.nan, 0.25, 0.25, 0.25, 0.25), np.inf),
+    ],
+)
+def test_a_mixture_outside_its_bounds_has_an_infinite_gap(p, broken):
+    """Issue 6, 1.1: nobody looked at primal feasibility."""
+    groups = (Group(NAMES[:2], 0.0, 0.35), Group(NAMES[3:], 0.2, 1.0))
+    bounds = constraints_of(NAMES, 1e9, caps={"l0": 0.35}, groups=groups)
+    assert violation(np.array(p), bounds) == pytest.approx(broken)
+    law = law_of(np.random.default_rng(0))
+    if np.isfinite(broken):
+        assert certify(law, np.ones(K), np.maximum(p, 1e-3), bounds)[0].gap == np.inf
+
+
+def test_a_negative_gap_beyond_rounding_is_our_own_error():
+    assert not_negative(-1e-15, 1e-12) == 0
+    with pytest.raises(ProofError, match="fault of shapleymix"):
+        not_negative(-1e-6, 1e-12)
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("concave", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_answers_obey_their_groups(seed, concave, objective):
+    """Issue 6, 1.1: random problems broke group bounds by up to .067, with gap 0."""
+    rng = np.random.default_rng(100 + seed)
+    task = Task(law_of(rng, concave), rng.uniform(0.1, 1, K), grouped(rng), objective)
+    answer = solve(task)
+    assert violation(answer.p, task.constraints) <= 1e-9
+    assert answer.certificate.relative_gap <= 1e-6
+
+
+def test_the_tiny_group_that_was_broken(fixtures):
+    """Issue 6, 1.1, as reported: zh + ja was .0140 under a bound of .001, with gap 0."""
+    from shapleymix.fitting.fits import fit
+    from shapleymix.mixing.optimization import optimize
+
+    fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-concave", bootstrap=0, folds=0)
+    mix = optimize(fitted, 97_600, 2e6, groups=[Group(("zh", "ja"), 0.0, 0.001)])
+    assert mix.mixture["zh"] + mix.mixture["ja"] <= 0.001 + 1e-9
+    assert mix.relative_gap <= 1e-6
+
+
+def test_no_answer_at_all_where_none_is_within_the_bounds(monkeypatch):
+    import shapleymix.mixing.engine.solving as solving
+
+    rng = np.random.default_rng(0)
+    task = Task(law_of(rng), np.ones(K), constraints_of(NAMES, 1e9, groups=(Group(NAMES[:2], 0.0, 0.01),)))
+    outside = np.full(M, 1 / M)
+    monkeypatch.setattr(solving, "solve_interior", lambda task: (outside, task.w))
+    assert solve(task).engine == solving.CONE, "the second opinion is taken where the first breaks a bound"
+    monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda task: (outside, task.w))
+    with pytest.raises(SolveError, match="no mixture within the bounds"):
+        solve(task)

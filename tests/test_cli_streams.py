@@ -1,0 +1,111 @@
+"""Streams that are closed, full or hostile: exit codes, files that are written all the same, and no raw escapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_tools import Run, runner
+
+from shapleymix.errors import printable
+from shapleymix.fitting.fits import Fit
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'cli')]!r}; from shapleymix_cli.main import main; main()"
+GAME = ROOT / "fixtures/multilingual5_coalitions.csv"
+ESCAPES = "\x1b\x9b\x07\r\u202e"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def shell(redirections: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """The program under a shell that closes or redirects its streams."""
+    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-c", PROGRAM, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_results_are_written_without_streams(tmp_path: Path, redirections: str) -> None:
+    goal = tmp_path / "sv.csv"
+    done = shell(redirections, "shapley", GAME, "-o", goal)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr
+    assert goal.read_text().startswith("source,target")
+    assert "note:" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("redirections", "words", "code"),
+    [
+        (">&- 2>&-", ["fit", "nowhere.csv"], 1),
+        (">&-", ["fit", "nowhere.csv", "--json"], 1),
+        (">/dev/full", ["fitt", "--json"], 2),
+        (">/dev/full", ["laws"], 1),
+        ("2>/dev/full", ["fitt"], 2),
+        ("<&-", ["fit", "-", "--law", "chinchilla"], 1),
+    ],
+)
+def test_exit_codes_survive_broken_streams(redirections: str, words: list[str], code: int) -> None:
+    done = shell(redirections, *words)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "internal fault" not in done.stderr
+
+
+def test_a_file_opened_by_a_command_does_not_become_a_closed_stream(tmp_path: Path) -> None:
+    """Descriptor 1 is free when standard output is closed; what is printed must not land in the next file."""
+    goal = tmp_path / "sv.json"
+    shell(">&- 2>&-", "shapley", GAME, "-o", goal)
+    assert json.loads(goal.read_text())["kind"]
+
+
+def test_a_name_that_is_no_utf8_keeps_the_fit(tmp_path: Path) -> None:
+    log = os.fsencode(tmp_path) + b"/b\xe4d.csv"
+    goal = os.fsencode(tmp_path) + b"/b\xe4d.json"
+    try:
+        Path(os.fsdecode(log)).write_bytes((ROOT / "fixtures/multilingual5_runs.csv").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    words = [b"fit", log, b"--law", b"chinchilla", b"--bootstrap", b"0", b"--folds", b"0", b"-o", goal, b"--json"]
+    done = subprocess.run([os.fsencode(sys.executable), b"-c", PROGRAM.encode(), *words], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["law"] == "chinchilla"
+    Fit.load(os.fsdecode(goal))
+
+
+@pytest.mark.parametrize("sign", ESCAPES)
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_no_raw_escape_reaches_the_terminal(run: Run, tmp_path: Path, sign: str, as_json: list[str]) -> None:
+    log = tmp_path / "log.csv"
+    rows = "".join(f'"r{sign}{row}",1000,{1000 + row},0.5,0.5,2.{row},2\n' for row in range(9))
+    log.write_text(f"run,N,D,p_en,p_de,loss_en,loss_de\n{rows}", newline="")
+    header = tmp_path / "header.csv"
+    header.write_text(f'run,N,D,p_en,"p_d{sign}e",loss_en\na,1,1,0.5,0.5,2\n', newline="")
+    goal = tmp_path / "fit.json"
+    quick = ("--law", "chinchilla", "--bootstrap", 0, "--folds", 0)
+    outcomes = [
+        run("fit", log, *quick, "-o", goal, *as_json),
+        run("predict", goal, log, *as_json),
+        run("fit", header, *quick, *as_json),
+        run("fit", tmp_path / f"no{sign}thing.csv", *as_json),
+        run("fit", log, "--law", f"le{sign}arned", *as_json),
+        run(f"f{sign}it", *as_json),
+        run("fit", log, f"--op{sign}tion", *as_json),
+        run("predict", goal, "--mixture", f"e{sign}n=1", "-N", 1000, "-D", 1000, *as_json),
+    ]
+    for outcome in outcomes:
+        assert sign not in outcome.out + outcome.err
+
+
+def test_printable_shows_what_a_terminal_would_obey() -> None:
+    assert printable("plain ä 中 text") == "plain ä 中 text"
+    assert printable("\x1b[31m\n") == "\\x1b[31m\\n"
+    assert printable("a\nb\x07", "\n") == "a\nb\\x07"
+    assert printable("\udce4") == "\\udce4"
