@@ -86,10 +86,9 @@ class Problem:
 
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
-        law.require(inputs, evidence.log.N, evidence.log.D)
+        observed = evidence.observations(law, inputs)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
-        observed = evidence.observations(law, inputs)
         defined = _defined(packing, givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)

@@ -101,16 +101,14 @@ class Law(Record):
         FitError
             If N or D (R,) lie beyond what exponents can be applied to, or the law has nothing to fit.
         """
-        if "mixture" in cls.needs and not inputs.sources:
-            hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
-            raise UsageError(f"law {cls.name!r} needs ratios, and the log has none", hint=hint)
+        require_ratios(inputs, cls)
         if not cls.fitted():
             hint = "compare it as an object with predict(p, N, D), which is taken as it is"
             raise FitError(f"law {cls.name!r} has no symbol that a fit determines", hint=hint)
         for budget, values in (("N", N), ("D", D)):
             beyond = values[(values < BUDGETS[0]) | (values > BUDGETS[1])]
             if len(beyond):
-                message = f"{budget} = {beyond[0]:g} is beyond what a law can be fitted to"
+                message = f"{budget} = {beyond[0]:g} is beyond what law {cls.name!r} can be fitted to"
                 raise FitError(message, hint=f"give {budget} between {BUDGETS[0]:g} and {BUDGETS[1]:g}")
 
     def defined(self, p: FloatArray) -> BoolArray:
@@ -219,6 +217,13 @@ class Law(Record):
         if known.axes == "K":
             return slope(np.array(STEP))
         return np.stack([slope(row) for row in STEP * np.eye(p.shape[1])[:, :, None]], axis=-2)
+
+
+def require_ratios(inputs: Inputs, law: type[Law]) -> None:
+    """Refuse a log without ratios for a law that needs them."""
+    if "mixture" in law.needs and not inputs.sources:
+        hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
+        raise UsageError(f"law {law.name!r} needs ratios, and the log has none", hint=hint)
 
 
 def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:

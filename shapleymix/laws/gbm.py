@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, SolveError, UsageError
-from shapleymix.laws.base import Law
+from shapleymix.laws.base import Inputs, Law, require_ratios
 from shapleymix.laws.symbols import Parameter
 from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -38,6 +38,10 @@ class BlackBox(Law):
     ) -> Self:
         """Learn log losses (R, K) from rows; rows of weight zero must not be looked at."""
         raise NotImplementedError
+
+    @classmethod
+    def require(cls, inputs: Inputs, N: FloatArray, D: FloatArray) -> None:
+        require_ratios(inputs, cls)
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
