@@ -10,9 +10,9 @@ begins where the symbols say, and it is optimised by a general search unless its
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self, get_args
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -146,12 +146,6 @@ class Law(Record):
     def of_budget(cls, budget: Budget) -> tuple[str, ...]:
         """Names of the symbols that cannot be told without variation in N, or in D."""
         return tuple(known.name for known in cls.fitted() if known.budget == budget)
-
-    @classmethod
-    def untold(cls, held: Container[str]) -> tuple[Budget, ...]:
-        """The budgets, of N and D, whose effect is unknown when the symbols in `held` could not be told."""
-        symbols = {budget: cls.of_budget(budget) for budget in get_args(Budget)}
-        return tuple(budget for budget, names in symbols.items() if names and all(name in held for name in names))
 
     @classmethod
     def gauges(cls) -> int:

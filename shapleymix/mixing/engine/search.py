@@ -51,12 +51,12 @@ def optimize_nonconvex(fit: Any, N: float, D: float, demands: Any) -> Mixture:
         return scaled.sum(axis=1) if demands.objective == MEAN else scaled.max(axis=1)
 
     p = _refined(value, _searched(value, bounds, demands.seed), bounds)
-    rivals = named_baselines(tuple(fit.sources), bounds.available, demands.smoothing, demands.baselines)
+    rivals = named_baselines(tuple(fit.sources), bounds.available, demands.smoothing, demands.baselines, D)
     return _mixture(fit, N, D, demands, bounds, w, origin, p, value, rivals)
 
 
 def _weights(fit: Any, demands: Any) -> tuple[FloatArray, str]:
-    if demands.weights != UNWEIGHTED:
+    if demands.weights is not None and demands.weights != UNWEIGHTED:
         if isinstance(demands.weights, str):
             raise UsageError(f"weights {demands.weights!r} need a convex law", hint="give them as a table")
         raw = np.array([float(demands.weights[target]) for target in fit.targets])
