@@ -15,6 +15,7 @@ from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.problem import Answer, Task, objective_at
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Rival(Record):
 
 
 @dataclass(frozen=True)
-class Mixture(Record):
+class Mixture(Tabular, Record):
     """The mixture to train on, for N parameters and D tokens.
 
     Attributes
@@ -91,6 +92,11 @@ class Mixture(Record):
     replicates: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
+
+    def columns(self) -> Columns:
+        """One row a source."""
+        arrays = {"ratio": self.p, "low": self.p_low, "high": self.p_high, "floor": self.floors, "cap": self.caps}
+        return {"source": self.sources, **{name: x.tolist() for name, x in (arrays | {"epochs": self.epochs}).items()}}
 
     def to_document(self) -> dict[str, Any]:
         """As every result, with the ratios by name for those who read the file."""
