@@ -52,8 +52,6 @@ WRONG = [(object(), 1e8, 1e9), (None, 1e8, 1e9), ([0.25] * 4, object(), 1e9), ("
 
 
 @pytest.mark.parametrize("point", WRONG)
-    "point", [(object(), 1e8, 1e9), (None, 1e8, 1e9), ([0.25] * 4, object(), 1e9), ("x.json", 1, 1)]
-)
 def test_what_spells_no_point_is_our_error(fitted, point):
     with pytest.raises(ShapleyMixError):
         fitted.predict(*point)

@@ -202,6 +202,9 @@ _ESTIMATION = (
         default=Settings.min_own_tokens,
         help="Leave out losses whose own language has less.",
     ),
+    click.option(
+        "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
+    ),
 )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class Comparison(Tabular, Record):
     """
 
     kind = "comparison"
+    axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
 
     entries: tuple[Entry, ...]
     better: FloatArray
@@ -56,6 +58,12 @@ class Comparison(Tabular, Record):
     gap: FloatArray  # (L, L) mean PE of a less that of b
     gap_error: FloatArray  # (L, L) its standard error over mixtures
     notices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.better) != len(self._scored()):
+            raise ValueError("better has another length than the entries that have scores")
+        if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
+            raise ValueError("gap and gap_error: a law differs from itself")
 
     def columns(self) -> Columns:
         """One row a law."""
@@ -100,6 +108,7 @@ def compare(
     threads: int = Settings.threads,
     min_tokens: float = Settings.min_tokens,
     min_own_tokens: float = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to.
@@ -113,7 +122,7 @@ def compare(
     leave_largest_N, use_split : instead of folds, hold out the largest size, or the rows that the log's `split`
         column marks.
     seed : of the paired bootstrap.
-    delta, prior, starts, threads, min_tokens, min_own_tokens : see `Settings`.
+    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : see `Settings`.
     progress : called with the law's name, its number and how many there are.
 
     Raises
@@ -125,7 +134,7 @@ def compare(
     """
     settings = Settings(
         delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)

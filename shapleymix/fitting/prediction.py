@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,6 +51,10 @@ class Prediction(Tabular, Record):
     """
 
     kind = "prediction"
+    axes: ClassVar[Mapping[str, str]] = {
+        "runs": "R", "sources": "M", "targets": "K", "N": "R", "D": "R", "p": "RM", "losses": "RK", "low": "RK",
+        "high": "RK", "outside": "RK", "above_untrained": "RK",
+    }  # fmt: skip
 
     runs: tuple[str, ...]
     sources: tuple[str, ...]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import rankdata
@@ -20,6 +22,7 @@ class Scores(Tabular, Record):
     """
 
     kind = "scores"
+    axes: ClassVar[Mapping[str, str]] = dict.fromkeys(("targets", "PE", "R2", "spearman", "coverage", "rows"), "K")
 
     targets: tuple[str, ...]
     PE: FloatArray

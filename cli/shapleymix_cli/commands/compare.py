@@ -56,18 +56,18 @@ def command(
     is undefined on a row, all are scored on the rows common to them, and the table says on what share each is defined.
     """
     from shapleymix.fitting.comparison import compare
-    from shapleymix_cli import inputs
+    from shapleymix_cli import inputs, own_laws
     from shapleymix_cli.documents.scores import comparison_document
 
     if (folds is not None) + leave_largest_N + use_split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
-    chosen = inputs.laws_of(laws)
+    chosen = own_laws.laws_of(laws)
     log, matrix, table = (
         inputs.read_log(out, logs),
         inputs.read_matrix(out, sv, kind),
         inputs.read_table(out, languages),
     )
-    with inputs.blaming(chosen):
+    with own_laws.blaming(chosen):
         found = compare(
             log,
             chosen,

@@ -48,6 +48,7 @@ def command(
     languages: str | None,
     bootstrap: int,
     folds: int,
+    vocabulary: float | None,
     seed: int,
     threads: int,
     output: str | None,
@@ -64,9 +65,10 @@ def command(
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.fits import fit_document
     from shapleymix_cli.documents.writing import save
+    from shapleymix_cli.own_laws import known_law
 
     if law != "auto":
-        inputs.known_law(law)
+        known_law(law)
     if output and not output.lower().endswith(".json"):
         raise UsageError("-o: a fit is written as .json", hint="end the name in .json")
     log = inputs.read_log(out, logs)
@@ -78,6 +80,7 @@ def command(
         seed=seed,
         bootstrap=bootstrap,
         folds=folds,
+        vocabulary=vocabulary,
         threads=threads,
         progress=out.progress,
         **options.estimation_settings(settings),
