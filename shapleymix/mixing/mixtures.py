@@ -136,6 +136,9 @@ class Mixture(Tabular, Record):
             raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
         if not (0 < self.N < np.inf and 0 < self.D < np.inf):
             raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+        for rival in self.baselines:
+            if rival.p.shape != self.p.shape:
+                raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
         """One row a source."""
