@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.laws.base import Terms as Terms
     from shapleymix.laws.parameters import fitted as fitted
     from shapleymix.laws.parameters import given as given
+    from shapleymix.mixing.candidates import Candidates as Candidates
+    from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.demands import Demands as Demands
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
