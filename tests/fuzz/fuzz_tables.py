@@ -181,9 +181,7 @@ def same_runs(rows: list[dict[str, str]], log) -> None:
             except ValueError:
                 continue
             read = float(log.loss[r, j])
-            assert math.isclose(read, expected) or (math.isnan(read) and not expected > 0), (
-                f"{column} {r}: {cell!r}"
-            )
+            assert math.isclose(read, expected) or (math.isnan(read) and not expected > 0), f"{column} {r}: {cell!r}"
 
 
 def test_a_damaged_table_is_refused_by_name_or_read_rightly() -> None:
