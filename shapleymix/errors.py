@@ -7,11 +7,27 @@ command line, and either one message or a list of `Fault`s with their places in 
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 SHOWN_FAULTS = 20
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text that is safe to show on a terminal: control characters, escapes and bad bytes as `\\x1b`, `\\udcff`.
+
+    Names come from files that anyone may have written, and must neither move the cursor nor forge a line; characters
+    of `keep` stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in keep else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return repr(sign)[1:-1]
 
 
 @dataclass(frozen=True)
@@ -23,8 +39,9 @@ class Location:
     column: str | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
-        return f"{place} [{self.column}]" if place and self.column else place or (self.column or "")
+        place = ":".join(printable(str(part)) for part in (self.file, self.line) if part is not None)
+        column = printable(self.column or "")
+        return f"{place} [{column}]" if place and column else place or column
 
 
 @dataclass(frozen=True)
@@ -38,8 +55,9 @@ class Fault:
 
     def __str__(self) -> str:
         place = str(self.location)
-        text = f"{place}: {self.message}" if place else self.message
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        message = printable(self.message)
+        text = f"{place}: {message}" if place else message
+        return f"{text}\n  hint: {printable(self.hint)}" if self.hint else text
 
 
 class ShapleyMixError(ValueError):
@@ -75,7 +93,7 @@ class ShapleyMixError(ValueError):
     def _text(self) -> str:
         if not self.faults:
             return str(Fault(self.message, self.location, hint=self.hint))
-        lines = [f"{self.message}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
+        lines = [f"{printable(self.message)}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
         hidden = len(self.faults) - SHOWN_FAULTS
         return "\n".join([*lines, f"... and {hidden} more"] if hidden > 0 else lines)
 
@@ -84,6 +102,12 @@ class DataError(ShapleyMixError):
     """A table is wrong: its text, its numbers, or its labels."""
 
     code = "bad_data"
+
+
+class OutsideError(DataError):
+    """A strict question about a point that lies outside of what was fitted."""
+
+    code = "outside"
 
 
 class UsageError(ShapleyMixError):
@@ -117,17 +141,14 @@ class StoreError(ShapleyMixError):
     code = "bad_file"
 
 
-def printable(text: str, keep: str = "") -> str:
-    """The text with what a terminal would obey, not show, written as an escape: `\\x1b` for the escape character.
-
-    Control characters, line breaks, marks that turn the writing direction, and bytes that are no UTF-8 are made
-    visible; characters of `keep` stay as they are.
-    """
-    return "".join(sign if sign.isprintable() or sign in keep else _escaped(sign) for sign in text)
+class ShapleyMixWarning(UserWarning):
+    """What makes a result untrustworthy; the result holds the same words in `warnings` or `notices`."""
 
 
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode("ascii")
+def caution(texts: Iterable[str], stacklevel: int = 3) -> None:
+    """Give each text to Python's `warnings`, in the name of the caller's caller."""
+    for text in texts:
+        warnings.warn(text, ShapleyMixWarning, stacklevel=stacklevel)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

@@ -1,7 +1,10 @@
-"""Versioned JSON of every result, written atomically and read back bit for bit.
+"""Versioned JSON of every result, read back bit for bit.
 
 A result is a frozen dataclass that mixes in `Record`. Its document is plain JSON: arrays are nested lists, floats
 are written in their shortest form that reads back exactly, and a missing number (NaN) is `null`.
+
+Whatever a file holds, loading it either gives a record whose fields have their declared types and shapes, or raises
+a `StoreError` that names the file and the field.
 """
 
 from __future__ import annotations
@@ -9,16 +12,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 import types
 import typing
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.errors import Location, StoreError, did_you_mean
+from shapleymix.files import Origin, atomic_write, read_document
 
 SCHEMA_VERSION = 1
 
@@ -26,26 +29,37 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-_DTYPES = {"FloatArray": np.float64, "IntArray": np.int64, "BoolArray": np.bool_}
 _KINDS: dict[str, type[Record]] = {}
+_LABELS = ("sources", "targets")
+_DEEPEST = 32  # nested lists and objects in a field of free content
+_REWRITE = "write it again with the command that made it"
 
 
 class Record:
     """Mixin for frozen dataclasses that can be saved and loaded.
 
-    A subclass sets `kind`, the name under which its documents are known.
+    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter an axis for
+    tuples and arrays, `{"sources": "M", "targets": "K", "losses": "K", "phi": "MK"}`. Loading holds fields of one
+    letter to one length; a digit is that length itself. The first field with a letter says how long it is, so the
+    labels come first.
     """
 
     kind: ClassVar[str]
+    axes: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "kind" in cls.__dict__:
             _KINDS[cls.kind] = cls
 
+    @property
+    def read_from(self) -> Origin | None:
+        """The file that `load` read this record from, with its hash; None for a record that was computed."""
+        return self.__dict__.get("_read_from")
+
     def to_document(self) -> dict[str, Any]:
         """The result as JSON-ready values, with its schema version and kind."""
-        fields = {field.name: _encode(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        fields = {name: _encode(getattr(self, name)) for name in _field_names(type(self))}
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **fields}
 
     @classmethod
@@ -55,11 +69,11 @@ class Record:
         Raises
         ------
         StoreError
-            If the document is of another kind, of a newer schema, or lacks a field.
+            If the document is of another kind, of a newer schema, or a field is missing, unknown, of another type
+            or shape, or holds values that the result cannot have.
         """
-        _check_header(document, cls, origin)
-        target = _KINDS[document["kind"]]
-        return typing.cast(Self, _decode_record(target, document, origin))
+        place = _Place(origin)
+        return typing.cast(Self, _decode_record(_kind_of(document, cls, place), document, place))
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document to `path`, atomically; an existing file is kept unless `force`."""
@@ -68,71 +82,37 @@ class Record:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
+        """Read what `save` wrote, once: `read_from` has the hash of the very bytes that were parsed.
 
         Raises
         ------
         StoreError
             If the file is missing, broken, of another kind or of a newer schema.
         """
-        return cls.from_document(read_json(path), str(path))
+        document, origin = read_document(path)
+        record = cls.from_document(document, origin.file)
+        object.__setattr__(record, "_read_from", origin)
+        return record
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Parse a JSON file, or raise a StoreError that says what is wrong with it."""
-    place = Location(file=str(path))
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=_no_constant)
-    except OSError as error:
-        raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise StoreError("is not a JSON text file", location=place, hint=_REWRITE) from error
-    except json.JSONDecodeError as error:
-        where = Location(file=str(path), line=error.lineno)
-        raise StoreError(f"is not valid JSON: {error.msg}", location=where, hint=_REWRITE) from error
-    except ValueError as error:
-        raise StoreError(f"is not valid JSON: {error}", location=place, hint=_REWRITE) from error
+class _Place(NamedTuple):
+    """A field of a document: its file, and the names that lead to it."""
+
+    file: str
+    field: str = ""
+
+    def at(self, name: str) -> _Place:
+        return _Place(self.file, f"{self.field}.{name}" if self.field else name)
+
+    def refuse(self, message: str, hint: str | None = _REWRITE, cause: Exception | None = None) -> NoReturn:
+        raise StoreError(message, location=Location(file=self.file, column=self.field or None), hint=hint) from cause
 
 
-def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: bool = False) -> None:
-    """Write a file whole or not at all.
-
-    Raises
-    ------
-    UsageError
-        If the file exists and `force` is not set, or the folder cannot be written to.
-    """
-    goal = Path(path)
-    if goal.exists() and not force:
-        hint = "choose another name, or overwrite it with --force (force=True in Python)"
-        raise UsageError("exists already", location=Location(file=str(goal)), hint=hint)
-    # text is JSON, where a file name's byte that is no UTF-8 has its own escape, the one that this handler writes
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    try:
-        handle, partial = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.")
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", location=Location(file=str(goal))) from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, goal)
-    except OSError as error:
-        Path(partial).unlink(missing_ok=True)
-        raise UsageError(f"cannot be written: {error.strerror}", location=Location(file=str(goal))) from error
+def _field_names(cls: type[Record]) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_REWRITE = "write it again with the command that made it"
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+# Writing
 
 
 def _encode(value: Any) -> Any:
@@ -158,65 +138,144 @@ def _special(value: float) -> str | None:
     return None if np.isnan(value) else ("inf" if value > 0 else "-inf")
 
 
-def _check_header(document: Any, cls: type[Record], origin: str) -> None:
-    place = Location(file=origin)
+# Reading
+
+
+def _kind_of(document: Any, cls: type[Record], place: _Place) -> type[Record]:
+    """The class that a document says it is of, if it may stand where a `cls` is expected."""
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
-        raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE)
+        place.refuse("is not a shapleymix result (no kind or schema_version)")
     version = document["schema_version"]
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        message = f"has schema version {version!r}; this installation reads up to {SCHEMA_VERSION}"
-        raise StoreError(message, location=place, hint="upgrade shapleymix, or make the file again")
-    found = _KINDS.get(str(document["kind"]))
+        message = f"has schema version {version!r:.40}; this installation reads up to {SCHEMA_VERSION}"
+        place.refuse(message, "upgrade shapleymix, or make the file again")
+    kind = document["kind"]
+    found = _KINDS.get(kind) if isinstance(kind, str) else None
     if found is None or not issubclass(found, cls):
         expected = getattr(cls, "kind", cls.__name__.lower())
-        raise StoreError(f"holds a {document['kind']}, expected a {expected}", location=place)
+        place.refuse(f"holds a {kind!s:.60}, expected a {expected}", None)
+    return found
 
 
-def _decode_record(cls: type[Record], document: dict[str, Any], origin: str) -> Record:
+def _decode_record(cls: type[Record], document: dict[str, Any], place: _Place) -> Record:
     hints = typing.get_type_hints(cls)
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name not in document:
-            message = f"lacks the field {field.name!r}"
-            raise StoreError(message, location=Location(file=origin, column=field.name), hint=_REWRITE)
-        values[field.name] = _decode_field(hints[field.name], document[field.name], field.name, origin)
+    names = _field_names(cls)
+    for name in names:
+        if name not in document:
+            place.at(name).refuse(f"lacks the field {name!r}")
+    values = {name: _decode_field(hints[name], document[name], place.at(name)) for name in names}
+    _check_labels(values, place)
+    _check_axes(cls, values, place)
     try:
-        return cls(**values)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"holds values that do not fit: {error}", location=Location(file=origin)) from error
+        record = cls(**values)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        place.refuse(f"holds values that do not fit: {error}", None, error)
+    _check_derived(record, document, {*names, "schema_version", "kind"}, place)
+    return record
 
 
-def _decode_field(hint: Any, value: Any, name: str, origin: str) -> Any:
+def _check_derived(record: Record, document: dict[str, Any], known: set[str], place: _Place) -> None:
+    """What a document says besides the fields must follow from them: nothing that was edited there is passed over."""
+    extra = [name for name in document if name not in known]
+    derived = record.to_document() if extra else {}
+    for name in extra:
+        if name not in derived:
+            place.at(name).refuse(f"holds the unknown field {name!r}", did_you_mean(name, known))
+        if derived[name] != document[name]:
+            hint = "it is written for those who read the file: change the fields that it follows from"
+            place.at(name).refuse(f"the field {name!r} does not follow from the others", hint)
+
+
+def _check_labels(values: dict[str, Any], place: _Place) -> None:
+    for name in _LABELS:
+        labels = values.get(name) or ()
+        again = next((label for label in labels if labels.count(label) > 1), None)
+        if again is not None:
+            place.at(name).refuse(f"the field {name!r} holds {again!r} twice")
+
+
+def _check_axes(cls: type[Record], values: dict[str, Any], place: _Place) -> None:
+    """Hold fields to their axes; an empty array, of which JSON forgets the other lengths, gets its shape back."""
+    lengths: dict[str, int] = {}
+    for name, axes in cls.axes.items():
+        value = values[name]
+        if value is None:
+            continue
+        found = value.shape if isinstance(value, np.ndarray) else (len(value),)
+        if len(found) == len(axes):
+            for letter, length in zip(axes, found, strict=True):
+                lengths.setdefault(letter, int(letter) if letter.isdigit() else length)
+        shape = tuple(lengths.get(letter, 0) for letter in axes)
+        if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
+            values[name] = value.reshape(shape)
+        elif found != shape:
+            place.at(name).refuse(f"the field {name!r} has shape {found}, expected {shape}")
+
+
+def _decode_field(hint: Any, value: Any, place: _Place) -> Any:
     try:
-        return _decode(hint, value, origin)
+        return _decode(hint, value, place)
     except StoreError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        place = Location(file=origin, column=name)
-        raise StoreError(f"the field {name!r} cannot be read: {error}", location=place, hint=_REWRITE) from error
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        name = place.field.rpartition(".")[2]
+        place.refuse(f"the field {name!r} cannot be read: {error}", cause=error)
 
 
-def _decode(hint: Any, value: Any, origin: str) -> Any:
-    origin_type = typing.get_origin(hint)
-    if origin_type in (types.UnionType, typing.Union):
-        return None if value is None else _decode(_only_member(hint), value, origin)
-    if origin_type is np.ndarray:
-        return _decode_array(hint, value)
-    if origin_type is tuple:
-        if not isinstance(value, list):
-            raise TypeError(f"expected a list, found {value!r}")
-        return tuple(_decode(item, part, origin) for item, part in zip(_members(hint, value), value, strict=True))
-    if origin_type is dict:
+def _decode(hint: Any, value: Any, place: _Place) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return None if value is None else _decode(_only_member(hint), value, place)
+    if origin is np.ndarray:
+        return _decode_array(typing.get_args(typing.get_args(hint)[1])[0], value)
+    if origin is tuple:
+        _expect(list, value)
+        parts = enumerate(zip(_members(hint, value), value, strict=True))
+        return tuple(_decode(inner, part, place.at(str(index))) for index, (inner, part) in parts)
+    if origin is dict:
+        _expect(dict, value)
         inner = typing.get_args(hint)[1]
-        return {key: _decode(inner, item, origin) for key, item in value.items()}
+        return {key: _decode(inner, item, place.at(key)) for key, item in value.items()}
     if isinstance(hint, type) and issubclass(hint, Record):
-        _check_header(value, hint, origin)
-        return _decode_record(_KINDS[value["kind"]], value, origin)
+        return _decode_record(_kind_of(value, hint, place), value, place)
+    return _decode_plain(hint, value)
+
+
+def _decode_plain(hint: Any, value: Any) -> Any:
+    """A single value: a text, a number, a truth value, one of some words, or anything that JSON can hold."""
+    if typing.get_origin(hint) is typing.Literal:
+        if value not in typing.get_args(hint):
+            raise TypeError(f"expected one of {', '.join(map(str, typing.get_args(hint)))}, found {_short(value)}")
+        return value
     if hint is float:
-        return np.nan if value is None else float(value)
-    if hint in (str, int, bool) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
-        raise TypeError(f"expected {hint.__name__}, found {value!r}")
-    return value
+        return float(_decode_array(np.float64, [value])[0])
+    if hint in (str, int, bool):
+        _expect(hint, value)
+        return value
+    return _free(value)
+
+
+def _free(value: Any, depth: int = 0) -> Any:
+    """Content without a type, as it is, if it is no deeper than anything that is written here."""
+    if depth > _DEEPEST:
+        raise TypeError(f"nested more than {_DEEPEST} deep")
+    if isinstance(value, dict):
+        return {key: _free(item, depth + 1) for key, item in value.items()}
+    return [_free(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def _expect(wanted: type, value: Any) -> None:
+    """Raise a TypeError unless JSON gave exactly this type: a truth value is no integer."""
+    if type(value) is not wanted:
+        raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {_short(value)}")
+
+
+_JSON_NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
+_JSON_NAMES |= {list: "a list", dict: "an object"}
+
+
+def _short(value: Any) -> str:
+    return f"{value!r:.40}" if isinstance(value, (str, int, float, bool)) or value is None else type(value).__name__
 
 
 def _members(hint: Any, value: list[Any]) -> list[Any]:
@@ -231,22 +290,31 @@ def _only_member(hint: Any) -> Any:
     return members[0]
 
 
-def _decode_array(hint: Any, value: Any) -> NDArray[Any]:
-    scalar = typing.get_args(typing.get_args(hint)[1])[0]
-    if scalar is not np.float64:
-        return _decode_exact(value, scalar)
-    return np.asarray(value, dtype=object).astype(scalar) if _has_null(value) else np.asarray(value, dtype=scalar)
+_SCALARS: dict[type[np.generic], tuple[set[type], str]] = {
+    np.float64: ({float, int}, "numbers"),
+    np.int64: ({int}, "whole numbers"),
+    np.bool_: ({bool}, "true and false"),
+}
 
 
-def _decode_exact(value: Any, scalar: type[np.generic]) -> NDArray[Any]:
-    """Integers or truth values; nothing is rounded or taken for true."""
-    found = np.asarray(value)
-    if found.size and not np.can_cast(found.dtype, scalar, "safe"):
-        raise TypeError(f"expected only {scalar.__name__} values")
-    return found.astype(scalar)
+def _decode_array(scalar: type[np.generic], value: Any) -> NDArray[Any]:
+    """Nested lists of one kind of value; nothing is rounded, taken for true, or read out of a text."""
+    _expect(list, value)
+    cells = np.array(value, dtype=object)
+    allowed, what = _SCALARS[scalar]
+    odd = set(map(type, cells.flat)) - allowed
+    if odd and scalar is np.float64:
+        specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
+        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in cells.flat]
+        cells = _reshaped(flat, cells.shape)
+        odd = set(map(type, flat)) - allowed
+    if odd:
+        found = next(cell for cell in cells.flat if type(cell) in odd)
+        raise TypeError(f"expected only {what} in rows of equal length, found {_short(found)}")
+    return cells.astype(scalar)
 
 
-def _has_null(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(_has_null(item) for item in value)
-    return value is None or isinstance(value, str)
+def _reshaped(flat: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    cells = np.empty(len(flat), dtype=object)
+    cells[:] = flat
+    return cells.reshape(shape)

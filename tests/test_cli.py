@@ -116,7 +116,7 @@ def test_fit_document_is_the_fit(run: Run, made: Path, fixtures: Path) -> None:
     assert document["fitted"]["targets"]["zh"]["PE"] == truth.fitted_scores.PE[3]
     assert document["parameters"]["kappa"]["en"]["value"] == truth.law.kappa[0]
     assert document["parameters"]["gamma"]["de"]["low"] <= document["parameters"]["gamma"]["de"]["high"]
-    assert document["dropped"].keys() == truth.dropped.keys()
+    assert document["held"].keys() == truth.held.keys()
 
 
 def test_fit_saves_the_call_and_not_its_file_name(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:

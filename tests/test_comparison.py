@@ -195,7 +195,7 @@ def test_what_the_fitted_rows_cannot_tell_is_held_in_a_fold():
     table = compare(log, ["shapley"], given.transfer, leave_largest_N=True, delta=np.inf, **FAST)
     small = np.isclose(log.N, 1e8)
     found = fit(log.select(small), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
-    assert set(found.dropped) == {"A", "alpha"}
+    assert set(found.held) == {"A", "alpha"}
     predicted = found.law(log.p[~small], log.N[~small], log.D[~small])
     assert table.entries[0].scores is not None
     error = np.abs(predicted - log.loss[~small]).sum(axis=0) / log.loss[~small].sum(axis=0)

@@ -10,9 +10,10 @@ from scipy import optimize
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
 
 
@@ -40,7 +41,12 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
         log_loss, slopes = problem.packing.unpack(x[None], columns).expansion(seen.p, seen.N, seen.D)
         e, jacobian = log_loss[0, :, 0] - seen.log_loss[:, target], problem.packing.jacobian(slopes)[0]
         size, score = np.abs(e), np.clip(e, -delta, delta)
-        rho = np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)) if np.isfinite(delta) else e**2 / 2
+        if np.isfinite(delta):  # beyond delta the slope grows by a tenth of delta: of all minima, that of least squares
+            beyond = np.maximum(size - delta, 0.0)
+            rho = np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)) + 0.05 * delta * beyond**2
+            score = score + 0.1 * delta * np.sign(e) * beyond
+        else:
+            rho = e**2 / 2
         prior = settings.prior * min(delta, 1e-2) * (np.array(problem.packing.names) == "coefficients")
         return rho.mean() + prior @ x**2 / 2, score @ jacobian / len(e) + prior * x
 

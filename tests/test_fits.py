@@ -33,8 +33,8 @@ def core_of(found: Fit) -> dict[str, np.ndarray]:
 def test_one_D_drops_the_data_term_and_says_so():
     truth, given, log = log_of("shapley", rows=30, tokens=(1e10,))
     found = fit(log, "shapley", given.transfer, **FAST)
-    assert set(found.dropped) == {"B", "beta"}
-    assert found.dropped["B"] == "the log holds one D (1e+10): dropped"
+    assert set(found.held) == {"B", "beta"}
+    assert found.held["B"] == "the log holds one D (1e+10): dropped"
     np.testing.assert_array_equal(found.law.B, 0.0)  # type: ignore[attr-defined]
     assert {row[0] for row in found.parameters()} == {"E", "A", "alpha", "gamma"}
     p = mixtures(5, 4, seed=7)
@@ -43,13 +43,16 @@ def test_one_D_drops_the_data_term_and_says_so():
     )
     assert not [warning for warning in found.predict(p[:1], 1e8, 1e10).warnings if "one D" in warning]
     (warning,) = (text for text in found.predict(p, 1e8, 5e10).warnings if "D" in text)
-    assert warning == "the log holds one D (10B): its effect is unknown, and at 5 of 5 points another D is asked for"
+    assert warning == (
+        "the log holds one D (10B): its effect is unknown, and at 5 of 5 points another is asked for, "
+        "by up to a factor of 5: far outside, where fewer losses lie inside the interval than it says"
+    )
 
 
 def test_one_N_drops_the_size_term_and_says_so():
     _, _, log = log_of("learned", rows=30, sizes=(1e8,))
     found = fit(log, "learned", **FAST)
-    assert set(found.dropped) == {"A", "alpha"}
+    assert set(found.held) == {"A", "alpha"}
     np.testing.assert_array_equal(found.law.A, 0.0)  # type: ignore[attr-defined]
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
@@ -57,14 +60,14 @@ def test_one_N_drops_the_size_term_and_says_so():
 def test_one_budget_alone_still_tells_the_mixture():
     truth, given, log = log_of("shapley", rows=20, sizes=(1e8,), tokens=(1e10,))
     found = fit(log, "shapley", given.transfer, **FAST)
-    assert set(found.dropped) == {"A", "alpha", "B", "beta"}
+    assert set(found.held) == {"A", "alpha", "B", "beta"}
     np.testing.assert_allclose(found.law.gamma, truth.gamma, rtol=1e-6)  # type: ignore[attr-defined]
 
 
 def test_two_levels_hold_the_exponent():
     _, given, log = log_of("shapley", rows=30, tokens=(1e9, 1e10))
     found = fit(log, "shapley", given.transfer, **FAST)
-    assert found.dropped == {"beta": "the log holds two D: held at 0.5"}
+    assert found.held == {"beta": "the log holds two D: held at 0.5"}
     np.testing.assert_array_equal(found.law.beta, 0.5)  # type: ignore[attr-defined]
     assert (found.law.B > 0).all()  # type: ignore[attr-defined]
 

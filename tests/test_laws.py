@@ -142,11 +142,11 @@ def test_slopes_find_the_exponential_laws_exponents():
 def test_the_list_of_laws_begins_with_the_simplest():
     log = log_of("shapley")[2]
     from shapleymix.fitting.candidates import candidate
-    from shapleymix.fitting.estimation import Settings
-    from shapleymix.fitting.evidence import Filters, gather
+    from shapleymix.fitting.settings import Settings
+    from shapleymix.fitting.study import study_of
 
-    evidence = gather(log, Filters())
-    sizes = [candidate(name, Settings()).size(evidence) for name in LAWS]
+    study = study_of(log, None, None, Settings(), seed=0)
+    sizes = [candidate(name).size(study) for name in LAWS]
     assert sizes[0] == min(sizes)
     assert set(BLACK_BOXES) == {"gbm"}
     assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())

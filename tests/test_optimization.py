@@ -33,7 +33,7 @@ class FakeFit:
     data_matter: bool = True
     sources: tuple[str, ...] = SOURCES
     targets: tuple[str, ...] = TARGETS
-    dropped: dict[str, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
 
     def core(self, N: float, D: float) -> np.ndarray:
         size = 400 / N**0.34 if self.size_matters else 0.3
@@ -179,7 +179,7 @@ def test_compute_needs_a_law_in_both_N_and_D():
     with pytest.raises(SolveError, match="does not depend on N"):
         optimize_compute(FakeFit(B=0, size_matters=False), 1e21)
     with pytest.raises(SolveError, match="one D"):
-        optimize_compute(FakeFit(B=0, data_matter=False, dropped={"B": "the log holds one D"}), 1e21)
+        optimize_compute(FakeFit(B=0, data_matter=False, held={"B": "the log holds one D"}), 1e21)
 
 
 def test_methods_are_compared_with_the_exact_optimum():

@@ -13,7 +13,8 @@ from simulated import inputs, log_of, mixtures, simulate, true_law
 from shapleymix.errors import DataError, UsageError
 from shapleymix.fitting.evaluation import Evaluation, evaluate
 from shapleymix.fitting.fits import Fit, fit
-from shapleymix.fitting.prediction import QUANTILES, Prediction, Spread, residual_quantiles
+from shapleymix.fitting.prediction import Prediction
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,10 @@ def test_outside_of_what_was_fitted_is_said_plainly(fitted):
     inside = fitted.predict(np.full(4, 0.25), 1e8, 3e9)
     assert inside.warnings == ()
     far = fitted.predict(np.full(4, 0.25), 5e9, 3e9).warnings
-    assert far == ("N lies outside of the fitted range 20M to 500M at 1 of 1 points, by up to a factor of 10",)
+    assert far == (
+        "N lies outside of the fitted range 20M to 500M at 1 of 1 points, by up to a factor of 10: far outside, "
+        "where fewer losses lie inside the interval than it says",
+    )
     (alone,) = fitted.predict("en=0.999,de=0.0,fr=0.001", 1e8, 1e8).warnings[:1]
     assert alone.startswith("D lies outside of the fitted range 500M to 20B at 1 of 1 points, by up to a factor of 5")
     texts = fitted.predict([1.0, 0.0, 0.0, 0.0], 1e8, 3e9).warnings

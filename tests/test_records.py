@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapleymix.errors import StoreError, UsageError
-from shapleymix.records import SCHEMA_VERSION, BoolArray, FloatArray, IntArray, Record, atomic_write, read_json
+from shapleymix.files import atomic_write, read_json
+from shapleymix.records import SCHEMA_VERSION, BoolArray, FloatArray, IntArray, Record
 
 
 @dataclass(frozen=True)

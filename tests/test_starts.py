@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import nnls
 from simulated import log_of
 
-from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Filters, gather
+from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import _nonnegative, starting_points
 from shapleymix.laws import LAWS
 

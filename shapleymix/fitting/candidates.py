@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shapleymix.errors import FitError, Location, UsageError, did_you_mean
-from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
-from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
+from shapleymix.fitting.study import Study
+from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
 
 UNCOUNTED = 10**6  # a black box is never the simplest
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Anything that predicts: losses (R, K), or a result with `losses`, from p (R, M), N (R,) and D (R,)."""
+
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
+
+
+Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
+"""What may be compared: a law's name, a law, a black box, or anything that predicts."""
 
 
 class Candidate(Protocol):
@@ -27,11 +39,11 @@ class Candidate(Protocol):
         """Unique among the compared."""
         ...
 
-    def size(self, evidence: Evidence) -> int:
+    def size(self, study: Study) -> int:
         """How many numbers a target are fitted."""
         ...
 
-    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
+    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere."""
         ...
 
@@ -41,20 +53,19 @@ class LawCandidate:
     """A parametric law: all folds are fitted in one batch."""
 
     law: type[Law]
-    settings: Settings
 
     @property
     def name(self) -> str:
         return self.law.name
 
-    def size(self, evidence: Evidence) -> int:
-        return len(Packing(self.law, len(evidence.log.sources), evidence.held(self.law)).names)
+    def size(self, study: Study) -> int:
+        return len(Packing(self.law, len(study.log.sources), study.evidence.held(self.law)).names)
 
-    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
-        log = evidence.log
-        predicted = np.full((*masks.shape, len(inputs.targets)), np.nan)
+    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
+        log, evidence = study.log, study.evidence
+        predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
         for alike in _alike(self.law, evidence, masks):
-            problem = Problem.of(self.law, evidence, inputs, self.settings, ~masks[alike[0]])
+            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
@@ -67,45 +78,43 @@ class BlackBoxCandidate:
     """A learner such as boosted trees: one fit a fold."""
 
     learner: type[BlackBox]
-    seed: int = 0
 
     @property
     def name(self) -> str:
         return self.learner.name
 
-    def size(self, evidence: Evidence) -> int:
+    def size(self, study: Study) -> int:
         return UNCOUNTED
 
-    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
-        log = evidence.log
-        seen = evidence.observations(self.learner, inputs)
-        predicted = [
-            self.learner.learn(log.p, log.N, log.D, seen.log_loss, seen.weight * ~mask[:, None], log.groups, self.seed)(
-                log.p, log.N, log.D
-            )
-            for mask in masks
-        ]
-        return _held_out(np.stack(predicted), masks)
+    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
+        log = study.log
+        seen = study.evidence.observations(self.learner, study.inputs)
+
+        def fitted_without(mask: BoolArray) -> Law:
+            weight = seen.weight * ~mask[:, None]
+            return self.learner.learn(log.p, log.N, log.D, seen.log_loss, weight, log.groups, study.seed)
+
+        return _held_out(np.stack([fitted_without(mask)(log.p, log.N, log.D) for mask in masks]), masks)
 
 
 @dataclass(frozen=True)
 class FixedCandidate:
     """Anything with `predict(p, N, D)`: not fitted again, so its own data must not include the held-out rows."""
 
-    predictor: Any
+    predictor: Predictor
     label: str
 
     @property
     def name(self) -> str:
         return self.label
 
-    def size(self, evidence: Evidence) -> int:
+    def size(self, study: Study) -> int:
         return UNCOUNTED
 
-    def predict_held_out(self, evidence: Evidence, inputs: Inputs, masks: BoolArray) -> FloatArray:
-        log = evidence.log
+    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
+        log = study.log
         answer = self.predictor.predict(log.p, log.N, log.D)
-        losses = np.asarray(getattr(answer, "losses", answer), dtype=np.float64)
+        losses = np.asarray(_losses(answer), dtype=np.float64)
         if losses.shape != log.loss.shape:
             hint = "predict(p (R, M), N (R,), D (R,)) must return losses (R, K), targets in the log's order"
             raise FitError(f"{self.label} predicts shape {losses.shape}, expected {log.loss.shape}", hint=hint)
@@ -127,7 +136,11 @@ def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     return np.where(np.any(masks, axis=0)[:, None], chosen, np.nan)
 
 
-def candidate(law: Any, settings: Settings, seed: int = 0) -> Candidate:
+def _losses(answer: object) -> ArrayLike:
+    return getattr(answer, "losses", answer)  # type: ignore[return-value]
+
+
+def candidate(law: Contender) -> Candidate:
     """A candidate from a law's name, a Law or BlackBox class, or an object with `predict(p, N, D)`.
 
     Raises
@@ -137,13 +150,13 @@ def candidate(law: Any, settings: Settings, seed: int = 0) -> Candidate:
     """
     if isinstance(law, str):
         law = named_law(law)
-    if inspect.isclass(law) and issubclass(law, BlackBox):
-        return BlackBoxCandidate(law, seed)
-    if inspect.isclass(law) and issubclass(law, Law):
-        return LawCandidate(law, settings)
-    if inspect.isclass(law) and hasattr(law, "predict"):
+    if inspect.isclass(law):
+        if issubclass(law, BlackBox):
+            return BlackBoxCandidate(law)
+        if issubclass(law, Law):
+            return LawCandidate(law)
         law = law()
-    if hasattr(law, "predict"):
+    if isinstance(law, Predictor):
         return FixedCandidate(law, getattr(law, "name", type(law).__name__))
     raise UsageError(f"{law!r} is no law", hint="give a law's name, a Law subclass, or an object with predict(p, N, D)")
 
@@ -154,17 +167,6 @@ def named_law(name: str) -> type[Law]:
     if name not in known:
         raise UsageError(f"no law is called {name!r}", hint=did_you_mean(name, known))
     return known[name]
-
-
-def allowed(inputs: Inputs, laws: Sequence[str] | None = None) -> list[str]:
-    """The laws that these inputs can feed, simplest first."""
-    there = {
-        "mixture": len(inputs.sources) > 1,
-        "transfer": inputs.transfer is not None,
-        "families": inputs.languages is not None and any(inputs.languages.family),
-    }
-    names = LAWS if laws is None else laws
-    return [name for name in names if all(there[need] for need in LAWS[name].needs)]
 
 
 def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, allowed, candidate
-from shapleymix.fitting.estimation import Settings
-from shapleymix.fitting.evidence import (
-    Evidence,
-    Logs,
-    Table,
-    bootstrap_shares,
-    evidence_of,
-    fold_masks,
-    inputs_of,
-    largest_mask,
-)
+from shapleymix.fitting.candidates import Candidate, Contender, candidate
+from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.laws import Inputs
+from shapleymix.fitting.settings import SEED, Settings
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -87,38 +76,35 @@ class Comparison(Record):
 
 def compare(
     log: Logs,
-    laws: Sequence[Any] | None = None,
+    laws: Sequence[Contender] | None = None,
     transfer: TransferMatrix | Table | None = None,
     languages: Languages | Table | None = None,
     *,
-    folds: int = 10,
+    folds: int = Settings.folds,
     leave_largest_N: bool = False,
     use_split: bool = False,
-    seed: int = 0,
-    delta: float = 1e-3,
-    prior: float = 1e-5,
-    starts: int = 6,
-    threads: int = 2,
-    min_tokens: float = 0.0,
-    min_own_tokens: float = 0.0,
+    seed: int = SEED,
+    delta: float = Settings.delta,
+    prior: float = Settings.prior,
+    starts: int = Settings.starts,
+    threads: int = Settings.threads,
+    min_tokens: float = Settings.min_tokens,
+    min_own_tokens: float = Settings.min_own_tokens,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to.
 
     Parameters
     ----------
-    log
-        One or several run logs, or their paths.
-    laws
-        Names, Law subclasses, or objects with `predict(p, N, D)`; all that the inputs allow if None.
-    transfer, languages
-        What some laws need; tables or paths.
-    folds
-        Grouped cross-validation, folds by a hash of the mixture.
-    leave_largest_N, use_split
-        Instead of folds: hold out the largest size, or the rows that the log's `split` column marks.
-    seed
-        Of the paired bootstrap.
+    log : one or several run logs, or their paths.
+    laws : names, Law subclasses, or objects with `predict(p, N, D)`; all that the inputs allow if None.
+    transfer, languages : what some laws need; tables or paths.
+    folds : grouped cross-validation, folds by a hash of the mixture.
+    leave_largest_N, use_split : instead of folds, hold out the largest size, or the rows that the log's `split`
+        column marks.
+    seed : of the paired bootstrap.
+    delta, prior, starts, threads, min_tokens, min_own_tokens : see `Settings`.
+    progress : called with the law's name, its number and how many there are.
 
     Raises
     ------
@@ -127,66 +113,60 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    settings = Settings(delta=delta, prior=prior, starts=starts, threads=threads)
-    evidence = evidence_of(log, min_tokens, min_own_tokens, with_held_out=use_split)
-    inputs = inputs_of(evidence.log, transfer, languages)
-    masks, design = hold_out(evidence, folds, leave_largest_N, use_split)
-    chosen = allowed(inputs) if laws is None else laws
-    contenders = [candidate(law, settings, seed) for law in chosen]
-    return contest(contenders, evidence, inputs, masks, design, seed, progress)
-
-
-def hold_out(evidence: Evidence, folds: int, leave_largest_N: bool, use_split: bool) -> tuple[BoolArray, str]:
-    """Held-out rows of every fit (V, R), and the design in words."""
-    log = evidence.log
-    if leave_largest_N and use_split:
-        raise UsageError("--leave-largest-N and --split exclude each other")
-    if use_split:
-        if log.split is None:
-            raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
-        aside = np.array([label != "fit" for label in log.split])[None, :]
-        return _both(aside, "split"), "rows held out by the split column"
-    if leave_largest_N:
-        return _both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
-    return fold_masks(log, folds), f"{folds}-fold cross-validation grouped by mixture"
-
-
-def _both(mask: BoolArray, what: str) -> BoolArray:
-    if mask.all() or not mask.any():
-        hint = "use --folds, or give a log with " + ("several sizes" if what == "size" else "both kinds of rows")
-        raise UsageError(f"the log has only one {what}: nothing to fit or nothing to hold out", hint=hint)
-    return mask
+    settings = Settings(
+        delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+    )  # fmt: skip
+    study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
+    masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)
+    contenders = [candidate(law) for law in (study.allowed() if laws is None else laws)]
+    return contest(contenders, study, masks, design, progress)
 
 
 def contest(
-    contenders: Sequence[Candidate],
-    evidence: Evidence,
-    inputs: Inputs,
-    masks: BoolArray,
-    design: str,
-    seed: int,
-    progress: Progress | None = None,
+    contenders: Sequence[Candidate], study: Study, masks: BoolArray, design: str, progress: Progress | None = None
 ) -> Comparison:
-    """Put every contender to the same held-out rows."""
+    """Put every contender to the same held-out rows.
+
+    Raises
+    ------
+    FitError
+        If no law could be fitted.
+    """
     predictions: list[FloatArray | None] = []
     faults: list[str | None] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
-        predicted, fault = _attempt(contender, evidence, inputs, masks)
+        predicted, fault = _attempt(contender, study, masks)
         predictions.append(predicted)
         faults.append(fault)
     if all(predicted is None for predicted in predictions):
         raise FitError(f"no law could be fitted: {faults[0]}", hint="give more runs, or name another law")
-    return _summary(contenders, predictions, faults, evidence, masks, design, seed)
+    return _summary(contenders, predictions, faults, study, masks, design)
 
 
-def _attempt(
-    contender: Candidate, evidence: Evidence, inputs: Inputs, masks: BoolArray
-) -> tuple[FloatArray | None, str | None]:
+def selected(study: Study, progress: Progress | None = None) -> Comparison:
+    """The comparison from which `law="auto"` takes the simplest law within one standard error of the best.
+
+    Raises
+    ------
+    UsageError, FitError
+        If cross-validation was not asked for, or there are too few mixtures for it.
+    """
+    if study.settings.folds < 2:
+        raise UsageError("law auto needs cross-validation", hint="ask for 2 or more folds, or name a law")
+    if study.mixtures < MIXTURES_NEEDED:
+        message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
+        raise FitError(message, hint="give more runs, or name a law")
+    contenders = [candidate(name) for name in study.allowed()]
+    return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
+
+
+def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, str | None]:
     """A law that these data cannot support drops out with its reason; the others go on."""
     try:
-        return contender.predict_held_out(evidence, inputs, masks), None
+        return contender.predict_held_out(study, masks), None
     except ShapleyMixError as error:
         if len(masks) and isinstance(error, UsageError):
             raise
@@ -197,16 +177,15 @@ def _summary(
     contenders: Sequence[Candidate],
     predictions: list[FloatArray | None],
     faults: list[str | None],
-    evidence: Evidence,
+    study: Study,
     masks: BoolArray,
     design: str,
-    seed: int,
 ) -> Comparison:
-    log = evidence.log
+    log, evidence = study.log, study.evidence
     wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     scored = [predicted for predicted in predictions if predicted is not None]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
-    draws = bootstrap_shares(log, DRAWS, seed)
+    draws = bootstrap_shares(log, DRAWS, study.seed)
     replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
     error = replicated.std(axis=1)
     gap = replicated[:, None, :] - replicated[None, :, :]
@@ -214,11 +193,11 @@ def _summary(
     entries, place = [], iter(range(len(scored)))
     for contender, predicted, fault in zip(contenders, predictions, faults, strict=True):
         if predicted is None:
-            entries.append(Entry(contender.name, contender.size(evidence), None, 0.0, float("nan"), fault))
+            entries.append(Entry(contender.name, contender.size(study), None, 0.0, float("nan"), fault))
             continue
         scores = score(log.targets, log.loss, predicted, counted=common)
         share = float((wanted & ~np.isnan(predicted)).sum() / wanted.sum())
-        entries.append(Entry(contender.name, contender.size(evidence), scores, share, float(error[next(place)]), None))
+        entries.append(Entry(contender.name, contender.size(study), scores, share, float(error[next(place)]), None))
     return Comparison(
         entries=tuple(entries),
         better=(gap < 0).mean(axis=2) + 0.5 * (gap == 0).mean(axis=2),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -26,33 +27,9 @@ TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
 FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replicate are far below its spread
+TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
+SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 60, 1e-13, 1e-6
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to fit.
-
-    Parameters
-    ----------
-    delta
-        Huber's threshold on log residuals; `inf` is plain least squares.
-    starts
-        Starting points a target that are followed to the end.
-    prior
-        Precision of the weak pull of log coefficients towards their mean, a share of the total weight times delta.
-    iterations, tolerance
-        Of the search.
-    threads
-        How many chunks are worked on at once; the result does not depend on it.
-    """
-
-    delta: float = 1e-3
-    starts: int = 6
-    prior: float = 1e-5
-    iterations: int = 1000
-    tolerance: float = 1e-8
-    threads: int = 2
 
 
 @dataclass(frozen=True)
@@ -147,11 +124,21 @@ class Problem:
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
     def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, iterations: int) -> Solution:
+        objective = self.objective(target, shares)
+        found = minimize(objective, start, iterations=iterations, tolerance=self.settings.tolerance)
+        return found if iterations <= TRIAL_ITERATIONS else _settled(objective, found)
+
+    def objective(self, target: IntArray, shares: FloatArray) -> Objective:
+        """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R)."""
         weight = self.observed.weight.T[target] * shares
         weight = weight / weight.sum(axis=1, keepdims=True)
         low, high = self.packing.bounds()
-        objective = Objective(self._residuals(target), weight, Loss(self.settings.delta), low, high, self._prior())
-        return minimize(objective, start, iterations=iterations, tolerance=self.settings.tolerance)
+        return Objective(self._residuals(target), weight, self.loss, low, high, self._prior())
+
+    @property
+    def loss(self) -> Loss:
+        """Huber's loss, with the curvature in its tails that makes the minimum a single point."""
+        return Loss(self.settings.delta, min(TAIL * self.settings.delta, 1.0))
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
@@ -209,6 +196,14 @@ def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
     """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
     order = np.argsort(cost, axis=1, kind="stable")[:, :count]
     return np.take_along_axis(x, order[..., None], axis=1)
+
+
+def _settled(objective: Objective, found: Solution) -> Solution:
+    """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
+    last = minimize(
+        objective, found.x, iterations=SETTLING_ITERATIONS, tolerance=SETTLING_TOLERANCE, damping=SETTLING_DAMPING
+    )
+    return replace(last, status=found.status, iterations=found.iterations + last.iterations)
 
 
 def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:

@@ -35,7 +35,9 @@ def evaluate(fit: Fit, log: Logs, level: float = 0.9) -> Evaluation:
     rows = one_log(log).aligned(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
     predicted = fit.predict(rows.p, rows.N, rows.D, level)
-    scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
+    losses = fit.law(rows.p, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
+    losses = np.broadcast_to(losses, rows.loss.shape)
+    scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
     known = np.isfinite(predicted.low).any()
     notes = () if known else ("the fit has neither replicates nor held-out residuals: no intervals",)
     return Evaluation(scores, level, len(rows), predicted.warnings + notes)

@@ -27,20 +27,28 @@ LONGEST_STEP = 2.0  # of any unknown; unknowns are logarithms or of order one, a
 
 @dataclass(frozen=True)
 class Loss:
-    """Huber's loss with threshold `delta`, in units of the residual; `delta = inf` is plain least squares."""
+    """Huber's loss with threshold `delta`, in units of the residual; `delta = inf` is plain least squares.
+
+    Where most residuals lie beyond `delta` the loss is nearly the absolute value, and like a median between two points
+    its minimum is then no single point. `tail` is the curvature beyond `delta`: a small one chooses, of all minima, the
+    one of least squares.
+    """
 
     delta: float = 1e-3
+    tail: float = 0.0
 
     def value(self, residual: FloatArray) -> FloatArray:
         """`rho(e)`, elementwise."""
         if np.isinf(self.delta):
             return 0.5 * residual**2
-        clipped = np.minimum(np.abs(residual), self.delta)
-        return clipped * (np.abs(residual) - 0.5 * clipped)
+        size = np.abs(residual)
+        clipped = np.minimum(size, self.delta)
+        return clipped * (size - 0.5 * clipped) + 0.5 * self.tail * (size - clipped) ** 2
 
     def score(self, residual: FloatArray) -> FloatArray:
         """`rho'(e)`, elementwise."""
-        return np.clip(residual, -self.delta, self.delta)
+        clipped = np.clip(residual, -self.delta, self.delta)
+        return clipped + self.tail * (residual - clipped)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,10 @@ class _State:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: residuals, weights (Q, R), loss, box (P,) each side, and an optional prior."""
+    """What is minimised: residuals, weights (Q, R), loss, box (P,) each side, and optionally a prior.
+
+    `tilt` (Q, P) adds a linear term, which asks how firmly the minimum is held.
+    """
 
     residuals: Residuals
     weight: FloatArray
@@ -93,10 +104,13 @@ class Objective:
     low: FloatArray
     high: FloatArray
     prior: Prior | None = None
+    tilt: FloatArray | None = None
 
     def cost_of(self, number: IntArray, x: FloatArray, residual: FloatArray) -> FloatArray:
         """The objective of each problem, shape (q,)."""
         cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
+        if self.tilt is not None:
+            cost = cost + np.einsum("qp,qp->q", self.tilt[number], x)
         return cost if self.prior is None else cost + 0.5 * (x - self.prior.center) ** 2 @ self.prior.precision
 
     def expand(self, number: IntArray, x: FloatArray, damping: FloatArray) -> _State:
@@ -106,6 +120,8 @@ class Objective:
         score = weight * self.loss.score(residual)
         gradient = (score[:, None, :] @ jacobian)[:, 0, :]
         curvature = (jacobian * self._stiffness(residual, weight, damping)[..., None]).swapaxes(1, 2) @ jacobian
+        if self.tilt is not None:
+            gradient = gradient + self.tilt[number]
         if self.prior is not None:
             gradient = gradient + self.prior.precision * (x - self.prior.center)
             curvature = curvature + np.diag(self.prior.precision)
@@ -119,14 +135,16 @@ class Objective:
             return weight
         size = np.abs(residual)
         outside = np.minimum(1.0, damping)[:, None] * self.loss.delta / np.maximum(size, self.loss.delta)
-        return weight * np.where(size <= self.loss.delta, 1.0, outside)
+        return weight * np.where(size <= self.loss.delta, 1.0, np.minimum(outside + self.loss.tail, 1.0))
 
     def held(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
         """Unknowns at a bound that the gradient pushes further out."""
         return ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
 
 
-def minimize(objective: Objective, start: FloatArray, *, iterations: int = 100, tolerance: float = 1e-9) -> Solution:
+def minimize(
+    objective: Objective, start: FloatArray, *, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
+) -> Solution:
     """Minimise every problem from its start, all at once.
 
     Parameters
@@ -139,10 +157,12 @@ def minimize(objective: Objective, start: FloatArray, *, iterations: int = 100, 
         At most so many steps a problem.
     tolerance
         A problem has converged when two steps in a row lower its cost by less than this share.
+    damping
+        Of the first step: 1 far from the minimum, next to nothing near it, where the steps are Newton's.
     """
     x = np.clip(start, objective.low, objective.high)
     number = np.arange(len(x))
-    state = objective.expand(number, x, np.ones(len(x)))
+    state = objective.expand(number, x, np.full(len(x), damping))
     best = Solution(
         x=x.copy(),
         cost=state.cost.copy(),

@@ -1,22 +1,52 @@
-"""Predicted losses with intervals, and plain words where a point lies outside of what was fitted."""
+"""Predicted losses with intervals; which of them lie outside of what was fitted, and which no model can have."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from shapleymix.laws import Law
-from shapleymix.records import FloatArray, Record
-from shapleymix.tables.sizes import format_size
+from shapleymix.errors import OutsideError, UsageError
+from shapleymix.records import BoolArray, FloatArray, Record, read_json
+from shapleymix.tables.simplex import check, parse_mixture
+from shapleymix.tables.sizes import parse_size
 
-QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
-SLACK = 1.01  # a point this close to the fitted range is inside of it: token counts are rounded to whole batches
+ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
+
+
+@runtime_checkable
+class HasMixture(Protocol):
+    """A result that holds a mixture, such as a `Mixture`: ratios by name."""
+
+    @property
+    def mixture(self) -> Mapping[str, float]: ...
+
+
+Points = ArrayLike | Mapping[str, float] | str | os.PathLike[str] | HasMixture
+Budget = ArrayLike | str
 
 
 @dataclass(frozen=True)
 class Prediction(Record):
-    """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`."""
+    """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`.
+
+    Parameters
+    ----------
+    runs : (R,) names of the points.
+    sources, targets : M and K labels.
+    N, D : (R,) parameters and tokens.
+    p : (R, M) ratios.
+    losses, low, high : (R, K) nats; NaN where the law is undefined, or predicts what no trained model has.
+    level : probability of the interval.
+    outside : (R, K) whether the point lies outside of what that target's fit used.
+    above_untrained : (R, K) whether the law gives more than the loss of a model that has seen nothing.
+    warnings : what a reader of the numbers should know.
+    """
 
     kind = "prediction"
 
@@ -30,95 +60,95 @@ class Prediction(Record):
     low: FloatArray
     high: FloatArray
     level: float
+    outside: BoolArray
+    above_untrained: BoolArray
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """What an interval is made of: replicates of the law, and quantiles (99, K) of held-out log residuals."""
+def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
 
-    replicates: Law | None
-    residuals: FloatArray | None
-
-    def interval(
-        self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, level: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Low and high (R, K): the law's own uncertainty and a run's scatter, added in quadrature on log loss.
-
-        NaN where neither replicates nor held-out residuals are at hand.
-        """
-        tails = np.array([0.5 - level / 2, 0.5 + level / 2])
-        own = self._of_replicates(losses, p, N, D, tails)
-        run = self._of_residuals(tails)
-        if own is None and run is None:
-            return np.full_like(losses, np.nan), np.full_like(losses, np.nan)
-        squares = sum(part**2 for part in (own, run) if part is not None)
-        down, up = np.sqrt(np.broadcast_to(squares, (2, *losses.shape)))
-        return losses * np.exp(-down), losses * np.exp(up)
-
-    def _of_replicates(
-        self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, tails: FloatArray
-    ) -> FloatArray | None:
-        if self.replicates is None:
-            return None
-        bounds = np.quantile(np.log(self.replicates(p, N, D) / losses), tails, axis=0)
-        return np.maximum(np.array([-1.0, 1.0])[:, None, None] * bounds, 0.0)
-
-    def _of_residuals(self, tails: FloatArray) -> FloatArray | None:
-        if self.residuals is None:
-            return None
-        bounds = np.stack([_between(self.residuals, tail) for tail in tails])
-        return np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+    Raises
+    ------
+    UsageError, DataError
+        If they spell no points, and why.
+    """
+    mixtures, sizes, tokens = _mixtures(p, sources), _positive(N, "N"), _positive(D, "D")
+    rows = max(len(mixtures), len(sizes), len(tokens))
+    lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
+    odd = [f"{name} has {length}" for name, length in lengths.items() if length not in (1, rows)]
+    if odd:
+        hint = "give one of each, or as many of each"
+        raise UsageError(f"{', '.join(odd)}, expected 1 or {rows} as the others have", hint=hint)
+    spread = [np.broadcast_to(values, (rows,)).astype(np.float64) for values in (sizes, tokens)]
+    return np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
 
 
-def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Quantiles (99, K) of the held-out log residuals; zero for a target that has none."""
-    there = ~np.isnan(loss) & ~np.isnan(predicted)
-    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)
-    residual[:, ~there.any(axis=0)] = 0.0
-    return np.nanquantile(residual, QUANTILES, axis=0)
+def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
+    """Ratios (R, M) in the order of the sources."""
+    if isinstance(p, os.PathLike) or (isinstance(p, str) and _is_file(p)):
+        p = _saved(Path(p))
+    elif isinstance(p, HasMixture):
+        p = p.mixture
+    if isinstance(p, (str, Mapping)):
+        return parse_mixture(p, sources)[None]
+    mixtures = np.atleast_2d(_numbers(p, "p", _MIXTURE_HINT))
+    if mixtures.ndim != 2 or mixtures.shape[1] != len(sources):
+        hint = f"the order is {', '.join(sources)}" if sources else "the fitted log had no mixtures"
+        raise UsageError(f"a mixture of {mixtures.shape[-1]} ratios, expected {len(sources)}", hint=hint)
+    if sources:
+        check(mixtures, tolerance=ROUNDED)
+    return mixtures
 
 
-def _between(quantiles: FloatArray, tail: float) -> FloatArray:
-    """The residual quantile at `tail`, linear between those kept and constant beyond them."""
-    place = np.clip((tail - QUANTILES[0]) / 0.01, 0, len(QUANTILES) - 1)
-    first = min(int(place), len(QUANTILES) - 2)
-    share = place - first
-    return (1 - share) * quantiles[first] + share * quantiles[first + 1]
+_MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
 
 
-def outside(
-    p: FloatArray,
-    N: FloatArray,
-    D: FloatArray,
-    sources: tuple[str, ...],
-    p_range: FloatArray,
-    N_range: FloatArray,
-    D_range: FloatArray,
-    held: tuple[str, ...],
-) -> tuple[str, ...]:
-    """Plain warnings for points outside of the fitted range; `held` names symbols the data could not tell."""
-    found = [
-        *_beyond("N", N, N_range, "alpha" in held and "A" in held),
-        *_beyond("D", D, D_range, "beta" in held and "B" in held),
-    ]
-    low, high = p_range.reshape(-1, 2).T  # a log without ratios has none
-    off = ((p < low - 1e-3) | (p > high + 1e-3)).sum(axis=0)
-    found += [
-        f"p_{name} lies outside of the fitted range {low[i]:.4g} to {high[i]:.4g} at {off[i]} of {len(p)} points"
-        for i, name in enumerate(sources)
-        if off[i]
-    ]
-    return tuple(found)
+def _is_file(text: str) -> bool:
+    return "=" not in text and text.lower().endswith(".json")
 
 
-def _beyond(name: str, values: FloatArray, fitted: FloatArray, unknown: bool) -> list[str]:
-    off = (values < fitted[0] / SLACK) | (values > fitted[1] * SLACK)
-    if not off.any():
-        return []
-    span = " to ".join(format_size(value) for value in dict.fromkeys(fitted.tolist()))
-    count = f"at {int(off.sum())} of {len(values)} points"
-    if unknown:
-        return [f"the log holds one {name} ({span}): its effect is unknown, and {count} another {name} is asked for"]
-    factor = max(values.max() / fitted[1], fitted[0] / values.min())
-    return [f"{name} lies outside of the fitted range {span} {count}, by up to a factor of {factor:.3g}"]
+def _saved(path: Path) -> Mapping[str, float]:
+    """The ratios of a saved mixture."""
+    document = read_json(path)
+    found = document.get("mixture") if isinstance(document, dict) else None
+    if not isinstance(found, dict):
+        hint = "give what `shapleymix optimize -o FILE` or `Mixture.save` wrote"
+        raise UsageError(f"{path}: holds no mixture", hint=hint)
+    return found
+
+
+def _numbers(value: object, name: str, hint: str) -> FloatArray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} is a {type(value).__name__}, not numbers", hint=hint) from error
+
+
+def _positive(value: Budget, name: str) -> FloatArray:
+    hint = "sizes are written 243M, 100B or 1.5e9"
+    listed = value if isinstance(value, str) or not isinstance(value, Sequence) else [_size(one) for one in value]
+    numbers = np.atleast_1d(_numbers(_size(listed), name, hint))
+    if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 1)).all():
+        raise UsageError(f"{name} must be finite and at least 1", hint=hint)
+    return numbers
+
+
+def _size(value: object) -> object:
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def refuse_outside(prediction: Prediction) -> None:
+    """Raise if a point lies outside of what was fitted.
+
+    Raises
+    ------
+    OutsideError
+        Naming the targets, and the ranges that were left.
+    """
+    bad = np.flatnonzero((prediction.outside | prediction.above_untrained).any(axis=0))
+    if not len(bad):
+        return
+    names = [prediction.targets[j] for j in bad]
+    hint = "stay inside of the fitted ranges, fit runs that cover the point, or take the warning instead (not strict)"
+    raise OutsideError(f"no prediction for {', '.join(names)}: {'; '.join(prediction.warnings)}", hint=hint)

@@ -1,19 +1,69 @@
-"""Mixtures that people use without a law: what an optimum has to beat."""
+"""Mixtures that people use without a law, by the names that practitioners use: what an optimum has to beat.
+
+`uniform`, `natural` (in proportion to the tokens at hand), `temperature:T` (to their power 1/T) and `unimax:E` (as
+even as at most E epochs of each source allow).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.records import FloatArray
-from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.amounts import parse_positive, ratio_number
+from shapleymix.tables.simplex import HasMixture, MixtureSpec, is_file_name, parse_mixture, uniform
+
+NAMES = ("natural", "temperature", "unimax", "uniform")
+USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")
+"""What a table of baselines shows."""
+
+Rivals = Mapping[str, MixtureSpec] | Sequence[MixtureSpec] | str
+_FORMS = "known: uniform, natural, temperature:T, unimax:E"
 
 
-def uniform(sources: int) -> FloatArray:
-    """Equal ratios (M,)."""
-    return np.full(sources, 1.0 / sources)
+@dataclass(frozen=True)
+class Baseline:
+    """A mixture p (M,) under its name, and the epochs (M,) of each source that it makes; NaN where tokens are not
+    known."""
+
+    name: str
+    p: FloatArray
+    epochs: FloatArray
+
+
+def named(text: str, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
+    """The mixture (M,) that a name stands for.
+
+    Parameters
+    ----------
+    text : `uniform`, `natural`, `temperature:T` or `unimax:E`.
+    sources : (M,) labels, for messages. available : (M,) unique tokens at hand, NaN where not known.
+    D : tokens to train on.
+
+    Raises
+    ------
+    UsageError
+        If there is no such name, its number is missing or not above 0, or the tokens of a source are not known.
+    """
+    kind, colon, number = (part.strip() for part in text.partition(":"))
+    if kind not in NAMES or bool(colon) != (kind in ("temperature", "unimax")):
+        raise UsageError(f"{text!r} is no baseline", hint=did_you_mean(kind, NAMES) if kind not in NAMES else _FORMS)
+    if kind == "uniform":
+        return uniform(len(sources))
+    _require_tokens(kind, sources, available)
+    if kind == "natural":
+        return smoothed(available, 1.0)
+    value = parse_positive(number, f"the number of {text!r}")
+    return smoothed(available, 1 / value) if kind == "temperature" else unimax(available, D, value)
+
+
+def is_name(text: str, sources: Sequence[str]) -> bool:
+    """Whether a text is meant as the name of a baseline, not as ratios or a file."""
+    return "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in set(NAMES) - set(sources)
 
 
 def smoothed(available: FloatArray, alpha: float = 0.5) -> FloatArray:
@@ -27,39 +77,99 @@ def smoothed(available: FloatArray, alpha: float = 0.5) -> FloatArray:
     sizes = np.asarray(available, dtype=float)
     if not (np.isfinite(sizes) & (sizes >= 0)).all() or not sizes.any():
         raise UsageError("smoothed sampling needs the available tokens of every source")
-    share = np.where(sizes > 0, (sizes / sizes.max()) ** alpha, 0.0)
+    positive = sizes > 0
+    share = np.where(positive, np.where(positive, sizes / sizes.max(), 1.0) ** alpha, 0.0)
     return share / share.sum()
 
 
-def natural(available: FloatArray) -> FloatArray:
-    """Ratios in proportion to the available tokens."""
-    return smoothed(available, 1.0)
+def unimax(available: FloatArray, D: float, epochs: float) -> FloatArray:
+    """UniMax (Chung et al. 2023, Algorithm 1): sources in ascending order of tokens, each takes an equal share of
+    what is left of D among the sources left, but at most `epochs` times its tokens. Where all together cannot fill
+    D, their takings are normalised, and the realised epochs exceed `epochs` by the same factor everywhere."""
+    taken, rest = np.zeros(len(available)), float(D)
+    for place, source in enumerate(np.argsort(available, kind="stable").tolist()):
+        taken[source] = min(epochs * float(available[source]), rest / (len(available) - place))
+        rest -= taken[source]
+    return taken / taken.sum()
 
 
-def smoothed_within_families(
-    families: Sequence[str], family_ratio: Mapping[str, float], available: FloatArray, alpha: float = 0.5
-) -> FloatArray:
-    """Ratios of families given, shared out within each by smoothed sampling (FamilyLaw's allocation)."""
-    p = np.zeros(len(families))
-    for family, ratio in family_ratio.items():
-        inside = np.array([own == family for own in families])
-        if not inside.any():
-            raise UsageError(f"no source belongs to the family {family!r}")
-        p[inside] = ratio * smoothed(np.asarray(available, dtype=float)[inside], alpha)
-    return p
+def table(
+    names: Sequence[str], sources: Sequence[str], available: FloatArray, D: float
+) -> tuple[Baseline, ...]:
+    """Several baselines side by side, with the epochs that each makes of every source at D."""
+    found = []
+    for name in names:
+        p = mixture_of(name, sources, available, D)
+        found.append(Baseline(name, p, epochs_of(p, available, D)))
+    return tuple(found)
+
+
+def epochs_of(p: FloatArray, available: FloatArray, D: float) -> FloatArray:
+    """p D / available (M,): NaN where the tokens are not known, or none are there and none are asked for."""
+    used = p * D
+    bare = np.where(used > 0, np.inf, np.nan)
+    return np.divide(used, available, out=np.where(np.isnan(available), np.nan, bare), where=available > 0)
+
+
+def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
+    """A mixture (M,) from whatever may be given for one: a baseline's name, or what `parse_mixture` takes."""
+    if isinstance(given, str) and is_name(given, sources):
+        return named(given, sources, available, D)
+    return parse_mixture(given, sources)
 
 
 def named_baselines(
     sources: tuple[str, ...],
     available: FloatArray,
     smoothing: float,
-    given: Mapping[str, Mapping[str, float] | str] | None,
+    given: Rivals | None,
+    D: float,
 ) -> dict[str, FloatArray]:
     """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures."""
-    table = {"uniform": uniform(len(sources))}
+    found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
-        table[f"smoothed ({smoothing:g})"] = smoothed(available, smoothing)
-        table["natural"] = natural(available)
-    for name, mixture in (given or {}).items():
-        table[name] = parse_mixture(mixture, sources)
-    return table
+        found[f"smoothed ({smoothing:g})"] = smoothed(available, smoothing)
+        found["natural"] = smoothed(available, 1.0)
+    for name, mixture in rivals_of(given).items():
+        found[name] = mixture_of(mixture, sources, available, D)
+    return found
+
+
+def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
+    """Mixtures to compare with, by name; `plan=en=0.5,de=0.5` has one, any other is its own."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): mixture for name, mixture in given.items()}
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        given = [given]
+    return dict(_named_rival(mixture, place) for place, mixture in enumerate(given))
+
+
+def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
+    if isinstance(given, str):
+        name, equals, rest = given.partition("=")
+        return (name.strip(), rest.strip()) if equals and not _is_number(rest.split(",")[0]) else (given, given)
+    if isinstance(given, os.PathLike):
+        return os.fspath(given), given
+    return (f"mixture {place + 1}", given)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        ratio_number(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _require_tokens(kind: str, sources: Sequence[str], available: FloatArray) -> None:
+    unknown = [name for name, tokens in zip(sources, available.tolist(), strict=True) if not np.isfinite(tokens)]
+    if unknown:
+        hint = "give a languages table, or available tokens by name"
+        raise UsageError(f"{kind!r} needs the available tokens of {', '.join(map(repr, unknown[:5]))}", hint=hint)
+    if not available.any():
+        raise UsageError(f"{kind!r} needs a source with available tokens")
+
+
+__all__ = ["Baseline", "HasMixture", "MixtureSpec", "Rivals", "mixture_of", "named", "named_baselines", "table"]

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.bounds import (
-    Amounts,
-    Constraints,
-    Group,
-    Ratios,
-    constraints_of,
-    require_feasible,
-    tightened,
-)
+from shapleymix.mixing.baselines import Rivals, mixture_of
+from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
 from shapleymix.mixing.closed_forms import EXACT, METHODS
+from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Task
-from shapleymix.mixing.weights import UNWEIGHTED, Weights, weights_of
-from shapleymix.tables.languages import Languages
-from shapleymix.tables.simplex import parse_mixture
+from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
+from shapleymix.records import FloatArray
+from shapleymix.tables.amounts import parse_number, parse_ratio
+from shapleymix.tables.simplex import MixtureSpec
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 Size = float | str
-WeightSpec = str | Mapping[str, float] | Languages
-MixtureSpec = Mapping[str, float] | str
+Constraint = Callable[["cp.Variable"], Any]
+"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
 
 
+@runtime_checkable
 class FitLike(Protocol):
     """What is asked of a fit."""
 
@@ -42,60 +40,125 @@ class FitLike(Protocol):
     def predict(self, p: Any, N: Any, D: Any, level: float = 0.9) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Demands:
-    """All that is asked of a mixture but its budget; see `optimize`."""
+FitSpec = FitLike | str | os.PathLike[str]
 
-    weights: WeightSpec = UNWEIGHTED
-    monolingual: Mapping[str, float] | None = None
-    caps: Ratios | Languages | None = None
-    available: Amounts | None = None
-    epochs: float | Mapping[str, float] | None = None
-    floors: Ratios | None = None
-    min_tokens: float | str | Mapping[str, float | str] | None = None
-    groups: Sequence[Group] = ()
+
+@dataclass(frozen=True, kw_only=True)
+class Demands(Bounds):
+    """All that is asked of a mixture but its budget.
+
+    Attributes
+    ----------
+    weights : `"unweighted"`, `"normalized"` (by `monolingual` losses, measured, or predicted where not given), numbers
+        by target (`"en=1,de=2"` or a mapping; targets without one get 0), or a languages table. None = those of
+        `languages` if it has any, else unweighted.
+    monolingual : measured losses of monolingual models, by target.
+    objective : `"mean"`, or `"worst"` (the largest weighted loss is minimised).
+    anchor, kl : adds kl * KL(p || anchor) to the objective, kl in nats of loss.
+    constraints : functions from the cvxpy variable p (M,) to cvxpy constraints.
+    method : `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
+    baselines : further mixtures to compare with: by name, or a list such as `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen : whether sources that no run of the fit ever saw may get a ratio.
+    strict : whether an optimum outside of what was fitted is an error instead of a warning.
+    level : probability of the intervals.
+    seed : of the multi-start search; only laws without convexity need it.
+    allow_nonconvex : solve laws without convexity by multi-start, without a certificate.
+    """
+
+    weights: WeightSpec | None = None
+    monolingual: Mapping[str, float | str] | str | None = None
+    objective: str = MEAN
     anchor: MixtureSpec | None = None
     kl: float = 0.0
-    objective: str = MEAN
-    constraints: Sequence[Callable[[Any], Any]] = ()
+    constraints: Sequence[Constraint] = ()
     method: str = EXACT
-    baselines: Mapping[str, MixtureSpec] | None = None
+    baselines: Rivals | None = None
     smoothing: float = 0.5
+    allow_unseen: bool = False
+    strict: bool = False
     level: float = 0.9
     seed: int = 0
     allow_nonconvex: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.objective not in (MEAN, WORST):
-            raise UsageError(f"unknown objective {self.objective!r}", hint=did_you_mean(self.objective, (MEAN, WORST)))
+            raise UsageError(f"unknown objective {self.objective!r}", hint=_near(self.objective, (MEAN, WORST)))
         if self.method not in METHODS:
-            raise UsageError(f"unknown method {self.method!r}", hint=did_you_mean(self.method, METHODS))
-        if not self.kl >= 0 or not np.isfinite(self.kl):
+            raise UsageError(f"unknown method {self.method!r}", hint=_near(self.method, METHODS))
+        if parse_number(self.kl, "kl") < 0:
             raise UsageError("the weight of the KL term must be a number that is not negative")
         if self.kl > 0 and self.anchor is None:
             raise UsageError("a KL weight needs an anchor mixture", hint="for instance anchor='uniform'")
-        if not 0 < self.level < 1:
+        if not 0 < parse_number(self.level, "level") < 1:
             raise UsageError(f"level {self.level} is not between 0 and 1")
+        parse_ratio(self.smoothing, "smoothing")
 
-    def bounds(self, sources: tuple[str, ...], D: float) -> Constraints:
-        """Feasible constraints at D, or an InfeasibleError."""
-        found = constraints_of(
-            sources,
-            D,
-            caps=self.caps,
-            available=self.available,
-            epochs=self.epochs,
-            floors=self.floors,
-            min_tokens=self.min_tokens,
-            groups=self.groups,
-        )
+    def bounds(self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = ()) -> Constraints:
+        """Feasible constraints at D, or an InfeasibleError; `unseen` sources are held at 0 unless that is allowed."""
+        found = self.at(sources, D, () if self.allow_unseen else unseen)
         require_feasible(found)
         return tightened(found)
 
     def task(self, fit: FitLike, terms: Terms, D: float) -> tuple[Task, Weights]:
         """The problem to solve at one budget, and the weights that it uses."""
-        weights = weights_of(self.weights, fit.targets, fit.sources, terms, self.monolingual)
+        weights = self.weights_for(fit, terms)
         w = weights.mean if self.objective == MEAN else weights.raw
-        anchor = None if self.anchor is None or self.kl == 0 else parse_mixture(self.anchor, fit.sources)
-        bounds = self.bounds(fit.sources, D)
+        bounds = self.bounds(fit.sources, D, unseen_sources(fit))
+        anchor = self._anchor(fit.sources, bounds)
         return Task(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
+
+    def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:
+        """The weights of the targets; `terms` None = the law has none, and predicts no monolingual losses."""
+        given = self.weights
+        if given is None:
+            given = UNWEIGHTED if self.table is None or self.table.weight is None else self.table
+        return weights_of(given, fit.targets, fit.sources, terms, self.monolingual)
+
+    def _anchor(self, sources: tuple[str, ...], bounds: Constraints) -> FloatArray | None:
+        if self.anchor is None or self.kl == 0:
+            return None
+        anchor = mixture_of(self.anchor, sources, bounds.available, bounds.D)
+        require_anchor(bounds, anchor)
+        return anchor
+
+
+DEFAULT = Demands()
+"""Nothing asked: where the defaults of `optimize` are written."""
+
+
+def unseen_sources(fit: FitLike) -> tuple[str, ...]:
+    """Sources that no run of the fit ever saw; a fit of a user's own need not know."""
+    return tuple(getattr(fit, "unseen", ()))
+
+
+def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> tuple[str, ...]:
+    """What was decided for the user: sources held at 0, and targets that count for nothing."""
+    held = [name for name, why in zip(constraints.sources, constraints.cap_origin, strict=True) if why == UNSEEN]
+    found = list(weights.notices)
+    if held:
+        found.append(f"no run of the fit ever saw {', '.join(held)}: held at ratio 0, as nothing is known of them")
+    return tuple(found)
+
+
+def fit_of(given: FitSpec) -> FitLike:
+    """A fit, or the one that a file holds.
+
+    Raises
+    ------
+    UsageError
+        If it is neither. StoreError if the file cannot be read.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        from shapleymix.fitting.fits import Fit
+
+        return Fit.load(given)
+    if not isinstance(given, FitLike):
+        hint = "give what `fit` returns, or the file in which it was saved"
+        raise UsageError(f"a {type(given).__name__} is no fit", hint=hint)
+    return given
+
+
+def _near(word: object, known: Sequence[str]) -> str | None:
+    return did_you_mean(str(word), known)

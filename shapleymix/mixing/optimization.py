@@ -127,7 +127,7 @@ def optimize_compute(fit: FitLike, flops: Size, **demands: Any) -> Mixture:
 
     known = _demands(demands)
     N, D = best_split(fit, parse_size(flops), known)
-    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "dropped", {})).items() if "held" in why]
+    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     found = optimize(fit, N, D, **demands)
     return replace(found, notices=(*notes, *found.notices))
@@ -195,12 +195,12 @@ def _objective(task: Task, p: FloatArray) -> float:
 def _require_dependence(fit, middle: float) -> None:
     p = np.full(len(fit.sources), 1.0 / len(fit.sources))
     here = fit.terms(middle, middle).losses(p)
-    dropped = dict(getattr(fit, "dropped", {}) or {})
+    held = dict(getattr(fit, "held", {}) or {})
     for name, symbols, other in (
         ("N", ("A", "alpha"), fit.terms(10 * middle, middle).losses(p)),
         ("D", ("B", "beta"), fit.terms(middle, 10 * middle).losses(p)),
     ):
         if np.array_equal(here, other):
-            why = next((dropped[symbol] for symbol in symbols if symbol in dropped), f"it has no term in {name}")
+            why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")
             hint = f"fit on runs with several {name}, or give -N and -D"
             raise SolveError(f"the fitted law does not depend on {name} ({why}): no compute-optimal split", hint=hint)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,18 +11,24 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.amounts import parse_number, parse_pairs
+from shapleymix.tables.languages import Languages, read_languages
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
+
+WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
+"""Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """`raw` (K,) multiplies the losses; `origin` says what it is. The mean objective divides by `total`."""
+    """`raw` (K,) multiplies the losses; `origin` says what it is, `notices` what a user should know of it. The mean
+    objective divides by `total`."""
 
     raw: FloatArray
     total: float
     origin: str
+    notices: tuple[str, ...] = ()
 
     @property
     def mean(self) -> FloatArray:
@@ -30,44 +37,88 @@ class Weights:
 
 
 def weights_of(
-    given: str | Mapping[str, float] | Languages,
+    given: WeightSpec,
     targets: tuple[str, ...],
     sources: tuple[str, ...],
-    terms: Terms,
-    monolingual: Mapping[str, float] | None = None,
+    terms: Terms | None,
+    monolingual: Mapping[str, float | str] | str | None = None,
 ) -> Weights:
     """The weights of the targets.
 
     Parameters
     ----------
     given : `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual
-        losses; ShapleyLaw paper, "Mixture Optimization"), a mapping, or a languages table with weights.
+        losses; ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights.
+        Targets without a number get 0, which the notices say.
+    terms : the law at the budget, which predicts monolingual losses; None = it cannot.
     monolingual : measured losses of monolingual models for `normalized`; where absent, the law predicts them.
 
     Raises
     ------
     UsageError, DataError
-        If a target has no weight, a weight is negative, or all are zero.
+        If a weight is for no target, negative, or all are zero.
     """
     K = len(targets)
+    measured = {} if monolingual is None else _by_target(monolingual, targets, "monolingual loss")
     if isinstance(given, Languages):
         return _from_table(given, targets)
-    if not isinstance(given, str):
-        return _from_mapping(given, targets, "given")
-    if given == UNWEIGHTED:
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and _is_table(given)):
+        return _from_table(read_languages(os.fspath(given)), targets)
+    if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(K), float(K), "unweighted: the mean of the losses")
-    if given == NORMALIZED:
-        return _normalized(targets, sources, terms, monolingual or {})
-    hint = did_you_mean(given, (UNWEIGHTED, NORMALIZED))
-    raise UsageError(f"unknown weights {given!r}", hint=hint)
+    if isinstance(given, str) and given == NORMALIZED:
+        return _normalized(targets, sources, terms, measured)
+    if isinstance(given, str) and "=" not in given:
+        hint = did_you_mean(given, (UNWEIGHTED, NORMALIZED))
+        raise UsageError(f"unknown weights {given!r}", hint=hint)
+    if isinstance(given, (str, Mapping)):
+        return _from_mapping(_by_target(given, targets, "weight"), targets, "given")
+    return _from_mapping(_in_order(given, targets), targets, "given")
+
+
+TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
+
+
+def _is_table(text: str) -> bool:
+    return text.strip().lower().endswith(TABLES)
+
+
+def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...], what: str) -> dict[str, float]:
+    if not isinstance(given, (str, Mapping)):
+        raise UsageError(f"a {type(given).__name__} is no {what} by target", hint="write it like en=2.1,de=1.9")
+    found = parse_pairs(given, parse_number, what)
+    faults = [
+        Fault(f"a {what} is given for {name!r}, which is no target", value=name, hint=did_you_mean(name, targets))
+        for name in found
+        if name not in targets
+    ]
+    if faults:
+        raise UsageError.of(faults, f"the {what}s")
+    return found
+
+
+def _in_order(given: Sequence[float] | FloatArray, targets: tuple[str, ...]) -> dict[str, float]:
+    """Numbers in the order of the targets, by name."""
+    hint = f"give them by name, or {len(targets)} in the order of the targets"
+    try:
+        values = list(given)
+    except TypeError as error:
+        raise UsageError(f"a {type(given).__name__} is no set of weights", hint=hint) from error
+    if len(values) != len(targets):
+        raise UsageError(f"{len(values)} weights for {len(targets)} targets", hint=hint)
+    pairs = zip(targets, values, strict=True)
+    return {name: parse_number(value, f"weight of {name!r}") for name, value in pairs}
 
 
 def _normalized(
-    targets: tuple[str, ...], sources: tuple[str, ...], terms: Terms, measured: Mapping[str, float]
+    targets: tuple[str, ...], sources: tuple[str, ...], terms: Terms | None, measured: Mapping[str, float]
 ) -> Weights:
     """Inverse monolingual losses: measured where given, else predicted at the mixture of that language alone."""
     index = {name: i for i, name in enumerate(sources)}
-    predicted = terms.losses(np.eye(len(sources)))
+    if terms is None and any(target not in measured for target in targets):
+        hint = "give the measured monolingual loss of every target"
+        raise UsageError("this law predicts no monolingual losses to normalize the weights by", hint=hint)
+    predicted = np.zeros((0, 0)) if terms is None else terms.losses(np.eye(len(sources)))
     losses, missing = np.full(len(targets), np.nan), []
     for j, target in enumerate(targets):
         if target in measured:
@@ -98,21 +149,11 @@ def _from_table(languages: Languages, targets: tuple[str, ...]) -> Weights:
 
 
 def _from_mapping(given: Mapping[str, float], targets: tuple[str, ...], origin: str) -> Weights:
-    faults = [
-        Fault(f"a weight is given for {name!r}, which is no target", value=name, hint=did_you_mean(name, targets))
-        for name in given
-        if name not in targets
-    ]
-    faults += [
-        Fault(f"target {name!r} has no weight", value=name, hint="weight 0 leaves it out")
-        for name in targets
-        if name not in given
-    ]
-    if faults:
-        raise UsageError.of(faults, "the weights")
-    raw = np.array([float(given[name]) for name in targets])
+    raw = np.array([float(given.get(name, 0.0)) for name in targets])
     if not (np.isfinite(raw) & (raw >= 0) & ((raw == 0) | (np.abs(np.log(np.where(raw > 0, raw, 1))) < 200))).all():
         raise UsageError("weights must be finite and not negative, and neither beyond 1e80 nor below 1e-80")
     if not raw.any():
         raise UsageError("the weights must not all be zero")
-    return Weights(raw, float(raw.sum()), origin)
+    absent = [name for name in targets if name not in given]
+    notices = (f"no weight for {', '.join(absent)}: counted as 0",) if absent else ()
+    return Weights(raw, float(raw.sum()), origin, notices)

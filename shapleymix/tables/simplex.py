@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
-from shapleymix.records import FloatArray
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
+from shapleymix.records import FloatArray, read_json
+from shapleymix.tables.amounts import Ratio, ratio_number
 from shapleymix.tables.names import repeated
 
 ROUNDED = 5e-3
@@ -84,19 +87,85 @@ def kl_divergence(p: ArrayLike, q: ArrayLike) -> FloatArray:
     return np.where(live, left * np.log(ratio), 0.0).sum(axis=-1)
 
 
-def parse_mixture(text: str | Mapping[str, float], names: Sequence[str]) -> FloatArray:
-    """A mixture (M,) over `names` from `en=0.5,de=0.5`, from a mapping, or from the word `uniform`.
+@runtime_checkable
+class HasMixture(Protocol):
+    """A result that holds a mixture, such as `Mixture`."""
 
-    Names that are not given have ratio zero. A sum within 5e-3 of one is taken for rounding and renormalised.
+    @property
+    def mixture(self) -> Mapping[str, float]: ...
+
+
+MixtureSpec = str | os.PathLike[str] | Mapping[str, Ratio] | Sequence[float] | FloatArray | HasMixture
+"""Whatever may be given where a mixture is meant."""
+
+
+def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
+    """A mixture (M,) over `names`.
+
+    Parameters
+    ----------
+    given : `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one,
+        or the word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding
+        and renormalised.
 
     Raises
     ------
     UsageError
         If a part is no `name=ratio`, a name is unknown or repeated, or the ratios are no mixture.
+    StoreError
+        If a file cannot be read, or holds no mixture.
     """
-    if isinstance(text, str) and text.strip() == "uniform" and "uniform" not in names:
+    if isinstance(given, str) and not is_file_name(given):
+        return _of_text(given, names)
+    if isinstance(given, (str, os.PathLike)):
+        return _saved(os.fspath(given), names)
+    if isinstance(given, HasMixture):
+        given = given.mixture
+    if isinstance(given, Mapping):
+        return _of_pairs([(str(name), _ratio(str(name), value)) for name, value in given.items()], names)
+    return _in_order(given, names)
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a mixture that is given as text is the name of a saved one."""
+    return text.strip().lower().endswith(".json")
+
+
+def _of_text(text: str, names: Sequence[str]) -> FloatArray:
+    if text.strip() == "uniform" and "uniform" not in names:
         return uniform(len(names))
-    pairs = _pairs(text) if isinstance(text, str) else [(str(k), float(v)) for k, v in text.items()]
+    return _of_pairs(_pairs(text, names), names)
+
+
+def _saved(path: str, names: Sequence[str]) -> FloatArray:
+    """The mixture of a saved result, or of what a command printed with `--json`."""
+    document, place = read_json(path), Location(file=path)
+    found = document.get("mixture") if isinstance(document, dict) else None
+    if not isinstance(found, dict) or document.get("kind") != "mixture":
+        raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+    try:
+        return parse_mixture(found, names)
+    except UsageError as error:
+        raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
+
+
+def _in_order(given: object, names: Sequence[str]) -> FloatArray:
+    """Ratios in the order of the names."""
+    hint = f"give a mapping, text such as en=0.5,de=0.5, or {len(names)} ratios in the order {', '.join(names[:5])}"
+    try:
+        ratios = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"a {type(given).__name__} is no mixture", hint=hint) from error
+    if ratios.shape != (len(names),):
+        raise UsageError(f"a mixture of shape {ratios.shape}, expected ({len(names)},)", hint=hint)
+    return _of_pairs(list(zip(names, ratios.tolist(), strict=True)), names)
+
+
+def _ratio(name: str, value: Ratio) -> float:
+    return value if type(value) is float else ratio_number(value, name)
+
+
+def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
     faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
     if faults:
         raise UsageError.of(faults, "the mixture")
@@ -119,17 +188,32 @@ def _written(ratio: float, digits: int | None) -> str:
     return repr(ratio) if digits is None else f"{ratio:.{digits}g}"
 
 
-def _pairs(text: str) -> list[tuple[str, float]]:
+def _pairs(text: str, names: Sequence[str]) -> list[tuple[str, float]]:
     pairs = []
     for part in text.split(","):
         name, equals, ratio = part.rpartition("=")
         try:
-            pairs.append((name.strip(), float(ratio)))
-        except ValueError:
+            pairs.append((name.strip(), ratio_number(ratio) if ratio.strip() != "nan" else math.nan))
+        except UsageError:
             equals = ""
         if not equals:
-            raise UsageError(f"{part.strip()!r} is no ratio", hint="write a mixture like en=0.5,de=0.3,fr=0.2")
+            raise UsageError(f"{part.strip()!r} is no ratio", hint=_order_hint(text, names) or _MIXTURE_HINT)
     return pairs
+
+
+_MIXTURE_HINT = "write a mixture like en=0.5,de=0.3,fr=0.2"
+
+
+def _order_hint(text: str, names: Sequence[str]) -> str | None:
+    """What `2:1:1` stands for, where it has as many parts as there are names."""
+    try:
+        parts = [float(part) for part in text.split(":")]
+    except ValueError:
+        return None
+    total = sum(parts)
+    if len(parts) != len(names) or not (0 < total < math.inf) or min(parts) < 0:
+        return None
+    return f"by name: {','.join(f'{name}={part / total:.4g}' for name, part in zip(names, parts, strict=True))}"
 
 
 def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.records import BoolArray, FloatArray, Record, atomic_write
+from shapleymix.files import atomic_write
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.names import align, repeated
 from shapleymix.tables.similarity import Similarity, similarity
 from shapleymix.tables.writing import write_table

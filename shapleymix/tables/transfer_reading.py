@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
-from shapleymix.records import FloatArray, IntArray, read_json
+from shapleymix.files import read_json
+from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix

@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from shapleymix.errors import Location, UsageError
-from shapleymix.records import FloatArray, atomic_write
+from shapleymix.files import atomic_write
+from shapleymix.records import FloatArray
 
 Column = FloatArray | Sequence[Any]
 

@@ -11,9 +11,10 @@ from _report import finish, must
 from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
-from shapleymix.fitting.estimation import Problem, Settings
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import bootstrap_shares, evidence_of, inputs_of
 from shapleymix.fitting.least_squares import Loss
+from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
 
 PUBLISHED = {"E": 1.8172, "A": 477.8, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}

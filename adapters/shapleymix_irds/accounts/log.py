@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from shapleymix.errors import Location
-from shapleymix.records import atomic_write
+from shapleymix.files import atomic_write
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger
 from shapleymix_irds.errors import ResumeError, TrackerError
 

@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from shapleymix.errors import Location, StoreError, UsageError
-from shapleymix.records import read_json
+from shapleymix.files import read_json
 from shapleymix_irds.distributed import World, put_back, tidy
 from shapleymix_irds.train.disk import disk_errors
 

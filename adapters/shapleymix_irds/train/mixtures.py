@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shapleymix.errors import DataError, Location, ShapleyMixError, UsageError
-from shapleymix.records import FloatArray, read_json
+from shapleymix.files import read_json
+from shapleymix.records import FloatArray
 from shapleymix.tables.names import repeated
 from shapleymix.tables.simplex import EXACT, parse_mixture
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.records import FloatArray, atomic_write
+from shapleymix.files import atomic_write
+from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog, write_runs
 from shapleymix_irds.accounts.log import segments
 from shapleymix_irds.train.corpus import Corpus

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shapleymix.errors import UsageError
-from shapleymix.records import atomic_write
+from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.telling import say
 

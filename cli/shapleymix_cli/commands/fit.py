@@ -106,7 +106,7 @@ def fit_document(found: Fit) -> dict[str, Any]:
         "selection": None if found.selection is None else comparison_document(found.selection),
         "parameters": parameters_document(found),
         "status": {one.target: {"state": one.state, "advice": one.advice} for one in found.status},
-        "dropped": found.dropped,
+        "held": found.held,
         "ranges": {
             "N": found.N_range.tolist(),
             "D": found.D_range.tolist(),

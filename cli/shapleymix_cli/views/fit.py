@@ -94,7 +94,7 @@ def _spread(low: float, high: float) -> str:
 
 
 def _left_out(found: Fit) -> list[Any]:
-    return [f"{symbol}: {reason}" for symbol, reason in found.dropped.items()]
+    return [f"{symbol}: {reason}" for symbol, reason in found.held.items()]
 
 
 def _advice(found: Fit) -> list[Any]:

@@ -1,0 +1,81 @@
+"""One law fitted to one study: its symbols, its replicates, its held-out predictions, and how the fit ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.errors import FitError
+from shapleymix.fitting.candidates import candidate, require_runs
+from shapleymix.fitting.estimation import Estimate, Problem
+from shapleymix.fitting.evidence import Evidence, bootstrap_shares
+from shapleymix.fitting.standing import TargetStatus, reasons, statuses
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.laws import BlackBox, Law
+from shapleymix.records import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted law, its replicates, what is to be said of it, and the losses (R, K) that it used."""
+
+    law: Law
+    replicates: Law | None
+    status: tuple[TargetStatus, ...]
+    held: dict[str, str]
+    notes: tuple[str, ...]
+    used: BoolArray
+
+
+def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, list[str]]:
+    """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
+    folds, mixtures = study.settings.folds, study.mixtures
+    if folds == 0:
+        return None, ["no held-out error was asked for (folds = 0)"]
+    if mixtures < MIXTURES_NEEDED:
+        return None, [f"{mixtures} different mixtures are too few for a held-out error"]
+    masks, _ = study.cross_validation(min(folds, mixtures))
+    try:
+        return candidate(law).predict_held_out(study, masks), []
+    except FitError as error:
+        return None, [f"no held-out error: in a fold, {error.message}"]
+
+
+def learned(study: Study, law: type[BlackBox]) -> Fitted:
+    """A black box."""
+    log, seen = study.log, study.evidence.observations(law, study.inputs)
+    found = law.learn(log.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, study.seed)
+    status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
+    note = "a black box has no replicates: intervals come from held-out errors alone"
+    return Fitted(found, None, status, {}, (note,), seen.weight > 0)
+
+
+def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
+    """A parametric law with its replicates."""
+    log, evidence, settings = study.log, study.evidence, study.settings
+    problem = Problem.of(law, evidence, study.inputs, settings)
+    require_runs(problem, evidence, np.ones(len(log), dtype=bool))
+    estimate = problem.estimate(np.ones((1, len(log))))
+    replicates = None
+    if settings.bootstrap:
+        report = None if progress is None else (lambda done, total: progress("bootstrap", done, total))
+        shares = bootstrap_shares(log, settings.bootstrap, study.seed)
+        replicates = problem.resample(shares, estimate.x[0], report).law
+    held = reasons(problem.packing.held, evidence)
+    standing, used = statuses(problem, estimate), problem.observed.weight > 0
+    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), used)
+
+
+def _first(estimate: Estimate) -> Law:
+    """The law of the first weighting, without the leading axis."""
+    return estimate.law.mapped(lambda known, value: value[0])
+
+
+def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
+    """Learned transfer wants about three mixtures a source."""
+    sources, mixtures = len(evidence.log.sources), len(set(evidence.log.mixture_keys))
+    learns = any(known.axes == "MK" for known in law.fitted())
+    if not learns or mixtures >= 3 * sources:
+        return ()
+    return (f"{mixtures} mixtures for {sources} sources: learned transfer wants {3 * sources}, and 5 a source is safe",)

@@ -1,0 +1,39 @@
+"""How to fit and compare: every default stands here, once; the command line reads its own from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+AUTO = "auto"
+LEVEL = 0.9
+"""Probability of intervals."""
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit, and which rows to fit to.
+
+    Parameters
+    ----------
+    delta : Huber's threshold on log residuals; `inf` is plain least squares.
+    prior : precision of the weak pull of log coefficients towards their mean, a share of the total weight times delta.
+    starts : starting points a target that are followed to the end.
+    iterations, tolerance : of the search.
+    threads : how many chunks are worked on at once; the result does not depend on it.
+    bootstrap : replicates for intervals; 0 for none.
+    folds : of the cross-validation that gives the held-out error; 0 for none.
+    min_tokens : runs that give some language fewer tokens are left out (the paper's rule, 1.5e9 there).
+    min_own_tokens : losses of a target whose own language has fewer tokens are left out.
+    """
+
+    delta: float = 1e-3
+    prior: float = 1e-5
+    starts: int = 6
+    iterations: int = 1000
+    tolerance: float = 1e-8
+    threads: int = 2
+    bootstrap: int = 200
+    folds: int = 10
+    min_tokens: float = 0.0
+    min_own_tokens: float = 0.0

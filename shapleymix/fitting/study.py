@@ -1,0 +1,162 @@
+"""What fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from shapleymix.errors import UsageError
+from shapleymix.fitting.coverage import untrained_losses
+from shapleymix.fitting.evidence import (
+    Evidence,
+    Filters,
+    Logs,
+    Table,
+    fold_masks,
+    gather,
+    inputs_of,
+    largest_mask,
+    one_log,
+)
+from shapleymix.fitting.settings import Settings
+from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.languages import Languages
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.transfer import TransferMatrix
+
+Progress = Callable[[str, int, int], None]
+MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
+
+
+@dataclass(frozen=True)
+class Study:
+    """One body of evidence and one way to fit it.
+
+    Parameters
+    ----------
+    evidence : the rows, and which losses count.
+    inputs : labels, transfer matrix and languages table.
+    settings : how to fit.
+    seed : of everything random.
+    untrained : (K,) loss of a model that has seen nothing, nats; NaN where it is not known.
+    """
+
+    evidence: Evidence
+    inputs: Inputs
+    settings: Settings
+    seed: int
+    untrained: FloatArray
+
+    @property
+    def log(self) -> RunLog:
+        """The rows that may be fitted."""
+        return self.evidence.log
+
+    @property
+    def mixtures(self) -> int:
+        """Number of different mixtures."""
+        return len(set(self.log.mixture_keys))
+
+    def allowed(self, laws: Sequence[str] | None = None) -> list[str]:
+        """The laws that the inputs can feed, simplest first."""
+        inputs = self.inputs
+        there = {
+            "mixture": len(inputs.sources) > 1,
+            "transfer": inputs.transfer is not None,
+            "families": inputs.languages is not None and any(inputs.languages.family),
+        }
+        names = LAWS if laws is None else laws
+        return [name for name in names if all(there[need] for need in LAWS[name].needs)]
+
+    def cross_validation(self, folds: int) -> tuple[BoolArray, str]:
+        """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
+        return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
+
+    def hold_out(self, *, leave_largest_N: bool = False, use_split: bool = False) -> tuple[BoolArray, str]:
+        """Held-out rows of every fit (V, R) of a comparison, and the design in words.
+
+        Raises
+        ------
+        UsageError
+            If both designs are asked for, or the log does not allow the one that is.
+        """
+        log = self.log
+        if leave_largest_N and use_split:
+            raise UsageError("leaving out the largest size and using the split column exclude each other")
+        if use_split:
+            if log.split is None:
+                raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
+            aside = np.array([label != "fit" for label in log.split])[None, :]
+            return _some_of_both(aside, "split"), "rows held out by the split column"
+        if leave_largest_N:
+            return _some_of_both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
+        return self.cross_validation(self.settings.folds)
+
+    def provenance(self, law: type[Law]) -> dict[str, Any]:
+        """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""
+        transfer = self.inputs.transfer
+        told = {name: value for name, value in asdict(self.settings).items() if name not in ("threads", "tolerance")}
+        return {
+            "shapleymix": version("shapleymix"),
+            "log": self.log.origin,
+            "log_sha256": self.log.digest,
+            "transfer": None if transfer is None else dict(transfer.provenance),
+            "law": law.name,
+            "seed": self.seed,
+            **told,
+        }
+
+
+def study_of(
+    logs: Logs,
+    transfer: TransferMatrix | Table | None,
+    languages: Languages | Table | None,
+    settings: Settings,
+    seed: int,
+    *,
+    vocabulary: float | None = None,
+    with_held_out: bool = False,
+) -> Study:
+    """Read what a study needs; rows that a split column sets aside only `with_held_out`.
+
+    Parameters
+    ----------
+    vocabulary : size of the vocabulary, whose logarithm is the loss of a model that has seen nothing; measured
+        losses of such models (D = 0) go before it.
+
+    Raises
+    ------
+    DataError, UsageError
+        If a table is wrong, or no row is left.
+    """
+    log = one_log(logs)
+    filters = Filters(settings.min_tokens, settings.min_own_tokens)
+    evidence = gather(log, filters, with_held_out=with_held_out)
+    inputs = inputs_of(evidence.log, transfer, languages)
+    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
+
+
+def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
+    """Loss of an untrained model (K,): measured in the log, or in the game that gave the matrix, or ln V."""
+    known = untrained_losses(log)
+    measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
+    if isinstance(measured, dict):
+        game = np.array([float(measured.get(name, np.nan)) for name in log.targets])
+        known = np.where(np.isnan(known), game, known)
+    if vocabulary is None:
+        return known
+    if not (np.isfinite(vocabulary) and vocabulary > 1):
+        raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
+    return np.where(np.isnan(known), np.log(vocabulary), known)
+
+
+def _some_of_both(mask: BoolArray, what: str) -> BoolArray:
+    if mask.all() or not mask.any():
+        hint = "use folds, or give a log with " + ("several sizes" if what == "size" else "both kinds of rows")
+        raise UsageError(f"the log has only one {what}: nothing to fit or nothing to hold out", hint=hint)
+    return mask

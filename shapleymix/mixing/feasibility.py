@@ -1,0 +1,264 @@
+"""Whether bounds leave a mixture at all; if not, which of them, by how much, and the smallest repair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.optimize import linprog
+
+from shapleymix.errors import Fault, InfeasibleError, SolveError
+from shapleymix.mixing.bounds import FIXED, L1, TOKENS, UNSEEN, Constraints, Near
+from shapleymix.records import FloatArray
+from shapleymix.tables.sizes import format_size
+
+NOTICEABLE = 1e-9
+SLACK = 1e-12
+
+
+def require_feasible(constraints: Constraints) -> None:
+    """Say which bounds leave no mixture, by how much, and the smallest change that repairs it.
+
+    Raises
+    ------
+    InfeasibleError
+        With one fault for each bound, or group of bounds, that cannot hold.
+    """
+    faults = _crossed(constraints) or _sums(constraints)
+    if not faults and constraints.grouped:
+        faults = group_repair(constraints)
+    if not faults and constraints.near is not None:
+        faults = _too_far(constraints, constraints.near)
+    if faults:
+        raise InfeasibleError.of(faults, "the set of bounds")
+
+
+def group_repair(constraints: Constraints) -> list[Fault]:
+    """One fault for each bound of the smallest repair in the sum of absolute changes, by a linear program."""
+    G, M = constraints.members.shape
+    # Columns: p, then how far each floor, cap, group floor and group cap gives way.
+    eye, none = np.eye(M), np.zeros
+    A = np.block(
+        [
+            [-eye, -eye, none((M, M)), none((M, 2 * G))],
+            [eye, none((M, M)), -eye, none((M, 2 * G))],
+            [-constraints.members, none((G, 2 * M)), -np.eye(G), none((G, G))],
+            [constraints.members, none((G, 2 * M)), none((G, G)), -np.eye(G)],
+        ]
+    )
+    b = np.concatenate([-constraints.lower, constraints.upper, -constraints.group_lower, constraints.group_upper])
+    cost = np.concatenate([np.zeros(M), np.ones(2 * M + 2 * G)])
+    total = np.concatenate([np.ones(M), np.zeros(2 * M + 2 * G)])[None]
+    found = linprog(cost, A_ub=A, b_ub=b, A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
+    if not found.success:
+        raise SolveError(f"the feasibility of the bounds could not be decided: {found.message}")
+    return _faults(constraints, found.x[M:])
+
+
+def _faults(constraints: Constraints, change: FloatArray) -> list[Fault]:
+    G, M = constraints.members.shape
+    if change.sum() <= NOTICEABLE:
+        return []
+    kinds = [("floor", constraints.sources, constraints.lower, -1), ("cap", constraints.sources, constraints.upper, 1)]
+    kinds += [
+        ("floor of the group", constraints.group_names, constraints.group_lower, -1),
+        ("cap of the group", constraints.group_names, constraints.group_upper, 1),
+    ]
+    parts = np.split(change, np.cumsum([M, M, G]))
+    return [
+        Fault(
+            f"the {kind} {names[i]} = {bounds[i]:.4g} cannot hold with the others, by {part[i]:.4g}",
+            value=f"{part[i]:.6g}",
+            hint=f"change it to {bounds[i] + sign * part[i]:.4g}",
+        )
+        for (kind, names, bounds, sign), part in zip(kinds, parts, strict=True)
+        for i in np.flatnonzero(part > NOTICEABLE)
+    ]
+
+
+def require_anchor(constraints: Constraints, anchor: FloatArray) -> None:
+    """Refuse an anchor from which every mixture within the bounds is infinitely far: KL(p || anchor) is finite only
+    where p is zero with the anchor.
+
+    Raises
+    ------
+    InfeasibleError
+        With the sources that the bounds ask for and the anchor lacks, or the bounds that leave too little of it.
+    """
+    absent = anchor == 0
+    faults = [
+        Fault(
+            f"the {_floor_kind(constraints, i)} {constraints.lower[i]:.4g} of {constraints.sources[i]!r} cannot hold: "
+            "the anchor gives it ratio 0, and the KL term keeps it there",
+            hint="give the anchor some of it, or drop the bound",
+        )
+        for i in np.flatnonzero(absent & (constraints.lower > SLACK))
+    ]
+    if not faults and absent.any():
+        on_support = replace(constraints, upper=np.where(absent, constraints.lower, constraints.upper))
+        inner = _sums(on_support) or (group_repair(on_support) if constraints.grouped else [])
+        kept = ", ".join(name for name, out in zip(constraints.sources, absent.tolist(), strict=True) if not out)
+        text = f"the anchor holds {kept} only, and within the bounds no mixture of these exists"
+        hint = "give the anchor more sources, or loosen the bounds"
+        faults = [Fault(f"{text}: {fault.message}", hint=hint) for fault in inner]
+    if faults:
+        raise InfeasibleError.of(faults, "the bounds with the anchor")
+
+
+def _too_far(constraints: Constraints, near: Near) -> list[Fault]:
+    """Whether any mixture within the other bounds is near enough."""
+    unit = "in L1 distance" if near.kind == L1 else "nats of KL divergence"
+    least = least_distance(constraints, near)
+    if least <= near.radius + NOTICEABLE:
+        return []
+    text = f"no mixture within the other bounds is within {near.radius:.4g} of the one to stay near"
+    if not np.isfinite(least):
+        lacking = constraints.lower > np.where(near.center > 0, np.inf, SLACK)
+        names = ", ".join(constraints.sources[i] for i in np.flatnonzero(lacking)) or "some source"
+        return [Fault(f"{text}: it gives {names} ratio 0, and the bounds do not", hint="give it some, or use l1")]
+    hint = f"widen it to {_up(least):.4g}, or loosen the other bounds"
+    return [Fault(f"{text}: the nearest is at {least:.4g} {unit}", value=f"{least:.6g}", hint=hint)]
+
+
+def _up(value: float) -> float:
+    """Rounded up in the fourth digit, so that the number that is printed suffices."""
+    return value * (1 + 1e-3)
+
+
+def least_distance(constraints: Constraints, near: Near) -> float:
+    """The smallest distance of a mixture within the box and the groups from the centre; +inf for a KL divergence
+    that no mixture there makes finite."""
+    return _least_l1(constraints, near.center) if near.kind == L1 else _least_kl(constraints, near.center)
+
+
+def _least_l1(constraints: Constraints, center: FloatArray) -> float:
+    """A linear program over p and t >= |p - center|."""
+    M = len(center)
+    eye = np.eye(M)
+    ball = np.block([[eye, -eye], [-eye, -eye]])
+    found = _program(constraints, M, np.append(np.zeros(M), np.ones(M)), ball, np.append(center, -center))
+    assert found is not None, "bounds that are feasible by themselves"
+    return float(np.abs(found[:M] - center).sum())
+
+
+CUTS = 60
+ENOUGH = 1e-10
+
+
+def _least_kl(constraints: Constraints, center: FloatArray) -> float:
+    """Kelley's cutting planes on each x log(x / c) - x + c, which is convex and not negative; they bound the least
+    divergence from below, and the best point so far does from above: the lower bound is returned."""
+    live = center > 0
+    within = replace(constraints, upper=np.where(live, constraints.upper, 0.0))
+    if (within.lower > within.upper + SLACK).any():
+        return np.inf
+    index, c = np.flatnonzero(live), center[live]
+    rows, bounds = np.zeros((0, len(center) + len(c))), np.zeros(0)
+    x, least, best = c, 0.0, np.inf
+    cost = np.append(np.zeros(len(center)), np.ones(len(c)))
+    for _ in range(CUTS):
+        # t_i >= f(x_i) + f'(x_i) (p_i - x_i) = p_i log(x_i / c_i) - x_i + c_i.
+        cut = np.zeros((len(c), rows.shape[1]))
+        cut[np.arange(len(c)), index] = np.log(x / c)
+        cut[np.arange(len(c)), len(center) + np.arange(len(c))] = -1.0
+        rows, bounds = np.concatenate([rows, cut]), np.append(bounds, x - c)
+        found = _program(within, len(c), cost, rows, bounds)
+        if found is None:
+            return np.inf
+        p = np.maximum(found[: len(center)][live], 0.0)
+        least = max(least, float(found[len(center) :].sum()))
+        best = min(best, float(np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300) / c), 0.0) - p + c)))
+        if best - least <= ENOUGH:
+            break
+        x = np.maximum(p, 1e-12 * c)
+    return max(least, 0.0)
+
+
+def _program(
+    constraints: Constraints, extra: int, cost: FloatArray, rows: FloatArray, right: FloatArray
+) -> FloatArray | None:
+    """The optimum of a linear program over p (M,) within the box and the groups, and `extra` variables >= 0."""
+    M, G = len(constraints.sources), len(constraints.group_names)
+    groups = np.concatenate([-constraints.members, constraints.members])
+    found = linprog(
+        cost,
+        A_ub=np.concatenate([rows, np.concatenate([groups, np.zeros((2 * G, extra))], axis=1)]),
+        b_ub=np.concatenate([right, -constraints.group_lower, constraints.group_upper]),
+        A_eq=np.append(np.ones(M), np.zeros(extra))[None],
+        b_eq=[1.0],
+        bounds=[
+            *zip(constraints.lower.tolist(), np.maximum(constraints.lower, constraints.upper).tolist(), strict=True),
+            *[(0.0, None)] * extra,
+        ],
+        method="highs",
+    )
+    if found.success:
+        return np.asarray(found.x, dtype=float)
+    if found.status == INFEASIBLE:
+        return None
+    raise SolveError(f"the feasibility of the bounds could not be decided: {found.message}")
+
+
+INFEASIBLE = 2
+"""HiGHS's status, as SciPy numbers it."""
+
+
+def _floor_kind(constraints: Constraints, i: int) -> str:
+    return "fixed ratio" if constraints.cap_origin[i] == FIXED else "floor"
+
+
+def _crossed(constraints: Constraints) -> list[Fault]:
+    faults = []
+    for i in np.flatnonzero(constraints.lower > constraints.upper + SLACK):
+        name, low, high = constraints.sources[i], constraints.lower[i], constraints.upper[i]
+        hint = f"lower its floor by {low - high:.4g}, or raise its cap to {low:.4g}"
+        if constraints.cap_origin[i] == TOKENS:
+            need = low * constraints.D / constraints.available[i]
+            hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
+        text = f"the floor {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}"
+        if constraints.cap_origin[i] == UNSEEN:
+            text = f"{name} has a floor of {low:.4g}, but no run of the fit ever saw it: it is held at 0"
+            hint = "drop the floor, fit on runs that hold it, or allow sources that were never seen (allow_unseen)"
+        elif constraints.cap_origin[i] == FIXED:
+            text = f"the floor {low:.4g} of {name} is above the ratio {high:.4g} at which it is fixed"
+            hint = "give one of the two"
+        faults.append(Fault(text, value=f"{low - high:.6g}", hint=hint))
+    return faults
+
+
+def _sums(constraints: Constraints) -> list[Fault]:
+    floors, caps = float(constraints.lower.sum()), float(constraints.upper.sum())
+    if floors > 1 + SLACK:
+        listed = ", ".join(
+            f"{name} {value:.4g}" for name, value in zip(constraints.sources, constraints.lower, strict=True) if value
+        )
+        hint = f"lower them by {floors - 1:.4g} in all, for instance multiply each by {1 / floors:.4g}"
+        return [Fault(f"the floors sum to {floors:.6g}, above 1 by {floors - 1:.4g}: {listed}", hint=hint)]
+    if caps < 1 - SLACK:
+        listed = ", ".join(
+            f"{name} {value:.4g}" for name, value in zip(constraints.sources, constraints.upper, strict=True)
+        )
+        text = f"the caps sum to {caps:.6g}, short of 1 by {1 - caps:.4g}: {listed}"
+        return [Fault(text, value=f"{1 - caps:.6g}", hint=_more_supply(constraints, caps))]
+    return []
+
+
+def _more_supply(constraints: Constraints, caps: float) -> str:
+    short = 1 - caps
+    general = f"raise the caps by {short:.4g} in all ({format_size(short * constraints.D)} tokens)"
+    limited = np.array([origin == TOKENS for origin in constraints.cap_origin])
+    if UNSEEN in constraints.cap_origin:
+        names = [name for name, why in zip(constraints.sources, constraints.cap_origin, strict=True) if why == UNSEEN]
+        general += f", or allow sources that no run ever saw ({', '.join(names)}; allow_unseen)"
+    if not limited.any():
+        return general
+    supplied = float(constraints.upper[limited].sum())
+    factor = 1 + short / supplied if supplied else np.inf
+    epochs = constraints.epochs[limited]
+    allowed = f"{epochs.min():.3g}" if epochs.min() == epochs.max() else f"{epochs.min():.3g} to {epochs.max():.3g}"
+    parts = [general]
+    if np.isfinite(factor):
+        parts.append(f"allow {factor:.4g} times the epochs ({allowed} now)")
+    if limited.all():
+        parts.append(f"train on D = {format_size(caps * constraints.D)} tokens at most")
+    return ", or ".join(parts)
