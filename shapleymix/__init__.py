@@ -14,6 +14,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
     "Evaluation": "fitting.evaluation",
@@ -32,6 +33,7 @@ _HOME = {
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
     "compare": "fitting.comparison",
+    "compare_mixtures": "mixing.candidates",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",

@@ -6,11 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from shapleymix.errors import printable
 from shapleymix_cli.documents.plain import print_document
 from shapleymix_cli.streams import say
+
+if TYPE_CHECKING:
+    from shapleymix_cli.views.tables import Part
 
 Progress = Callable[[str, int, int], None]
 
@@ -31,12 +34,17 @@ class Output:
         self.quiet = quiet
         self.verbose = verbose
         self.command_line = command_line
+        self.inputs: dict[str, str] = {}
         self._line = StatusLine(sys.stderr, shown=not quiet and sys.stderr.isatty())
 
     @property
     def progress(self) -> Progress | None:
         """What a long computation calls with (stage, done, total); None where nobody watches."""
         return self._line.update if self._line.shown else None
+
+    def used(self, name: str, sha256: str) -> None:
+        """Remember a file that the result is made from, by the hash of the very bytes that were read."""
+        self.inputs[printable(name)] = sha256
 
     def warn(self, messages: Iterable[str]) -> None:
         """Things that may make the result wrong."""
@@ -53,7 +61,7 @@ class Output:
         for message in dict.fromkeys(messages):
             say(f"{kind}{message}")
 
-    def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Any]]) -> None:
+    def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Part]]) -> None:
         """Show the result: the document with `--json`, else the view (texts and rich tables)."""
         self._line.clear()
         if self.as_json:

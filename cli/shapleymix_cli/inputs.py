@@ -16,8 +16,10 @@ from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
+    from shapleymix.records import Record
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.simplex import MixtureSpec
     from shapleymix.tables.transfer import TransferMatrix
 
 Kind = Literal["raw", "normalized"] | None
@@ -28,21 +30,29 @@ TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
     """One or several run logs as one, saying what reading changed."""
     from shapleymix.tables.run_reading import read_runs
+    from shapleymix.tables.runs import concat
 
     if len([path for path in paths if path == "-"]) > 1:
         raise UsageError("standard input can be read only once", hint="give - once")
-    log = read_runs(list(paths) if len(paths) > 1 else paths[0], losses=losses)
+    logs = [read_runs(path, losses=losses) for path in paths]
+    for path, one in zip(paths, logs, strict=True):
+        out.used(path, one.digest)
+    log = concat(logs)
     out.note(log.notices)
     return log
 
 
 def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:
     """The transfer matrix of `--sv`."""
-    if path is None:
-        return None
+    return None if path is None else matrix_of(out, path, kind)
+
+
+def matrix_of(out: Output, path: str, kind: Kind = None) -> TransferMatrix:
+    """A transfer matrix, saying what reading it brought up."""
     from shapleymix.tables.transfer_reading import read_transfer
 
     matrix = read_transfer(path, kind=kind)
+    out.used(path, matrix.provenance.get("digest") or sha256_of(matrix))
     notice = matrix.provenance.get("notice")
     out.warn([f"{path}: {notice}"] if notice else [])
     return matrix
@@ -50,23 +60,54 @@ def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMat
 
 def read_table(out: Output, path: str | None) -> Languages | None:
     """The languages table of `--languages`."""
-    if path is None:
-        return None
+    return None if path is None else languages_of(out, path)
+
+
+def languages_of(out: Output, path: str) -> Languages:
+    """A languages table, saying what reading it left out."""
     from shapleymix.tables.languages import read_languages
 
     table = read_languages(path)
+    out.used(path, table.digest)
     out.note(f"{path}: {notice}" for notice in table.notices)
     return table
 
 
-def load_fit(path: str) -> Fit:
+def load_fit(out: Output, path: str) -> Fit:
     """What `shapleymix fit -o` wrote."""
     from shapleymix.fitting.fits import Fit
 
     if path.lower().endswith(TABLES):
         hint = "the first argument is what `shapleymix fit -o fit.json` writes"
         raise UsageError("is a table, not a fit", location=Location(file=path), hint=hint)
-    return Fit.load(path)
+    fit = Fit.load(path)
+    out.used(path, sha256_of(fit))
+    return fit
+
+
+def sha256_of(record: Record) -> str:
+    """Hash of the file that a result was loaded from."""
+    assert record.read_from is not None
+    return record.read_from.sha256
+
+
+def named_mixtures(mixtures: Sequence[str]) -> dict[str, MixtureSpec]:
+    """The mixtures by name; `plan=en=0.5,de=0.5` has one, any other is its own.
+
+    Raises
+    ------
+    UsageError
+        If two different mixtures have one name.
+    """
+    from shapleymix.mixing.baselines import rivals_of
+
+    found: dict[str, MixtureSpec] = {}
+    for text in dict.fromkeys(mixtures):
+        ((name, given),) = rivals_of([text]).items()
+        if name in found:
+            raise UsageError(f"two mixtures are named {name!r}", hint="give each its own name: --mixture NAME=MIX")
+        found[name] = given
+    return found
 
 
 def laws_of(text: str | None) -> list[Any] | None:

@@ -22,13 +22,16 @@ COMMANDS = {
     "evaluate": "Score a fit on runs that it has not seen.",
     "compare": "Score several laws on the same held-out runs.",
     "optimize": "The best mixture, with its certificate.",
+    "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
+    "example": "Write the small tables on which the examples run.",
 }
 """Each name is a module of this package with a `command`; the text is here so that help imports none of them."""
 
 EXAMPLES = """Examples:
-  shapleymix shapley fixtures/multilingual5_coalitions.csv -o sv.csv
-  shapleymix fit fixtures/multilingual5_runs.csv --sv sv.csv -o fit.json
+  shapleymix example
+  shapleymix shapley example/coalitions.csv -o sv.csv
+  shapleymix fit example/runs.csv --sv sv.csv --min-own-tokens 20k -o fit.json
   shapleymix optimize fit.json -N 97600 -D 2M
 """
 

@@ -163,11 +163,16 @@ POSITIVE = Number(0, open_ends=True)
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
-seed = click.option("--seed", type=COUNT, default=0, show_default=True, help="Of everything random.")
-level = click.option("--level", type=FRACTION, default=0.9, show_default=True, help="Of the intervals.")
+seed = click.option("--seed", type=COUNT, default=0, show_default=True, help="Of every random draw.")
+level = click.option(
+    "--level", type=FRACTION, default=0.9, show_default=True, help="Probability that an interval holds."
+)
 sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
+weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
+available = click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages).")
+strict = click.option("--strict", is_flag=True, help="Refuse points outside of what was fitted instead of warning.")
 threads = click.option("--threads", type=Count(1), default=2, show_default=True, help="Cores to use.")
 
 

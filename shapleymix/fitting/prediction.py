@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import OutsideError, UsageError
-from shapleymix.records import BoolArray, FloatArray, Record, read_json
+from shapleymix.files import read_json
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.simplex import check, parse_mixture
 from shapleymix.tables.sizes import parse_size
 

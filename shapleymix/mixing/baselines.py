@@ -93,9 +93,7 @@ def unimax(available: FloatArray, D: float, epochs: float) -> FloatArray:
     return taken / taken.sum()
 
 
-def table(
-    names: Sequence[str], sources: Sequence[str], available: FloatArray, D: float
-) -> tuple[Baseline, ...]:
+def table(names: Sequence[str], sources: Sequence[str], available: FloatArray, D: float) -> tuple[Baseline, ...]:
     """Several baselines side by side, with the epochs that each makes of every source at D."""
     found = []
     for name in names:

@@ -81,7 +81,7 @@ def optimize_scales(
     return tuple(
         assemble(
             Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notes, known.level),
-            named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines),
+            named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
         for (N, D), (task, weights), answer, best, (terms, notes), spread in zip(
             budgets, pairs, answers, exact, replicates, optima, strict=True

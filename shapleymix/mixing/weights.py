@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
-from shapleymix.laws.terms import Terms
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import Languages, read_languages
@@ -18,6 +18,12 @@ UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
 
 WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
 """Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
+
+
+class Losses(Protocol):
+    """What predicts the losses (..., K) of mixtures (..., M) at one budget, as `Terms` do."""
+
+    def losses(self, p: FloatArray) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ def weights_of(
     given: WeightSpec,
     targets: tuple[str, ...],
     sources: tuple[str, ...],
-    terms: Terms | None,
+    terms: Losses | None,
     monolingual: Mapping[str, float | str] | str | None = None,
 ) -> Weights:
     """The weights of the targets.
@@ -111,7 +117,7 @@ def _in_order(given: Sequence[float] | FloatArray, targets: tuple[str, ...]) -> 
 
 
 def _normalized(
-    targets: tuple[str, ...], sources: tuple[str, ...], terms: Terms | None, measured: Mapping[str, float]
+    targets: tuple[str, ...], sources: tuple[str, ...], terms: Losses | None, measured: Mapping[str, float]
 ) -> Weights:
     """Inverse monolingual losses: measured where given, else predicted at the mixture of that language alone."""
     index = {name: i for i, name in enumerate(sources)}

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
-from shapleymix.records import FloatArray, read_json
+from shapleymix.files import read_json
+from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
 from shapleymix.tables.names import repeated
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,12 +10,17 @@ from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
+if TYPE_CHECKING:
+    from shapleymix.fitting.comparison import Comparison
+    from shapleymix_cli.inputs import Kind
+    from shapleymix_cli.views.tables import Part
+
 
 @options.command(
-    "shapleymix shapley fixtures/multilingual5_coalitions.csv -o sv.csv",
-    "shapleymix compare fixtures/multilingual5_runs.csv --laws shapley,shapley-tempered,learned --sv sv.csv",
-    "shapleymix compare fixtures/multilingual5_runs.csv --laws learned,family --leave-largest-N "
-    "--languages fixtures/multilingual5_languages.csv",
+    "shapleymix example",
+    "shapleymix shapley example/coalitions.csv -o sv.csv",
+    "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned --sv sv.csv",
+    "shapleymix compare example/runs.csv --laws learned,family --leave-largest-N --languages example/languages.csv",
 )
 @options.logs
 @click.option("--laws", metavar="LAW,...", help="Names, or my_law.py:MyLaw; by default all that the inputs allow.")
@@ -33,7 +38,7 @@ def command(
     logs: tuple[str, ...],
     laws: str | None,
     sv: str | None,
-    kind: Any,
+    kind: Kind,
     languages: str | None,
     folds: int | None,
     leave_largest_N: bool,
@@ -77,7 +82,7 @@ def command(
     out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found))
 
 
-def _view(found: Any) -> Any:
+def _view(found: Comparison) -> list[Part]:
     from shapleymix_cli.views.scores import better_view, comparison_view
 
     better = better_view(found)

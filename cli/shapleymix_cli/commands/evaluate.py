@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.evaluation import Evaluation
+    from shapleymix_cli.views.tables import Part
 
 
 @options.command(
-    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --bootstrap 50 -o fit.json",
-    "shapleymix evaluate fit.json fixtures/multilingual5_coalitions.csv",
+    "shapleymix example",
+    "shapleymix fit example/runs.csv --law learned --bootstrap 50 -o fit.json",
+    "shapleymix evaluate fit.json example/coalitions.csv",
 )
 @options.fit_file
 @options.logs
@@ -25,9 +27,10 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> 
     are in `shapleymix fit`.
     """
     from shapleymix.fitting.evaluation import evaluate
+    from shapleymix_cli.documents.scores import evaluation_document
     from shapleymix_cli.inputs import load_fit, read_log
 
-    fit = load_fit(fit_path)
+    fit = load_fit(out, fit_path)
     log = read_log(out, logs)
     if log.digest and log.digest == fit.provenance.get("log_sha256"):
         out.warn(["this is the log that was fitted: these are no held-out scores"])
@@ -36,20 +39,7 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> 
     out.emit(lambda: evaluation_document(found), lambda: _view(found))
 
 
-def evaluation_document(found: Evaluation) -> dict[str, Any]:
-    """`score.mean` and `score.targets`."""
-    from shapleymix_cli.documents.scores import scores_document
-
-    return {
-        "kind": "evaluation",
-        "score": scores_document(found.scores),
-        "level": found.level,
-        "rows": found.rows,
-        "warnings": found.warnings,
-    }
-
-
-def _view(found: Evaluation) -> Any:
+def _view(found: Evaluation) -> list[Part]:
     from shapleymix_cli.views.numbers import count, percent
     from shapleymix_cli.views.scores import scores_table
     from shapleymix_cli.views.tables import heading

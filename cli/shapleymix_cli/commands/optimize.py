@@ -64,9 +64,10 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
 
 
 @options.command(
-    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix example",
+    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
-    "shapleymix optimize fit.json -N 97600 -D 8M --languages fixtures/multilingual5_languages.csv --max-epochs 1",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
@@ -89,17 +90,17 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
-    from shapleymix_cli.artefacts import save
     from shapleymix_cli.demands import demands_of
+    from shapleymix_cli.documents.writing import save
     from shapleymix_cli.inputs import load_fit
 
-    fit = load_fit(fit_path)
+    fit = load_fit(out, fit_path)
     demands = demands_of(out, fit.targets, **asked)
     _check_output(output, flops, sizes, tokens)
     found = _solve(fit, flops, sizes, tokens, demands)
     out.warn(notice for one in found for notice in one.notices)
     if output:
-        save(out, found[0], output, force, (fit_path, asked["languages"]))
+        save(out, found[0], output, force)
     law = type(fit.law).name
     out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
 
@@ -125,7 +126,7 @@ def _solve(
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.optimization import optimize_compute, optimize_scales
-    from shapleymix_cli.commands.predict import budget
+    from shapleymix_cli.budgets import budget
 
     if flops:
         return [optimize_compute(fit, flops, **demands)]

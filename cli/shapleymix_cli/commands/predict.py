@@ -1,22 +1,29 @@
-"""`shapleymix predict`: losses of mixtures, with intervals."""
+"""`shapleymix predict`: losses of mixtures, with intervals, and which of several is better."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
+from shapleymix_cli.budgets import budget
 from shapleymix_cli.console import Output
-from shapleymix_cli.documents.plain import by_name
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.fitting.prediction import Prediction
+    from shapleymix.mixing.bounds import Bounds
+    from shapleymix.mixing.candidates import Candidates
     from shapleymix.records import FloatArray
+    from shapleymix.tables.simplex import MixtureSpec
+    from shapleymix_cli.views.tables import Part
+
+Sizes = tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
@@ -30,41 +37,76 @@ class Points:
 
 
 @options.command(
-    "shapleymix fit fixtures/multilingual5_runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
-    "shapleymix predict fit.json --mixture en=0.5,de=0.5 -N 97600 -D 2M",
-    "shapleymix predict fit.json --mixture uniform --mixture en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 -N 97600 -D 1M,2M",
-    "shapleymix predict fit.json fixtures/multilingual5_runs.csv --json",
+    "shapleymix example",
+    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix predict fit.json --mixture en=0.5,de=50% -N 97600 -D 2M",
+    "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 -N 97600 -D 1M,2M",
+    "shapleymix predict fit.json example/runs.csv -o predictions.csv",
 )
 @options.fit_file
 @click.argument("table", metavar="[TABLE]", required=False)
-@click.option("--mixture", "mixtures", metavar="MIX", multiple=True, help="en=0.5,de=0.5, or uniform; repeatable.")
+@click.option(
+    "--mixture",
+    "mixtures",
+    metavar="[NAME=]MIX",
+    multiple=True,
+    help="en=0.5,de=50%, a saved mixture (.json), uniform, natural, temperature:2 or unimax:4; repeatable.",
+)
 @click.option("-N", "sizes", type=options.SIZES, help="Model sizes.")
 @click.option("-D", "tokens", type=options.SIZES, help="Token counts.")
+@options.weights
+@options.languages
+@options.available
+@options.strict
 @options.level
+@options.output("the predictions (.csv, .csv.gz, .parquet, .jsonl or .json)")
 def command(
     out: Output,
     fit_path: str,
     table: str | None,
     mixtures: tuple[str, ...],
-    sizes: tuple[float, ...] | None,
-    tokens: tuple[float, ...] | None,
+    sizes: Sizes,
+    tokens: Sizes,
+    weights: str | None,
+    languages: str | None,
+    available: str | None,
+    strict: bool,
     level: float,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Predict losses: of each --mixture at each -N and -D, or of the points of a TABLE.
 
+    Several mixtures are compared with the first: what each saves of the (weighted) mean loss, with its interval over
+    the fit's bootstrap replicates, paired, and the probability that it is better.
+
     A TABLE has a run log's own columns (run, N, D, p_<source>); losses are not needed. A warning says where a point
-    lies outside of what was fitted.
+    lies outside of what was fitted; --strict refuses such a point.
     """
-    from shapleymix_cli.inputs import load_fit
+    from shapleymix_cli.documents.predictions import prediction_document, write_predictions
+    from shapleymix_cli.inputs import load_fit, named_mixtures, read_table
 
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
-    fit = load_fit(fit_path)
+    fit = load_fit(out, fit_path)
     _require_points(fit, table, mixtures)
-    points = _table_points(out, fit, table) if table else _option_points(fit, mixtures, sizes, tokens)
-    found = fit.predict(points.p, points.N, points.D, level, points.runs)
+    comparisons: tuple[Candidates, ...] = ()
+    if table:
+        points = _table_points(out, fit, table)
+    else:
+        from shapleymix.mixing.bounds import Bounds
+
+        supply = Bounds(languages=read_table(out, languages), available=available)
+        named = named_mixtures(mixtures)
+        N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
+        points = _grid(fit, named, N, D, supply)
+        comparisons = _comparisons(fit, named, N, D, supply, weights, level)
+    found = fit.predict(points.p, points.N, points.D, level=level, runs=points.runs, strict=strict)
     out.warn(found.warnings)
-    out.emit(lambda: prediction_document(found), lambda: _view(found))
+    out.note(notice for one in comparisons for notice in one.notices)
+    if output:
+        write_predictions(out, found, comparisons, output, force)
+    out.emit(lambda: prediction_document(found, comparisons), lambda: _view(found, comparisons, out.verbose))
 
 
 def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> None:
@@ -88,56 +130,47 @@ def _table_points(out: Output, fit: Fit, path: str) -> Points:
     return Points(kept.runs, kept.p, kept.N, kept.D)
 
 
-def _option_points(
-    fit: Fit, mixtures: tuple[str, ...], sizes: tuple[float, ...] | None, tokens: tuple[float, ...] | None
-) -> Points:
+def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds) -> Points:
     """Every mixture at every size and token count."""
     import numpy as np
 
-    from shapleymix.tables.simplex import parse_mixture
+    from shapleymix.mixing.baselines import mixture_of
 
-    N = budget("-N", sizes, fit.N_range.tolist())
-    D = budget("-D", tokens, fit.D_range.tolist())
-    parsed = {text: parse_mixture(text, fit.sources) for text in dict.fromkeys(mixtures)} or {"point": np.zeros(0)}
-    points = list(product(parsed, N, D))
+    tokens = supply.supply(fit.sources)
+    rows = list(product(named or {"point": None}, N, D))
+    p = [mixture_of(named[name], fit.sources, tokens, D) if named else np.zeros(0) for name, _, D in rows]
     return Points(
-        tuple(text for text, _, _ in points),
-        np.stack([parsed[text] for text, _, _ in points]),
-        np.array([size for _, size, _ in points]),
-        np.array([count for _, _, count in points]),
+        tuple(name for name, _, _ in rows),
+        np.stack(p),
+        np.array([size for _, size, _ in rows]),
+        np.array([count for _, _, count in rows]),
     )
 
 
-def budget(option: str, given: tuple[float, ...] | None, fitted: list[float]) -> tuple[float, ...]:
-    """The sizes that were given; where the log held only one, that one."""
-    if given:
-        return given
-    low, high = fitted
-    if low != high:
-        hint = f"the fit covers {option[1:]} from {low:g} to {high:g}"
-        raise UsageError(f"missing option {option}", hint=hint)
-    return (low,)
+def _comparisons(
+    fit: Fit,
+    named: Mapping[str, MixtureSpec],
+    N: Sequence[float],
+    D: Sequence[float],
+    supply: Bounds,
+    weights: str | None,
+    level: float,
+) -> tuple[Candidates, ...]:
+    """The mixtures against the first, at each budget; nothing where there is only one."""
+    from shapleymix.mixing.candidates import compare_mixtures
+
+    if len(named) < 2:
+        if weights:
+            raise UsageError("--weights does nothing without a second --mixture", hint="leave out --weights")
+        return ()
+    table, tokens = supply.languages, supply.available
+    return tuple(
+        compare_mixtures(fit, named, size, count, weights=weights, languages=table, available=tokens, level=level)
+        for size, count in product(N, D)
+    )
 
 
-def prediction_document(found: Prediction) -> dict[str, Any]:
-    """`predictions[]` with run, N, D, the mixture, and loss, low and high by target."""
-    rows = zip(found.runs, found.N, found.D, found.p, found.losses, found.low, found.high, strict=True)
-    predictions = [
-        {
-            "run": run,
-            "N": float(N),
-            "D": float(D),
-            "loss": by_name(found.targets, losses),
-            "low": by_name(found.targets, low),
-            "high": by_name(found.targets, high),
-            "mixture": by_name(found.sources, p),
-        }
-        for run, N, D, p, losses, low, high in rows
-    ]
-    return {"kind": "prediction", "level": found.level, "predictions": predictions, "warnings": found.warnings}
+def _view(found: Prediction, comparisons: Sequence[Candidates], verbose: bool) -> list[Part]:
+    from shapleymix_cli.views.predict import candidates_view, prediction_view
 
-
-def _view(found: Prediction) -> Any:
-    from shapleymix_cli.views.predict import prediction_view
-
-    return prediction_view(found)
+    return [*prediction_view(found, verbose), *(part for one in comparisons for part in candidates_view(one))]

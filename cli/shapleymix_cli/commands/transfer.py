@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.documents.plain import by_pair
 
 if TYPE_CHECKING:
     from shapleymix.tables.similarity import Similarity
     from shapleymix.tables.transfer import TransferMatrix
-
-MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+    from shapleymix_cli.inputs import Kind
+    from shapleymix_cli.views.tables import Part
 
 
 @options.command(
-    "shapleymix transfer fixtures/multilingual5_irds_raw.csv",
-    "shapleymix shapley fixtures/multilingual5_coalitions.csv -o exact.csv",
-    "shapleymix transfer fixtures/multilingual5_irds_raw.csv exact.csv --calibrate",
-    "shapleymix transfer fixtures/multilingual5_irds_raw.csv --calibrate -o calibrated.csv",
+    "shapleymix example",
+    "shapleymix transfer example/irds_raw.csv",
+    "shapleymix shapley example/coalitions.csv -o exact.csv",
+    "shapleymix transfer example/irds_raw.csv exact.csv --calibrate",
+    "shapleymix transfer example/irds_raw.csv --calibrate -o calibrated.csv",
 )
 @click.argument("matrix", metavar="A")
 @click.argument("reference", metavar="[B]", required=False)
@@ -40,7 +40,7 @@ def command(
     reference: str | None,
     calibrate: bool,
     drops: str | None,
-    kind: Any,
+    kind: Kind,
     output: str | None,
     force: bool,
 ) -> None:
@@ -49,35 +49,29 @@ def command(
     Cosine and Pearson are over the normalised values, with and without the diagonal, and for each target. Values from
     one run's gradients come on an arbitrary scale: --calibrate rescales their columns to the measured loss drops.
     """
-    from shapleymix.tables.transfer_reading import read_transfer
-    from shapleymix_cli.artefacts import write_matrix
+    from shapleymix_cli.documents.transfer import similarity_document, transfer_document
+    from shapleymix_cli.documents.writing import write_matrix
+    from shapleymix_cli.inputs import matrix_of
 
-    first = read_transfer(matrix, kind=kind)
-    _say_what_was_read(out, first)
+    first = matrix_of(out, matrix, kind)
     if calibrate or drops:
-        first = first.calibrated(None if drops is None else _read_drops(drops))
+        first = first.calibrated(None if drops is None else _read_drops(out, drops))
     if output:
         write_matrix(out, first, output, force)
     if reference is None:
         out.emit(lambda: transfer_document(first), lambda: _matrix_view(first))
         return
-    second = read_transfer(reference, kind=kind)
-    _say_what_was_read(out, second)
+    second = matrix_of(out, reference, kind)
     found = first.compare(second)
     names = (matrix, reference)
     document = {"kind": "similarity", "a": matrix, "b": reference, "calibrated": calibrate or drops is not None}
     out.emit(lambda: document | similarity_document(found), lambda: _similarity_view(found, names))
 
 
-def _say_what_was_read(out: Output, matrix: TransferMatrix) -> None:
-    notice = matrix.provenance.get("notice")
-    out.warn([f"{matrix.provenance.get('origin')}: {notice}"] if notice else [])
-
-
-def _read_drops(text: str) -> dict[str, float]:
+def _read_drops(out: Output, text: str) -> dict[str, float]:
     """Loss drops by target: from `en=2.9,de=2.8`, or from a run log with an untrained model."""
     if "=" not in text:
-        return _measured_drops(text)
+        return _measured_drops(out, text)
     try:
         pairs = [part.rpartition("=") for part in text.split(",")]
         return {name.strip(): float(number) for name, _, number in pairs}
@@ -85,49 +79,25 @@ def _read_drops(text: str) -> dict[str, float]:
         raise UsageError(f"--drops: {text!r} is no list of loss drops", hint="write it like en=2.9,de=2.8") from error
 
 
-def _measured_drops(path: str) -> dict[str, float]:
+def _measured_drops(out: Output, path: str) -> dict[str, float]:
     """Loss of the untrained less that of the trained model, the one that saw all sources to the end."""
     from shapleymix.game.coalitions import coalition_game
-    from shapleymix.tables.run_reading import read_runs
+    from shapleymix_cli.inputs import read_log
 
-    game = coalition_game(read_runs(path))
+    game = coalition_game(read_log(out, [path]))
     everyone = game.members.all(axis=1)
     if not everyone.any():
         raise UsageError(f"--drops: {path} holds no run on the uniform mixture of all sources")
     return dict(zip(game.targets, game.payoffs[everyone][0].tolist(), strict=True))
 
 
-def _matrix_view(matrix: TransferMatrix) -> Any:
+def _matrix_view(matrix: TransferMatrix) -> list[Part]:
     from shapleymix_cli.views.transfer import matrix_view
 
     return matrix_view(matrix)
 
 
-def _similarity_view(found: Similarity, names: tuple[str, str]) -> Any:
+def _similarity_view(found: Similarity, names: tuple[str, str]) -> list[Part]:
     from shapleymix_cli.views.transfer import similarity_view
 
     return similarity_view(found, names)
-
-
-def transfer_document(matrix: TransferMatrix) -> dict[str, Any]:
-    """The matrix, nested by source, then target, with what is known of its making."""
-    return {
-        "kind": "transfer",
-        "sources": matrix.sources,
-        "targets": matrix.targets,
-        "sv": by_pair(matrix.sources, matrix.targets, matrix.sv),
-        "nsv": by_pair(matrix.sources, matrix.targets, matrix.nsv),
-        "stderr": by_pair(matrix.sources, matrix.targets, matrix.stderr),
-        "provenance": matrix.provenance,
-    }
-
-
-def similarity_document(found: Similarity) -> dict[str, Any]:
-    """The measures over all entries, by target, and of the raw values where both matrices have them."""
-    document: dict[str, Any] = {measure: getattr(found, measure) for measure in MEASURES}
-    by_target = {measure: getattr(found, f"{measure}_by_target").tolist() for measure in MEASURES}
-    document["targets"] = {
-        name: {measure: by_target[measure][place] for measure in MEASURES} for place, name in enumerate(found.targets)
-    }
-    document["raw"] = None if found.raw is None else similarity_document(found.raw)
-    return document

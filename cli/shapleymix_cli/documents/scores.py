@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shapleymix.fitting.comparison import Comparison, Entry
+    from shapleymix.fitting.evaluation import Evaluation
     from shapleymix.fitting.scores import Scores
 
 UNCOUNTED = 10**6
@@ -20,6 +21,17 @@ def scores_document(scores: Scores | None) -> dict[str, Any] | None:
         target: {name: column[place] for name, column in columns.items()} for place, target in enumerate(scores.targets)
     }
     return {"mean": scores.mean, "targets": targets}
+
+
+def evaluation_document(found: Evaluation) -> dict[str, Any]:
+    """`score.mean` and `score.targets`."""
+    return {
+        "kind": "evaluation",
+        "score": scores_document(found.scores),
+        "level": found.level,
+        "rows": found.rows,
+        "warnings": found.warnings,
+    }
 
 
 def comparison_document(found: Comparison) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from shapleymix.fitting.fits import Fit
-from shapleymix_cli.commands.laws import formula_of
+from shapleymix_cli.documents.laws import formula_of
 from shapleymix_cli.views.numbers import count, interval, percent, significant, size
 from shapleymix_cli.views.scores import comparison_view, scores_table
-from shapleymix_cli.views.tables import heading, matrix, table
+from shapleymix_cli.views.tables import Part, heading, matrix, table
 
 BOUND = 0.01
 """An interval that reaches below this share of its upper end tells only that end."""
@@ -17,17 +16,17 @@ BOUND = 0.01
 Cell = tuple[float, float, float]
 
 
-def fit_view(found: Fit, verbose: bool) -> list[Any]:
+def fit_view(found: Fit, verbose: bool) -> list[Part]:
     """The law, how it was chosen, how well it predicts, its parameters, and where it may be trusted."""
     law = type(found.law)
-    parts: list[Any] = [heading(f"Law {law.name}: {law.assumption}"), f"  {formula_of(law)}", ""]
+    parts: list[Part] = [heading(f"Law {law.name}: {law.assumption}"), f"  {formula_of(law)}", ""]
     if found.selection is not None:
         parts += [*comparison_view(found.selection, law.name), ""]
     parts += [*_scores(found, verbose), "", *_parameters(found, verbose), *_left_out(found)]
     return [*parts, *_advice(found), _ranges(found)]
 
 
-def _scores(found: Fit, verbose: bool) -> list[Any]:
+def _scores(found: Fit, verbose: bool) -> list[Part]:
     fitted = f"fitted PE {percent(found.fitted_scores.mean['PE'])}"
     if found.held_out is None:
         return [
@@ -40,7 +39,7 @@ def _scores(found: Fit, verbose: bool) -> list[Any]:
     return parts
 
 
-def _parameters(found: Fit, verbose: bool) -> list[Any]:
+def _parameters(found: Fit, verbose: bool) -> list[Part]:
     """Symbols a target with their intervals; then each matrix of coefficients."""
     alone: dict[str, dict[str, Cell]] = {}
     paired: dict[str, dict[str, dict[str, Cell]]] = {}
@@ -51,7 +50,7 @@ def _parameters(found: Fit, verbose: bool) -> list[Any]:
         else:
             paired.setdefault(symbol, {}).setdefault(source, {})[target] = (value, low, high)
     positive = {known.name for known in type(found.law).fitted() if known.positive}
-    parts: list[Any] = []
+    parts: list[Part] = []
     if alone:
         intervals = " with 90% intervals" if found.replicates is not None else ""
         parts += [heading(f"Parameters{intervals}"), *_rows(found, "symbol", alone, True), ""]
@@ -64,7 +63,7 @@ def _parameters(found: Fit, verbose: bool) -> list[Any]:
 
 def _rows(
     found: Fit, corner: str, rows: dict[str, dict[str, Cell]], intervals: bool, bounded: bool = False
-) -> list[Any]:
+) -> list[Part]:
     """A matrix of values (bounds, for `bounded` ones that are not told apart from 0); below each row its intervals."""
     names, cells = [], []
     for name, row in rows.items():
@@ -93,11 +92,11 @@ def _spread(low: float, high: float) -> str:
     return f"< {significant(high)}" if 0 <= low < BOUND * high else interval(low, high, significant)
 
 
-def _left_out(found: Fit) -> list[Any]:
+def _left_out(found: Fit) -> list[Part]:
     return [f"{symbol}: {reason}" for symbol, reason in found.held.items()]
 
 
-def _advice(found: Fit) -> list[Any]:
+def _advice(found: Fit) -> list[Part]:
     rows = [[one.target, one.state, one.advice] for one in found.status if one.advice]
     if not rows:
         return ["Every target converged."]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from shapleymix_cli.views.tables import heading
+from shapleymix_cli.views.tables import Part, heading
 
 
-def laws_view(described: list[dict[str, Any]]) -> list[Any]:
+def laws_view(described: list[dict[str, Any]]) -> list[Part]:
     """A block a law."""
     return [line for number, law in enumerate(described) for line in _block(law, first=number == 0)]
 
 
-def _block(law: dict[str, Any], *, first: bool) -> list[Any]:
+def _block(law: dict[str, Any], *, first: bool) -> list[Part]:
     extra = [f"pip install '{law['extra']}'"] if law["extra"] else []
     needs = " and ".join([*law["options"], *extra]) or "nothing but the log"
     return [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 MISSING = "-"
+
+Form = Callable[[float], str]
+"""How a number is written."""
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
@@ -31,12 +33,12 @@ def size(value: float | None) -> str:
     return MISSING if _absent(value) else format_size(float(value))  # type: ignore[arg-type]
 
 
-def interval(low: float | None, high: float | None, form: Any = fixed) -> str:
+def interval(low: float | None, high: float | None, form: Form = fixed) -> str:
     """`low .. high`, or nothing where there is none."""
-    return "" if _absent(low) or _absent(high) else f"{form(low)} .. {form(high)}"
+    return "" if low is None or high is None or _absent(low) or _absent(high) else f"{form(low)} .. {form(high)}"
 
 
-def each(values: Iterable[float], form: Any = fixed) -> list[str]:
+def each(values: Iterable[float], form: Form = fixed) -> list[str]:
     """A row of numbers in one form."""
     return [form(float(value)) for value in values]
 

@@ -1,29 +1,99 @@
-"""Predicted losses on the screen."""
+"""Predicted losses, and mixtures side by side, on the screen."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+
+import numpy as np
 
 from shapleymix.fitting.prediction import Prediction
-from shapleymix_cli.views.numbers import each, fixed, interval, percent, size
-from shapleymix_cli.views.tables import heading, table
+from shapleymix.mixing.candidates import Candidates
+from shapleymix_cli.views.numbers import MISSING, count, fixed, interval, percent, size
+from shapleymix_cli.views.tables import Part, heading, table
 
-FEW = 8
-"""Points that are shown with their intervals; of more, the losses alone."""
+MOST_TARGETS = 20
+"""Targets of one point that are shown without `-v`; the highest losses come first where there are more."""
+
+MOST_COLUMNS = 8
+"""Targets of several points that are shown without `-v`."""
+
+MOST_POINTS = 100
+
+LONGEST_NAME = 24
+"""A longer name, such as ratios, stands once above the table, and its number within."""
 
 
-def prediction_view(found: Prediction) -> list[Any]:
-    """A block a point with intervals, or one row a point where there are many."""
-    if len(found.runs) <= FEW:
-        return [part for place in range(len(found.runs)) for part in _point(found, place)][:-1]
-    headers = ["run", "N", "D", *found.targets]
-    rows = zip(found.runs, found.N, found.D, found.losses, strict=True)
-    body = [[run, size(N), size(D), *each(losses)] for run, N, D, losses in rows]
-    return [heading("Predicted losses in nats (intervals: --json)"), table(headers, body)]
+def prediction_view(found: Prediction, verbose: bool) -> list[Part]:
+    """A row a target for one point; for several a row a point, with the intervals below."""
+    if len(found.runs) == 1:
+        return _point(found, verbose)
+    return _grid(found, verbose)
 
 
-def _point(found: Prediction, place: int) -> list[Any]:
-    title = f"{found.runs[place]} at N = {size(found.N[place])}, D = {size(found.D[place])}"
-    rows = zip(found.targets, found.losses[place], found.low[place], found.high[place], strict=True)
-    body = [[name, fixed(loss), interval(low, high)] for name, loss, low, high in rows]
-    return [heading(title), table(["target", "loss", f"{percent(found.level, 0)} interval"], body), ""]
+def _point(found: Prediction, verbose: bool) -> list[Part]:
+    chosen, left_out = _targets(found, None if verbose else MOST_TARGETS)
+    body = [
+        [
+            found.targets[place],
+            fixed(found.losses[0, place]),
+            interval(found.low[0, place], found.high[0, place]),
+        ]
+        for place in chosen
+    ]
+    title = f"{found.runs[0]} at N = {size(found.N[0])}, D = {size(found.D[0])}"
+    return [heading(title), table(["target", "loss", f"{percent(found.level, 0)} interval"], body), *left_out]
+
+
+def _grid(found: Prediction, verbose: bool) -> list[Part]:
+    names, legend = _short(found.runs)
+    chosen, left_out = _targets(found, None if verbose else MOST_COLUMNS)
+    points = len(found.runs) if verbose else min(len(found.runs), MOST_POINTS)
+    rows: list[list[str]] = []
+    for place in range(points):
+        rows.append([names[place], size(found.N[place]), size(found.D[place])])
+        rows[-1] += [fixed(found.losses[place, target]) for target in chosen]
+        spread = [interval(found.low[place, target], found.high[place, target]) for target in chosen]
+        rows += [["", "", "", *spread]] if any(spread) else []
+    grid = table(["mixture", "N", "D", *(found.targets[place] for place in chosen)], rows, left=3)
+    title = f"Predicted losses in nats, {percent(found.level, 0)} intervals below"
+    hidden = len(found.runs) - points
+    more = [f"... and {count(hidden, 'more point')}: -v, --json and -o show all"] if hidden else []
+    return [*legend, heading(title), grid, *more, *left_out]
+
+
+def _targets(found: Prediction, most: int | None) -> tuple[list[int], list[Part]]:
+    """Places of the targets to show, and a word on those that are not."""
+    everyone = list(range(len(found.targets)))
+    if most is None or len(everyone) <= most:
+        return everyone, []
+    worst = np.argsort(-np.nan_to_num(found.losses[0], nan=np.inf), kind="stable")[:most]
+    hidden = count(len(everyone) - most, "more target")
+    return worst.tolist(), [f"... and {hidden} with lower losses: -v, --json and -o show all"]
+
+
+def _short(names: Sequence[str]) -> tuple[list[str], list[Part]]:
+    """Names for a column, and the lines that say what the numbers among them stand for."""
+    long = {name: f"mixture {place}" for place, name in enumerate(dict.fromkeys(names), start=1)}
+    long = {name: short for name, short in long.items() if len(name) > LONGEST_NAME}
+    legend: list[Part] = [f"{short}: {name}" for name, short in long.items()]
+    return [long.get(name, name) for name in names], [*legend, *([""] if legend else [])]
+
+
+def candidates_view(found: Candidates) -> list[Part]:
+    """What each mixture gains over the first."""
+    names, _ = _short([entry.name for entry in found.entries])
+    spread = found.replicates > 0
+    headers = ["mixture", "mean loss", "gain"]
+    headers += [f"{percent(found.level, 0)} interval", "P(better)"] if spread else []
+    rows = []
+    for name, entry in zip(names, found.entries, strict=True):
+        row = [name, fixed(entry.objective, 4)]
+        first = entry is found.entries[0]
+        row.append(MISSING if first else fixed(entry.gain, 4))
+        if spread:
+            row.append("" if first else interval(entry.gain_low, entry.gain_high, lambda gain: fixed(gain, 4)))
+            row.append("" if first else percent(entry.probability, 0))
+        rows.append(row)
+    place = f"N = {size(found.N)}, D = {size(found.D)}"
+    title = f"Against {names[0]} at {place} (gain: nats saved; {found.weights_origin.split(':')[0]})"
+    return ["", heading(title), table(headers, rows)]

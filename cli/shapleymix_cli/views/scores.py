@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,10 +10,10 @@ from shapleymix.fitting.comparison import Comparison, Entry
 from shapleymix.fitting.scores import Scores
 from shapleymix_cli.documents.scores import error_of, numbers_of, ranked
 from shapleymix_cli.views.numbers import MISSING, fixed, percent
-from shapleymix_cli.views.tables import heading, matrix, table
+from shapleymix_cli.views.tables import Grid, Part, heading, matrix, table
 
 
-def scores_table(scores: Scores) -> Any:
+def scores_table(scores: Scores) -> Grid:
     """A row a target and the mean; coverage only where there are intervals."""
     covered = bool(np.isfinite(scores.coverage).any())
     headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
@@ -37,7 +36,7 @@ def _cells(row: list[float], covered: bool) -> list[str]:
     return [percent(PE), fixed(R2), fixed(spearman), *([percent(coverage, 0)] if covered else [])]
 
 
-def comparison_view(found: Comparison, chosen: str | None = None) -> list[Any]:
+def comparison_view(found: Comparison, chosen: str | None = None) -> list[Part]:
     """The laws, best first; the chosen one is marked."""
     partial = any(entry.coverage < 1 and entry.scores is not None for entry in found.entries)
     headers = ["law", "numbers a target", "held-out PE", "SE", "R2", "Spearman", *(["defined"] if partial else [])]
@@ -61,7 +60,7 @@ def _comparison_row(entry: Entry, partial: bool, chosen: str | None) -> list[str
     ]
 
 
-def better_view(found: Comparison) -> list[Any]:
+def better_view(found: Comparison) -> list[Part]:
     """Probabilities that the law of the row has the lower error than that of the column."""
     place = {entry.law: index for index, entry in enumerate(e for e in found.entries if e.scores is not None)}
     laws = [entry.law for entry in ranked(found) if entry.scores is not None]

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shapleymix.records import FloatArray
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_cli.views.numbers import each, fixed, size
-from shapleymix_cli.views.tables import heading, matrix
+from shapleymix_cli.views.tables import Part, heading, matrix
 
 ROUNDING = 1e-9
 
 
-def shapley_view(values: TransferMatrix, verbose: bool) -> list[Any]:
+def shapley_view(values: TransferMatrix, verbose: bool) -> list[Part]:
     """The raw and the normalised matrix, and how far efficiency is from holding."""
     known = values.provenance
     kind = "Exact" if known["method"] == "exact" else f"Estimated ({known['method']})"
     game = f"N = {size(known['N'])}, D = {size(known['D'])}"
     used = f"{known['coalitions']} of {known['coalitions_of']} coalitions"
-    parts: list[Any] = [heading(f"{kind} Shapley values in nats ({game}, {used})"), *raw_matrix(values), ""]
+    parts: list[Part] = [heading(f"{kind} Shapley values in nats ({game}, {used})"), *raw_matrix(values), ""]
     parts += normalised_matrix(values)
     return [*parts, "", _efficiency(known["efficiency_residual_max"], verbose)]
 
 
-def raw_matrix(values: TransferMatrix) -> list[Any]:
+def raw_matrix(values: TransferMatrix) -> list[Part]:
     """Raw values, with standard errors where there are any, and the column sums."""
     assert values.sv is not None
     cells = [_with_errors(row, errors) for row, errors in zip(values.sv, _errors(values), strict=True)]
@@ -31,7 +29,7 @@ def raw_matrix(values: TransferMatrix) -> list[Any]:
     return matrix("source", [*values.sources, "sum"], values.targets, [*cells, total])
 
 
-def normalised_matrix(values: TransferMatrix) -> list[Any]:
+def normalised_matrix(values: TransferMatrix) -> list[Part]:
     """Normalised values under their heading."""
     title = heading("Normalised, exp(SV - column maximum)")
     return [title, *matrix("source", values.sources, values.targets, [each(row) for row in values.nsv])]

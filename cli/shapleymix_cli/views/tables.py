@@ -1,4 +1,4 @@
-"""Aligned plain tables, wide enough for their numbers whatever the terminal; coloured on a terminal only."""
+"""Aligned plain tables that fold between columns at the width of the page; coloured on a terminal only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,11 +19,26 @@ from shapleymix.errors import printable
 _WIDE = 100_000
 """Columns of the canvas: nothing is cut or wrapped, so a number is always whole."""
 
-_PAGE = 120
-"""Width to which the columns of a matrix stand side by side, where there is no terminal to ask."""
+_PAGE = 80
+"""Width to which columns stand side by side, where there is no terminal to ask."""
+
+_GAP = 2
 
 
-def show(parts: Iterable[Any]) -> None:
+@dataclass(frozen=True)
+class Grid:
+    """A table without lines: the first `left` columns are words and stand in every block, the others are numbers."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+
+
+Part = str | Text | Grid
+"""What a view is made of."""
+
+
+def show(parts: Iterable[Part]) -> None:
     """Print texts and tables to standard output."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     canvas = io.StringIO()
@@ -37,52 +53,62 @@ def show(parts: Iterable[Any]) -> None:
         soft_wrap=True,
     )
     for part in parts:
-        console.print(printable(part) if isinstance(part, str) else part)
+        for piece in _folded(part) if isinstance(part, Grid) else [printable(part) if isinstance(part, str) else part]:
+            console.print(piece)
     lines = canvas.getvalue().splitlines()
     print("\n".join(line.rstrip() for line in lines))
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """A table without lines; the first `left` columns are words, the others numbers."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, header in enumerate(headers):
-        side = "left" if place < left else "right"
-        grid.add_column(Text(printable(header)), justify=side, no_wrap=True)
-    for row in rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    return grid
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Grid:
+    """A table; the first `left` columns are words, the others numbers."""
+    body = tuple(tuple(printable(cell) for cell in row) for row in rows)
+    return Grid(tuple(printable(header) for header in headers), body, left)
 
 
-def matrix(
-    corner: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]
-) -> list[Table | str]:
-    """A labelled matrix, in blocks of columns where it is wide."""
-    rows, columns = [printable(name) for name in rows], [printable(name) for name in columns]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    room = _page() - max(map(len, (corner, *rows)))
-    parts: list[Table | str] = []
-    for start, end in _blocks(widths, room):
-        body = ([name, *row[start:end]] for name, row in zip(rows, cells, strict=True))
-        parts += [table([corner, *columns[start:end]], body), ""]
-    return parts[:-1]
-
-
-def _blocks(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Runs of columns that fit side by side, at least one each."""
-    blocks: list[tuple[int, int]] = []
-    start, used = 0, 0
-    for place, width in enumerate(widths):
-        if place > start and used + width + 2 > room:
-            blocks.append((start, place))
-            start, used = place, 0
-        used += width + 2
-    return [*blocks, (start, len(widths))]
-
-
-def _page() -> int:
-    return shutil.get_terminal_size((_PAGE, 24)).columns if sys.stdout.isatty() else _PAGE
+def matrix(corner: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[Part]:
+    """A labelled matrix."""
+    return [table([corner, *columns], [[name, *row] for name, row in zip(rows, cells, strict=True)])]
 
 
 def heading(text: str) -> Text:
     """A line above a table."""
     return Text(printable(text), style="bold")
+
+
+def _folded(grid: Grid) -> list[Table | str]:
+    """The table in blocks of columns that fit the page, each with its words."""
+    widths = [max(map(cell_len, column)) for column in zip(grid.headers, *grid.rows, strict=True)]
+    room = _page() - sum(width + _GAP for width in widths[: grid.left])
+    parts: list[Table | str] = []
+    for start, end in _blocks(widths[grid.left :], room):
+        parts += [_block(grid, grid.left + start, grid.left + end), ""]
+    return parts[:-1]
+
+
+def _block(grid: Grid, start: int, end: int) -> Table:
+    """The words, and the columns from `start` to before `end`."""
+    shown = [*range(grid.left), *range(start, end)]
+    block = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for place in shown:
+        side = "left" if place < grid.left else "right"
+        block.add_column(Text(grid.headers[place]), justify=side, no_wrap=True)
+    for row in grid.rows:
+        block.add_row(*(Text(row[place]) for place in shown))
+    return block
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Runs of columns that fit side by side, at least one each; one empty run where there are no columns."""
+    blocks: list[tuple[int, int]] = []
+    start, used = 0, 0
+    for place, width in enumerate(widths):
+        needed = width + (_GAP if place > start else 0)
+        if place > start and used + needed > room:
+            blocks.append((start, place))
+            start, used, needed = place, 0, width
+        used += needed
+    return [*blocks, (start, len(widths))]
+
+
+def _page() -> int:
+    return shutil.get_terminal_size((_PAGE, 24)).columns if sys.stdout.isatty() else _PAGE

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shapleymix.tables.similarity import Similarity
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_cli.views.numbers import each, fixed
 from shapleymix_cli.views.shapley import normalised_matrix, raw_matrix
-from shapleymix_cli.views.tables import heading, table
+from shapleymix_cli.views.tables import Part, heading, table
 
 HEADERS = ("cosine", "Pearson", "cosine off diagonal", "Pearson off diagonal")
 
 
-def matrix_view(values: TransferMatrix) -> list[Any]:
+def matrix_view(values: TransferMatrix) -> list[Part]:
     """Raw values where there are any, normalised ones, and what they were calibrated with."""
-    parts: list[Any] = []
+    parts: list[Part] = []
     if values.sv is not None:
         parts += [heading("Shapley values in nats (row: source, column: target)"), *raw_matrix(values), ""]
     parts += normalised_matrix(values)
@@ -26,7 +24,7 @@ def matrix_view(values: TransferMatrix) -> list[Any]:
     return parts
 
 
-def similarity_view(found: Similarity, names: tuple[str, str]) -> list[Any]:
+def similarity_view(found: Similarity, names: tuple[str, str]) -> list[Part]:
     """How alike two matrices are, over all entries and by target."""
     rows = [["normalised", *_overall(found)]]
     if found.raw is not None:

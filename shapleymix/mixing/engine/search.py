@@ -51,7 +51,7 @@ def optimize_nonconvex(fit: Any, N: float, D: float, demands: Any) -> Mixture:
         return scaled.sum(axis=1) if demands.objective == MEAN else scaled.max(axis=1)
 
     p = _refined(value, _searched(value, bounds, demands.seed), bounds)
-    rivals = named_baselines(tuple(fit.sources), bounds.available, demands.smoothing, demands.baselines)
+    rivals = named_baselines(tuple(fit.sources), bounds.available, demands.smoothing, demands.baselines, D)
     return _mixture(fit, N, D, demands, bounds, w, origin, p, value, rivals)
 
 

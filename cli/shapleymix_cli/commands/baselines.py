@@ -1,0 +1,76 @@
+"""`shapleymix baselines`: mixtures that need no law, with the epochs they make of each source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from shapleymix_cli import options
+from shapleymix_cli.console import Output
+
+if TYPE_CHECKING:
+    from shapleymix.mixing.baselines import Baseline
+    from shapleymix.tables.languages import Languages
+    from shapleymix_cli.views.tables import Part
+
+
+@options.command(
+    "shapleymix example",
+    "shapleymix baselines example/languages.csv -D 8M",
+    "shapleymix baselines example/languages.csv -D 8M --mixture temperature:3.3 --mixture unimax:2 -o baselines.csv",
+)
+@click.argument("table", metavar="LANGUAGES")
+@click.option("-D", "tokens", type=options.SIZE, required=True, help="Token count of the run.")
+@click.option(
+    "--mixture",
+    "mixtures",
+    metavar="[NAME=]MIX",
+    multiple=True,
+    help="Show these instead: natural, uniform, temperature:T, unimax:E, en=0.5,de=50%, or a saved one; repeatable.",
+)
+@options.output("the mixtures (.csv, .csv.gz, .parquet, .jsonl or .json)")
+def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], output: str | None, force: bool) -> None:
+    """Mixtures by the names that practitioners use, with the epochs that each makes of every language.
+
+    LANGUAGES is a languages table with available tokens. `natural` is in proportion to them, `temperature:T` to their
+    power 1/T, and `unimax:E` as even as at most E epochs of each language allow.
+    """
+    from shapleymix.mixing.baselines import USUAL
+    from shapleymix_cli.documents.baselines import baselines_document, write_baselines
+    from shapleymix_cli.inputs import languages_of
+
+    known = languages_of(out, table)
+    found = _mixtures(known, tokens, mixtures or USUAL)
+    if output:
+        write_baselines(out, found, known.names, tokens, output, force)
+    out.emit(
+        lambda: baselines_document(found, known.names, tokens),
+        lambda: _view(found, known, tokens, out.verbose),
+    )
+
+
+def _view(found: Sequence[Baseline], known: Languages, tokens: float, verbose: bool) -> list[Part]:
+    """The view of this command; the module is imported only where something is shown."""
+    from shapleymix_cli.views.baselines import view
+
+    return view(found, known, tokens, verbose)
+
+
+def _mixtures(known: Languages, tokens: float, asked: Sequence[str]) -> tuple[Baseline, ...]:
+    """The mixtures under their names.
+
+    Raises
+    ------
+    UsageError
+        If a mixture is none, or two have one name.
+    """
+    from dataclasses import replace
+
+    from shapleymix.mixing.baselines import table
+    from shapleymix_cli.inputs import named_mixtures
+
+    named = named_mixtures(asked)
+    found = table(list(named.values()), known.names, known.available_tokens, tokens)
+    return tuple(replace(one, name=name) for name, one in zip(named, found, strict=True))

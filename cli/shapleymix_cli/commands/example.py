@@ -1,0 +1,25 @@
+"""`shapleymix example`: the small tables on which the examples of every help run."""
+
+from __future__ import annotations
+
+import click
+
+from shapleymix_cli import options
+from shapleymix_cli.console import Output
+
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
+"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages."""
+
+
+@options.command("shapleymix example", "shapleymix example some-other-folder")
+@click.argument("folder", metavar="[FOLDER]", default="example")
+@options.force
+def command(out: Output, folder: str, force: bool) -> None:
+    """Write small tables to try the program on: real runs of tiny models on five languages.
+
+    They go into FOLDER, by default `example`. A file that is there already is kept, unless it is one of these.
+    """
+    from shapleymix_cli.documents.example import write_example
+
+    written = write_example(folder, FILES, force=force)
+    out.emit(lambda: {"kind": "example", "files": written}, lambda: written)

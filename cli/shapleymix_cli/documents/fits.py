@@ -1,0 +1,57 @@
+"""A fit as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from shapleymix_cli.documents.laws import formula_of
+from shapleymix_cli.documents.plain import by_name
+from shapleymix_cli.documents.scores import comparison_document, scores_document
+
+if TYPE_CHECKING:
+    from shapleymix.fitting.fits import Fit
+
+
+def fit_document(found: Fit) -> dict[str, Any]:
+    """The law, its parameters with intervals, its scores, and what the data could not tell."""
+    law = type(found.law)
+    return {
+        "kind": "fit",
+        "law": law.name,
+        "formula": formula_of(law),
+        "assumption": law.assumption,
+        "reference": law.reference,
+        "sources": found.sources,
+        "targets": found.targets,
+        "rows": found.rows,
+        "held_out": scores_document(found.held_out),
+        "fitted": scores_document(found.fitted_scores),
+        "selection": None if found.selection is None else comparison_document(found.selection),
+        "parameters": parameters_document(found),
+        "status": {one.target: {"state": one.state, "advice": one.advice} for one in found.status},
+        "held": found.held,
+        "ranges": {
+            "N": found.N_range.tolist(),
+            "D": found.D_range.tolist(),
+            "p": by_name(found.sources, found.p_range),
+        },
+        "notices": found.notices,
+        "provenance": found.provenance,
+    }
+
+
+def parameters_document(found: Fit) -> dict[str, Any]:
+    """`{symbol: {target: {value, low, high}}}`, with the source between where a symbol has one."""
+    document: dict[str, Any] = {}
+    for symbol, source, target, value, low, high in found.parameters():
+        place = document.setdefault(symbol, {})
+        if source is not None:
+            place = place.setdefault(source, {})
+        place[target] = {"value": value, "low": finite(low), "high": finite(high)}
+    return document
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where there is none."""
+    return value if math.isfinite(value) else None

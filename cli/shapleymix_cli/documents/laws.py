@@ -1,0 +1,37 @@
+"""A law as JSON: formula, parameters, needs, assumption and reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shapleymix.laws import Law
+
+NEEDED = {"transfer": "--sv", "families": "--languages"}
+"""The option that gives what a law needs beside the log."""
+
+EXTRAS = {"gbm": "shapleymix[gbm]"}
+"""What must be installed for a law, beyond the program itself."""
+
+
+def describe(law: type[Law]) -> dict[str, Any]:
+    """A law's name, formula, parameters, needs, assumption and reference."""
+    fitted = law.fitted()
+    return {
+        "law": law.name,
+        "formula": formula_of(law),
+        "parameters": [symbol.name for symbol in fitted],
+        "per_target": len([symbol for symbol in fitted if symbol.axes == "K"]),
+        "per_source_and_target": len([symbol for symbol in fitted if symbol.axes == "MK"]),
+        "needs": list(law.needs),
+        "options": [NEEDED[need] for need in law.needs if need in NEEDED],
+        "extra": EXTRAS.get(law.name),
+        "assumption": law.assumption,
+        "reference": law.reference,
+    }
+
+
+def formula_of(law: type) -> str:
+    """The first paragraph of a law's documentation, which states its formula."""
+    paragraph = (law.__doc__ or "").strip().split("\n\n")[0]
+    return " ".join(paragraph.replace("`", "").split())

@@ -1,0 +1,93 @@
+"""Predictions, and mixtures side by side, as JSON and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shapleymix_cli.console import Output
+from shapleymix_cli.documents.plain import by_name
+from shapleymix_cli.documents.writing import write_columns, write_document
+
+if TYPE_CHECKING:
+    from shapleymix.fitting.prediction import Prediction
+    from shapleymix.mixing.candidates import Candidate, Candidates
+    from shapleymix.tables.writing import Column
+
+
+def prediction_document(found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Any]:
+    """`predictions[]` with run, N, D, the mixture, and loss, low and high by target; `comparisons[]` by budget.
+
+    A loss is null where the law gives none, or more than a model that has seen nothing (`above_untrained`).
+    """
+    return {
+        "kind": "predictions",
+        "level": found.level,
+        "predictions": [_point(found, place) for place in range(len(found.runs))],
+        "comparisons": [comparison_document(one) for one in comparisons],
+        "warnings": found.warnings,
+    }
+
+
+def _point(found: Prediction, place: int) -> dict[str, Any]:
+    return {
+        "run": found.runs[place],
+        "N": float(found.N[place]),
+        "D": float(found.D[place]),
+        "loss": by_name(found.targets, found.losses[place]),
+        "low": by_name(found.targets, found.low[place]),
+        "high": by_name(found.targets, found.high[place]),
+        "outside": by_name(found.targets, found.outside[place]),
+        "above_untrained": by_name(found.targets, found.above_untrained[place]),
+        "mixture": by_name(found.sources, found.p[place]),
+    }
+
+
+def comparison_document(found: Candidates) -> dict[str, Any]:
+    """`candidates[]` in the order given: the objective, and the gain over the first with its interval."""
+    return {
+        "N": found.N,
+        "D": found.D,
+        "weights": by_name(found.targets, found.weights),
+        "weights_origin": found.weights_origin,
+        "replicates": found.replicates,
+        "against": found.entries[0].name,
+        "candidates": [_candidate(entry, found.sources) for entry in found.entries],
+    }
+
+
+def _candidate(entry: Candidate, sources: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "mixture": by_name(sources, entry.p),
+        "objective": entry.objective,
+        "objective_low": entry.objective_low,
+        "objective_high": entry.objective_high,
+        "gain": entry.gain,
+        "gain_low": entry.gain_low,
+        "gain_high": entry.gain_high,
+        "probability": entry.probability,
+    }
+
+
+def write_predictions(
+    out: Output,
+    found: Prediction,
+    comparisons: Sequence[Candidates],
+    path: str,
+    force: bool,
+) -> None:
+    """The predictions as a table, a row a point; with `.json` the whole document."""
+    if path.lower().endswith(".json"):
+        write_document(out, prediction_document(found, comparisons), path, force)
+    else:
+        write_columns(out, prediction_columns(found), path, force)
+
+
+def prediction_columns(found: Prediction) -> dict[str, Column]:
+    """`run,N,D,p_<source>,loss_<target>,low_<target>,high_<target>`; an empty cell where there is no number."""
+    columns: dict[str, Column] = {"run": found.runs, "N": found.N, "D": found.D}
+    columns |= {f"p_{name}": found.p[:, place] for place, name in enumerate(found.sources)}
+    for word, values in (("loss", found.losses), ("low", found.low), ("high", found.high)):
+        columns |= {f"{word}_{name}": values[:, place] for place, name in enumerate(found.targets)}
+    return columns

@@ -1,0 +1,74 @@
+"""Writing results with `-o`: with the call in their provenance, and a word of what was written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shapleymix_cli.console import Output
+from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
+
+if TYPE_CHECKING:
+    from shapleymix.records import Record
+    from shapleymix.tables.transfer import TransferMatrix
+    from shapleymix.tables.writing import Column
+
+
+def write_matrix(out: Output, matrix: TransferMatrix, path: str, force: bool) -> None:
+    """Write a transfer matrix as a table, or whole as `.json`."""
+    known = matrix.provenance
+    marked = dataclasses.replace(matrix, provenance=provenance(out) | known | {"command": out.command_line})
+    if path.lower().endswith(".json"):
+        marked.save(path, force=force)
+        out.note([f"wrote {path}"])
+        return
+    marked.write(path, force=force)
+    beside = "" if _holds_metadata(path) else f" (provenance in {path}.json)"
+    out.note([f"wrote {path}{beside}"])
+
+
+def save(out: Output, record: Record, path: str, force: bool) -> None:
+    """Write a result as its versioned JSON document, with the hashes of the files that it was made from."""
+    known = getattr(record, "provenance", None)
+    if known is not None:
+        changed: Any = record  # a record with this field is a dataclass
+        record = dataclasses.replace(changed, provenance=provenance(out) | dict(known) | {"command": out.command_line})
+    record.save(path, force=force)
+    out.note([f"wrote {path}"])
+
+
+def write_document(out: Output, content: Mapping[str, Any], path: str, force: bool) -> None:
+    """Write what `--json` prints, with its provenance."""
+    from shapleymix.records import atomic_write
+
+    document = plain({"schema_version": SCHEMA_VERSION, **content, "provenance": provenance(out)})
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    atomic_write(path, text + "\n", force=force)
+    out.note([f"wrote {path}"])
+
+
+def write_columns(out: Output, columns: Mapping[str, Column], path: str, force: bool) -> None:
+    """Write a table in the format that the name ends in; Parquet holds the provenance as well."""
+    from shapleymix.tables.writing import write_table
+
+    metadata = {"shapleymix": json.dumps({"schema_version": SCHEMA_VERSION, "provenance": provenance(out)})}
+    write_table(columns, path, force=force, metadata=metadata)
+    out.note([f"wrote {path}" if _holds_metadata(path) else f"wrote {path} (.parquet and .json hold provenance, too)"])
+
+
+def _holds_metadata(path: str) -> bool:
+    return path.lower().endswith((".parquet", ".pq"))
+
+
+def provenance(out: Output) -> dict[str, Any]:
+    """The call, the program's version, and the SHA-256 of each file that was read."""
+    return {"command": out.command_line, "shapleymix": program_version(), "inputs": dict(out.inputs)}
+
+
+def program_version() -> str:
+    """Version of the installed distribution."""
+    from importlib.metadata import version
+
+    return version("shapleymix")

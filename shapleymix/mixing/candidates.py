@@ -1,0 +1,252 @@
+"""Which of several mixtures is better at one budget: each against the first, with paired intervals.
+
+Notation: M sources, K targets, B bootstrap replicates of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from shapleymix.errors import UsageError
+from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
+from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
+from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
+from shapleymix.records import FloatArray, Record
+from shapleymix.tables.languages import Languages
+from shapleymix.tables.sizes import parse_size
+
+
+class Law(Protocol):
+    """Losses (..., R, K) of mixtures p (R, M) at N and D (R,)."""
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray: ...
+
+
+class Predicted(Protocol):
+    """What is used of a `Prediction`."""
+
+    @property
+    def losses(self) -> FloatArray: ...
+    @property
+    def low(self) -> FloatArray: ...
+    @property
+    def high(self) -> FloatArray: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+class PredictingFit(Protocol):
+    """What is asked of a fit: no convexity, so that every law takes part."""
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    @property
+    def law(self) -> Law: ...
+    @property
+    def replicates(self) -> Law | None: ...
+    def predict(self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...]) -> Predicted: ...
+
+
+@dataclass(frozen=True)
+class Candidate(Record):
+    """One mixture, and what it gains over the first.
+
+    Parameters
+    ----------
+    name : as it was given.
+    p : (M,) ratios.
+    losses, low, high : (K,) predicted losses with their interval, nats a token.
+    objective : weighted mean of the losses; NaN where one that counts has no prediction.
+    objective_low, objective_high : its interval over the replicates.
+    gain : objective of the first less this one's, nats; positive = this mixture is better.
+    gain_low, gain_high : interval of the gain, paired: both objectives under the same replicate.
+    probability : share of replicates under which this mixture is better; ties count half. NaN of the first itself.
+    """
+
+    kind = "candidate"
+
+    name: str
+    p: FloatArray
+    losses: FloatArray
+    low: FloatArray
+    high: FloatArray
+    objective: float
+    objective_low: float
+    objective_high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Candidates(Record):
+    """Several mixtures at N and D, in the order given; each is compared with the first.
+
+    Parameters
+    ----------
+    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
+    level : probability of the intervals. replicates : how many there were; 0 = no intervals of gains.
+    warnings : what a reader of the predictions should know. notices : what was decided about the weights.
+    """
+
+    kind = "candidates"
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    weights: FloatArray
+    weights_origin: str
+    level: float
+    replicates: int
+    entries: tuple[Candidate, ...]
+    warnings: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    def best(self) -> Candidate:
+        """The candidate of the lowest objective among those that have one; the first where none has."""
+        return min(self.entries, key=lambda entry: np.inf if np.isnan(entry.objective) else entry.objective)
+
+
+def compare_mixtures(
+    fit: PredictingFit,
+    mixtures: Rivals,
+    N: float | str,
+    D: float | str,
+    *,
+    weights: WeightSpec | None = None,
+    monolingual: Mapping[str, float | str] | str | None = None,
+    languages: LanguagesSpec | None = None,
+    available: Amounts | None = None,
+    level: float = 0.9,
+    strict: bool = False,
+) -> Candidates:
+    """Predicted losses of several mixtures side by side, and the gain of each over the first.
+
+    The gains are paired: under each bootstrap replicate of the fit, both objectives are taken from the same law, so
+    what the mixtures have in common cancels.
+
+    Parameters
+    ----------
+    fit : a `Fit`, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+    mixtures : at least one; a mapping from names, or a list of whatever `parse_mixture` takes, and the baselines
+        `uniform`, `natural`, `temperature:T` and `unimax:E`.
+    N, D : numbers, or sizes such as `"243M"`.
+    weights, monolingual, languages, available : as in `optimize`: what the mean weighs, and the unique tokens on
+        which some baselines rest.
+    level : probability of the intervals.
+    strict : whether a mixture outside of what was fitted is an error instead of a warning.
+
+    Raises
+    ------
+    UsageError
+        If no mixture is given, one cannot be read, or an option is out of range.
+    """
+    size, tokens = parse_size(N), parse_size(D)
+    bounds = Bounds(languages=languages, available=available)
+    supply = bounds.supply(fit.sources)
+    named = {name: mixture_of(given, fit.sources, supply, tokens) for name, given in rivals_of(mixtures).items()}
+    if not named:
+        raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
+    p = np.stack(list(named.values()))
+    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named))
+    law = AtBudget(fit.law, size, tokens)
+    found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
+    replicates = None if fit.replicates is None else AtBudget(fit.replicates, size, tokens).losses(p)
+    return Candidates(
+        sources=tuple(fit.sources),
+        targets=tuple(fit.targets),
+        N=size,
+        D=tokens,
+        weights=found.mean,
+        weights_origin=found.origin,
+        level=level,
+        replicates=0 if replicates is None else len(replicates),
+        entries=_entries(tuple(named), p, predicted, replicates, found, level),
+        warnings=tuple(predicted.warnings),
+        notices=found.notices,
+    )
+
+
+def _wanted(weights: WeightSpec | None, table: Languages | None) -> WeightSpec:
+    """The weights that were asked for; by default those of the languages table, if it has any."""
+    if weights is not None:
+        return weights
+    return UNWEIGHTED if table is None or table.weight is None else table
+
+
+@dataclass(frozen=True)
+class AtBudget:
+    """A law at one N and D: losses (..., R, K) of mixtures p (R, M)."""
+
+    law: Law
+    N: float
+    D: float
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        rows = np.atleast_2d(p)
+        found = self.law(rows, np.full(len(rows), self.N), np.full(len(rows), self.D))
+        return np.broadcast_to(found, (*np.shape(found)[:-2], len(rows), np.shape(found)[-1]))
+
+
+def _entries(
+    names: tuple[str, ...],
+    p: FloatArray,
+    predicted: Predicted,
+    replicates: FloatArray | None,
+    weights: Weights,
+    level: float,
+) -> tuple[Candidate, ...]:
+    objectives = weighted(predicted.losses, weights.mean)
+    spread, gains = _spread(objectives, replicates, weights.mean)
+    low, high = _interval(spread, level)
+    gain_low, gain_high = _interval(gains, level)
+    better = np.where(np.isnan(gains), np.nan, 0.5 * (1 + np.sign(gains))).mean(axis=0)
+    better[0] = np.nan
+    return tuple(
+        Candidate(
+            name=name,
+            p=p[place],
+            losses=predicted.losses[place],
+            low=predicted.low[place],
+            high=predicted.high[place],
+            objective=float(objectives[place]),
+            objective_low=float(low[place]),
+            objective_high=float(high[place]),
+            gain=float(objectives[0] - objectives[place]),
+            gain_low=float(gain_low[place]),
+            gain_high=float(gain_high[place]),
+            probability=float(better[place]),
+        )
+        for place, name in enumerate(names)
+    )
+
+
+def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:
+    """sum_j w_j loss_j over the last axis; a target of weight 0 never counts, even without a prediction."""
+    counted = weights > 0
+    return losses[..., counted] @ weights[counted]
+
+
+def _spread(
+    objectives: FloatArray, replicates: FloatArray | None, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Objectives (B, R) and gains over the first (B, R) under each replicate; NaN where a point has no prediction."""
+    if replicates is None:
+        nothing = np.full((1, len(objectives)), np.nan)
+        return nothing, nothing
+    values = np.where(np.isnan(objectives), np.nan, weighted(replicates, weights))
+    with np.errstate(invalid="ignore"):
+        return values, values[:, :1] - values
+
+
+def _interval(values: FloatArray, level: float) -> FloatArray:
+    """(2, R) quantiles over replicates by nearest ranks, so that infinities do no harm."""
+    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
