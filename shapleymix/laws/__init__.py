@@ -1,4 +1,14 @@
-"""The laws, simplest first: one small file each. Adding one is a file and a line in `LAWS`."""
+"""The laws, simplest first: one small file each. Adding one is a file and a line in `LAWS`.
+
+What they share, in reading order; the laws themselves are those of `LAWS`:
+
+  parameters  how a law declares its symbols: axes, domain, and whether they are fitted or given
+  terms       the convex pieces of a law in the mixture, at one budget: value, gradient, curvature
+  base        what all laws share: packing, bounds, replicates, JSON
+  core        the part that most laws share: E + A / N^alpha + B / D^beta
+  aggregate   aggregate transfer Theta_j = sum_i phi_ij p_i^a_j and its derivatives
+  slopes      the log-linear slopes of the losses in the mixture: where fitted transfer starts from
+"""
 
 from __future__ import annotations
 
