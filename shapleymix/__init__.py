@@ -22,25 +22,73 @@ The wings, in the order in which data flows; each imports only from those above 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same to the interpreter
+    from shapleymix.errors import DataError as DataError
+    from shapleymix.errors import FitError as FitError
+    from shapleymix.errors import InfeasibleError as InfeasibleError
+    from shapleymix.errors import ShapleyMixError as ShapleyMixError
+    from shapleymix.errors import SolveError as SolveError
+    from shapleymix.errors import StoreError as StoreError
+    from shapleymix.errors import UsageError as UsageError
+    from shapleymix.fitting.comparison import Comparison as Comparison
+    from shapleymix.fitting.comparison import compare as compare
+    from shapleymix.fitting.evaluation import Evaluation as Evaluation
+    from shapleymix.fitting.evaluation import evaluate as evaluate
+    from shapleymix.fitting.fits import Fit as Fit
+    from shapleymix.fitting.fits import fit as fit
+    from shapleymix.fitting.prediction import Prediction as Prediction
+    from shapleymix.game import exact_shapley as exact_shapley
+    from shapleymix.game import sampled_shapley as sampled_shapley
+    from shapleymix.game import shapley_values as shapley_values
+    from shapleymix.laws import LAWS as LAWS
+    from shapleymix.laws import Inputs as Inputs
+    from shapleymix.laws import Law as Law
+    from shapleymix.laws.base import Terms as Terms
+    from shapleymix.laws.parameters import fitted as fitted
+    from shapleymix.laws.parameters import given as given
+    from shapleymix.mixing.candidates import Candidates as Candidates
+    from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
+    from shapleymix.mixing.demands import Demands as Demands
+    from shapleymix.mixing.groups import Group as Group
+    from shapleymix.mixing.mixtures import Mixture as Mixture
+    from shapleymix.mixing.optimization import optimize as optimize
+    from shapleymix.mixing.optimization import optimize_compute as optimize_compute
+    from shapleymix.mixing.optimization import optimize_scales as optimize_scales
+    from shapleymix.tables.languages import Languages as Languages
+    from shapleymix.tables.languages import read_languages as read_languages
+    from shapleymix.tables.run_reading import read_runs as read_runs
+    from shapleymix.tables.runs import RunLog as RunLog
+    from shapleymix.tables.runs import write_runs as write_runs
+    from shapleymix.tables.transfer import TransferMatrix as TransferMatrix
+    from shapleymix.tables.transfer_reading import read_transfer as read_transfer
+
+    __version__: str
 
 _HOME = {
     "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
+    "Demands": "mixing.demands",
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
+    "Group": "mixing.groups",
     "InfeasibleError": "errors",
+    "Inputs": "laws",
     "LAWS": "laws",
     "Languages": "tables.languages",
     "Law": "laws",
     "Mixture": "mixing.mixtures",
+    "OutsideError": "errors",
     "Prediction": "fitting.prediction",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",
+    "ShapleyMixWarning": "errors",
     "SolveError": "errors",
     "StoreError": "errors",
+    "Terms": "laws.base",
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
     "compare": "fitting.comparison",
@@ -48,6 +96,8 @@ _HOME = {
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",
+    "fitted": "laws.parameters",
+    "given": "laws.parameters",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.optimization",
     "optimize_scales": "mixing.optimization",
@@ -59,10 +109,47 @@ _HOME = {
     "write_runs": "tables.runs",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "LAWS",
+    "Comparison",
+    "DataError",
+    "Demands",
+    "Evaluation",
+    "Fit",
+    "FitError",
+    "Group",
+    "InfeasibleError",
+    "Inputs",
+    "Languages",
+    "Law",
+    "Mixture",
+    "Prediction",
+    "RunLog",
+    "ShapleyMixError",
+    "SolveError",
+    "StoreError",
+    "Terms",
+    "TransferMatrix",
+    "UsageError",
+    "compare",
+    "evaluate",
+    "exact_shapley",
+    "fit",
+    "fitted",
+    "given",
+    "optimize",
+    "optimize_compute",
+    "optimize_scales",
+    "read_languages",
+    "read_runs",
+    "read_transfer",
+    "sampled_shapley",
+    "shapley_values",
+    "write_runs",
+]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shapleymix.errors import UsageError
-from shapleymix.mixing.baselines import named_baselines, natural, smoothed, smoothed_within_families, uniform
+from shapleymix.mixing.baselines import USUAL, epochs_of, named, named_baselines, rivals_of, smoothed, table
+from shapleymix.tables.simplex import uniform
 
+SOURCES = ("en", "de", "fi", "sw")
 AVAILABLE = np.array([100.0, 25.0, 4.0, 0.0])
 
 
 def test_smoothing_goes_from_uniform_to_natural():
     np.testing.assert_allclose(smoothed(AVAILABLE[:3], 0.0), uniform(3))
     np.testing.assert_allclose(smoothed(AVAILABLE, 1.0), AVAILABLE / 129)
-    np.testing.assert_allclose(natural(AVAILABLE), AVAILABLE / 129)
+    np.testing.assert_allclose(named("natural", SOURCES, AVAILABLE, 1e3), AVAILABLE / 129)
     np.testing.assert_allclose(smoothed(AVAILABLE, 0.5), np.array([10, 5, 2, 0]) / 17)
 
 
@@ -22,20 +26,77 @@ def test_the_unit_of_the_sizes_does_not_matter():
     np.testing.assert_allclose(smoothed(AVAILABLE * 1e9, 0.3), smoothed(AVAILABLE, 0.3), rtol=1e-13)
 
 
-def test_families_keep_their_ratio():
-    families = ("romance", "romance", "germanic", "germanic")
-    p = smoothed_within_families(families, {"romance": 0.7, "germanic": 0.3}, np.array([9.0, 1, 4, 4]))
-    np.testing.assert_allclose(p, [0.525, 0.175, 0.15, 0.15])
-    with pytest.raises(UsageError, match="slavic"):
-        smoothed_within_families(families, {"slavic": 1.0}, AVAILABLE)
-
-
 def test_tables_offer_what_is_known():
     names = ("en", "de")
-    unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"})
+    unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"}, 1.0)
     assert list(unknown) == ["uniform", "mine"]
-    known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None)
+    known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None, 1.0)
     assert list(known) == ["uniform", "smoothed (0.5)", "natural"]
     assert all(p.sum() == pytest.approx(1) for p in known.values())
     with pytest.raises(UsageError, match="available tokens"):
         smoothed(np.array([np.nan, 1.0]))
+
+
+def unimax_of_the_paper(counts, budget, epochs):
+    """Chung et al. 2023, Algorithm 1, as printed: a loop over languages in ascending order of their counts."""
+    order = sorted(range(len(counts)), key=lambda index: counts[index])
+    taken, left = {}, budget
+    for position, index in enumerate(order):
+        per_language = left / (len(counts) - position)
+        taken[index] = counts[index] * epochs if per_language > counts[index] * epochs else per_language
+        left -= taken[index]
+    total = sum(taken.values())
+    return [taken[index] / total for index in range(len(counts))]
+
+
+@given(st.lists(st.floats(1e3, 1e12), min_size=1, max_size=12), st.floats(1e3, 1e13), st.sampled_from([0.5, 1, 4, 10]))
+def test_unimax_is_the_papers_algorithm(counts, budget, epochs):
+    names = [f"l{place}" for place in range(len(counts))]
+    p = named(f"unimax:{epochs}", names, np.array(counts), budget)
+    np.testing.assert_allclose(p, unimax_of_the_paper(counts, budget, epochs), rtol=1e-12)
+    realised = epochs_of(p, np.array(counts), budget)
+    if epochs * sum(counts) >= budget:
+        assert (realised <= epochs * (1 + 1e-9)).all()
+        even = p[realised < epochs * (1 - 1e-9)]
+        assert np.ptp(even) <= 1e-12 if len(even) else True
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
+def test_temperature_is_a_power_of_the_tokens(temperature):
+    p = named(f"temperature:{temperature:g}", SOURCES, AVAILABLE, 1e3)
+    expected = np.append(AVAILABLE[:3] ** (1 / temperature), 0)
+    np.testing.assert_allclose(p, expected / expected.sum())
+
+
+def test_tables_hold_the_realised_epochs():
+    known = np.array([100.0, 25.0, 4.0, 10.0])
+    found = table(USUAL, SOURCES, known, 50.0)
+    assert [one.name for one in found] == list(USUAL)
+    for one in found:
+        np.testing.assert_allclose(one.epochs, one.p * 50 / known)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("temperature", "no baseline"),
+        ("natural:3", "no baseline"),
+        ("unimax:0", "not above 0"),
+        ("unimax:x", "not a number"),
+        ("temprature:2", "no baseline"),
+    ],
+)
+def test_wrong_baselines_are_told(text, message):
+    with pytest.raises(UsageError, match=message):
+        named(text, SOURCES, AVAILABLE, 1e3)
+
+
+def test_rivals_have_names_of_their_own_or_are_their_own():
+    rivals = rivals_of(["unimax:4", "plan=en=50%,de=50%", "flat=natural", "en=1", "old.json"])
+    assert rivals == {
+        "unimax:4": "unimax:4",
+        "plan": "en=50%,de=50%",
+        "flat": "natural",
+        "en=1": "en=1",
+        "old.json": "old.json",
+    }

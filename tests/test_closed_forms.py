@@ -7,7 +7,7 @@ import pytest
 
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.terms import PowerTerms
-from shapleymix.mixing.bounds import constraints_of
+from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.closed_forms import (
     clipped,
     closed_form,
@@ -95,7 +95,7 @@ def test_clipping_keeps_caps_and_proportions():
 def test_refusals_say_why():
     a, gamma, phi = draw(np.random.default_rng(3), 0.1)
     names = tuple(f"l{i}" for i in range(K))
-    free, capped = constraints_of(names, 1.0), constraints_of(names, 1.0, caps={"l0": 0.01})
+    free, capped = Bounds().at(names, 1.0), Bounds(caps={"l0": 0.01}).at(names, 1.0)
     terms, w = PowerTerms(np.zeros(K), a, gamma, phi), np.ones(K)
     with pytest.raises(SolveError, match="bound"):
         closed_form("interior", terms, w, capped)

@@ -7,11 +7,12 @@ import pytest
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
-from shapleymix.mixing.bounds import Group, constraints_of, require_feasible
+from shapleymix.mixing.bounds import Bounds, Group
 from shapleymix.mixing.engine.cone import solve_cone
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.solving import solve
-from shapleymix.mixing.problem import Task, objective_at
+from shapleymix.mixing.feasibility import require_feasible
+from shapleymix.mixing.problem import Task
 
 M = K = 6
 NAMES = tuple(f"l{i}" for i in range(M))
@@ -29,7 +30,7 @@ def terms_of(seed: int, kind: str):
 
 
 def task_of(seed: int, kind: str, **options) -> Task:
-    bounds = constraints_of(NAMES, 1e9, caps={"l0": 0.3, "l5": 0.2}, groups=options.pop("groups", ()))
+    bounds = Bounds(caps={"l0": 0.3, "l5": 0.2}, groups=options.pop("groups", ())).at(NAMES, 1e9)
     w = np.random.default_rng(seed).uniform(0.5, 1, K)
     return Task(terms_of(seed, kind), w, bounds, **options)
 
@@ -39,10 +40,10 @@ def task_of(seed: int, kind: str, **options) -> Task:
 def test_the_engine_agrees_with_cvxpy(kind, kl):
     task = task_of(1, kind, kl=kl, anchor=np.full(M, 1 / M) if kl else None)
     answer = solve(task)
-    p, _ = solve_cone(task)
+    p = solve_cone(task)
     assert answer.certificate.relative_gap <= 1e-9
-    assert answer.certificate.objective <= objective_at(task, p) * (1 + 1e-12)
-    assert answer.certificate.objective == pytest.approx(objective_at(task, p), rel=1e-6)
+    assert answer.certificate.objective <= task.total(p) * (1 + 1e-12)
+    assert answer.certificate.objective == pytest.approx(task.total(p), rel=1e-6)
     np.testing.assert_allclose(answer.p, p, atol=1e-3)
 
 
@@ -54,9 +55,9 @@ def test_groups_and_the_worst_case_agree_with_cvxpy(kind, objective, groups, kl)
     anchor = np.full(M, 1 / M) if kl else None
     task = task_of(2, kind, objective=objective, groups=groups, kl=kl, anchor=anchor)
     answer = solve(task)
-    p, _ = solve_cone(task)
+    p = solve_cone(task)
     assert answer.certificate.relative_gap <= 1e-9
-    assert answer.certificate.objective == pytest.approx(objective_at(task, p), rel=1e-6)
+    assert answer.certificate.objective == pytest.approx(task.total(p), rel=1e-6)
     assert np.all(answer.p >= 0)
     assert answer.p.sum() == pytest.approx(1, abs=1e-12)
     for group, row in zip(groups, task.constraints.members, strict=True):
@@ -66,14 +67,14 @@ def test_groups_and_the_worst_case_agree_with_cvxpy(kind, objective, groups, kl)
 def test_the_interior_point_agrees_with_the_engine_where_both_apply():
     for kind in ("linear", "concave", "exponential"):
         task = task_of(3, kind)
-        p, _ = solve_interior(task)
+        p = solve_interior(task)
         np.testing.assert_allclose(p, solve(task).p, atol=1e-7)
 
 
 def test_worst_case_levels_the_targets_that_count():
     law = terms_of(4, "linear")
     even = PowerTerms(np.zeros(K), np.linspace(2, 2.2, K), law.gamma, law.phi)
-    task = Task(even, np.ones(K), constraints_of(NAMES, 1e9), "worst")
+    task = Task(even, np.ones(K), Bounds().at(NAMES, 1e9), "worst")
     answer = solve(task)
     scaled = np.sort(task.w * task.terms.losses(answer.p))[::-1]
     assert scaled[0] == pytest.approx(scaled[1], rel=1e-9), "at the optimum another target is as bad"
@@ -83,7 +84,7 @@ def test_worst_case_levels_the_targets_that_count():
 
 def test_a_group_of_all_but_one_is_a_bound_on_the_one():
     grouped = task_of(5, "linear", groups=(Group(NAMES[1:], 0.0, 0.8),))
-    floor = constraints_of(NAMES, 1e9, caps={"l0": 0.3, "l5": 0.2}, floors={"l0": 0.2})
+    floor = Bounds(caps={"l0": 0.3, "l5": 0.2}, floors={"l0": 0.2}).at(NAMES, 1e9)
     same = Task(grouped.terms, grouped.w, floor)
     np.testing.assert_allclose(solve(grouped).p, solve(same).p, atol=1e-7)
 
@@ -113,20 +114,20 @@ def test_further_constraints_that_cannot_hold_or_are_not_convex():
 
 def test_infeasible_bounds_name_the_bound_the_amount_and_the_repair():
     with pytest.raises(InfeasibleError, match=r"short of 1 by 0\.7") as caps:
-        require_feasible(constraints_of(("a", "b"), 1e10, available={"a": 1e8, "b": "400M"}, epochs=6))
+        require_feasible(Bounds(available={"a": 1e8, "b": "400M"}, max_epochs=6).at(("a", "b"), 1e10))
     assert "allow 3.333 times the epochs (6 now)" in str(caps.value)
     assert "D = 3B" in str(caps.value)
     with pytest.raises(InfeasibleError, match=r"above 1 by 0\.2"):
-        require_feasible(constraints_of(("a", "b"), 1e9, floors={"a": 0.6, "b": 0.6}))
+        require_feasible(Bounds(floors={"a": 0.6, "b": 0.6}).at(("a", "b"), 1e9))
     with pytest.raises(InfeasibleError, match=r"floor 0\.5 of a is above its cap 0\.3, by 0\.2"):
-        require_feasible(constraints_of(("a", "b"), 1e9, floors={"a": 0.5}, caps={"a": 0.3}))
+        require_feasible(Bounds(floors={"a": 0.5}, caps={"a": 0.3}).at(("a", "b"), 1e9))
 
 
 def test_infeasible_groups_get_the_smallest_repair():
     groups = (Group(("a", "b"), 0.7, 1.0, "west"), Group(("b", "c"), 0.6, 1.0, "east"))
-    bounds = constraints_of(("a", "b", "c"), 1e9, caps={"b": 0.1}, groups=groups)
+    bounds = Bounds(caps={"b": 0.1}, groups=groups).at(("a", "b", "c"), 1e9)
     with pytest.raises(InfeasibleError) as error:
         require_feasible(bounds)
     amounts = [float(fault.value) for fault in error.value.faults] or [0.2]
     assert sum(amounts) == pytest.approx(0.2), "0.7 + 0.6 - 0.1 exceeds 1 by 0.2"
-    require_feasible(constraints_of(("a", "b", "c"), 1e9, caps={"b": 0.3}, groups=groups))
+    require_feasible(Bounds(caps={"b": 0.3}, groups=groups).at(("a", "b", "c"), 1e9))

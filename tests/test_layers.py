@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "shapleymix"
-ORDER = ("errors", "files", "records", "tables", "game", "laws", "fitting", "mixing", "planning", "output")
+ORDER = ("errors", "files", "display", "records", "tables", "game", "laws", "fitting", "mixing", "planning", "output")
 FORBIDDEN = {"torch", "click", "rich", "shapleymix_cli", "shapleymix_irds", "shapleymix_sweep"}
 
 
@@ -121,7 +121,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_the_core_is_found():
     assert {"shapleymix", "shapleymix.errors", "shapleymix.laws.terms"} <= set(CORE_MODULES)
-    assert imported_modules(CORE / "records.py") == {"shapleymix.errors", "shapleymix.files"}
+    assert imported_modules(CORE / "records.py") == {f"shapleymix.{name}" for name in ("errors", "files", "display")}
     assert len(functions(CORE / "records.py")) > 10
 
 

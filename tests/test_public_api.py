@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
+import shutil
 import subprocess
 import sys
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -13,25 +18,33 @@ import shapleymix as sm
 PUBLIC = {
     "Comparison",
     "DataError",
+    "Demands",
     "Evaluation",
     "Fit",
     "FitError",
+    "Group",
     "InfeasibleError",
+    "Inputs",
     "LAWS",
     "Languages",
     "Law",
     "Mixture",
+    "OutsideError",
     "Prediction",
     "RunLog",
     "ShapleyMixError",
+    "ShapleyMixWarning",
     "SolveError",
     "StoreError",
+    "Terms",
     "TransferMatrix",
     "UsageError",
     "compare",
     "evaluate",
     "exact_shapley",
     "fit",
+    "fitted",
+    "given",
     "optimize",
     "optimize_compute",
     "optimize_scales",
@@ -54,6 +67,9 @@ def test_every_name_is_there_and_explained(name):
     value = getattr(sm, name)
     if name == "LAWS":
         assert all(inspect.getdoc(law) for law in value.values())
+        return
+    if name == "Terms":
+        assert all(inspect.getdoc(kind) for kind in value.__args__)  # a union of the kinds of terms
         return
     assert callable(value)
     assert value.__doc__
@@ -102,3 +118,50 @@ def test_results_are_frozen_and_can_be_saved():
     status = sm.Evaluation(None, 0.9, 1, ())  # type: ignore[arg-type]
     with pytest.raises(FrozenInstanceError):
         status.rows = 2  # type: ignore[misc]
+
+
+def test_type_checkers_read_what_the_interpreter_loads():
+    """The imports for type checkers, and the homes for the interpreter, are one list."""
+    tree = ast.parse(Path(sm.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        (alias.asname, f"{node.module}.{alias.name}")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == {(name, f"shapleymix.{home}.{name}") for name, home in sm._HOME.items()}
+
+
+def test_every_keyword_of_optimize_is_written_out_and_its_default_is_that_of_the_demands():
+    parameters = inspect.signature(sm.optimize).parameters
+    keywords = {name: known for name, known in parameters.items() if known.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert list(parameters)[:3] == ["fit", "N", "D"]
+    assert len(parameters) == 3 + len(keywords), "no **options"
+    defaults = {field.name: field.default for field in fields(sm.Demands)}
+    assert {name: known.default for name, known in keywords.items()} == defaults
+    documented = inspect.getdoc(sm.optimize) or ""
+    assert all(name in documented for name in keywords)
+
+
+SNIPPET = """
+import shapleymix as sm
+reveal_type(sm.optimize)
+reveal_type(sm.optimize("fit.json", "1B", "100B", caps={"en": 0.5}, groups=["en+de<=30%"]).objective)
+sm.optimize("fit.json", "1B", "100B", capps=1)
+"""
+
+
+def test_pyright_sees_real_signatures_through_the_lazy_package(tmp_path):
+    pyright = shutil.which("pyright", path=str(Path(sys.executable).parent)) or shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(SNIPPET, encoding="utf-8")
+    root = str(Path(sm.__file__).parents[1])
+    call = [pyright, "--pythonpath", sys.executable, "--outputjson", str(snippet)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=300, cwd=root)
+    told = [found["message"] for found in json.loads(done.stdout)["generalDiagnostics"]]
+    assert any('"sm.optimize" is "(fit: FitLike' in message and "weights: str" in message for message in told), told
+    assert any('is "float"' in message for message in told), told
+    assert any("capps" in message for message in told), told

@@ -28,7 +28,7 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replicate are far below its spread
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 60, 1e-13, 1e-6
+SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
 Progress = Callable[[int, int], None]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from shapleymix.errors import UsageError
-from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.evidence import (
     Evidence,
     Filters,
@@ -135,18 +134,18 @@ def study_of(
         If a table is wrong, or no row is left.
     """
     log = one_log(logs)
-    filters = Filters(settings.min_tokens, settings.min_own_tokens)
+    filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
-    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
+    return Study(evidence, inputs, settings, seed, _untrained(evidence, inputs, vocabulary))
 
 
-def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
+def _untrained(evidence: Evidence, inputs: Inputs, vocabulary: float | None) -> FloatArray:
     """Loss of an untrained model (K,): measured in the log, or in the game that gave the matrix, or ln V."""
-    known = untrained_losses(log)
+    known = evidence.untrained
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
-        game = np.array([float(measured.get(name, np.nan)) for name in log.targets])
+        game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])
         known = np.where(np.isnan(known), game, known)
     if vocabulary is None:
         return known

@@ -117,6 +117,9 @@ class Law(Record):
         ValueError
             Naming the symbol.
         """
+        counts = {np.shape(getattr(self, known.name))[:leading] for known in self.parameters()}
+        if len(counts) > 1:
+            raise ValueError(f"the symbols have different numbers of replicates: {sorted(counts)}")
         for known in self.parameters():
             value = np.asarray(getattr(self, known.name))
             shape = (sources, targets) if known.axes == "MK" else (targets,)

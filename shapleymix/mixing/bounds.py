@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -229,32 +229,30 @@ def _over(
     what: str,
 ) -> FloatArray:
     """`base` (M,) with what is given in place: by name, in the sources' order, or one for all."""
-    if given is None:
+    if given is None or (isinstance(given, (list, tuple)) and not given):
         return base
-    if _is_pairs(given):
-        found = parse_pairs(given, read, what)
-        require_names(found, names, what)
-        return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
-    values = _in_order(given, len(names), read, what)
-    return np.array(values, dtype=float)
+    if isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], str):
+        given = given[0]  # one text: of the names that it holds, or one amount for all
+    pairs = _pairs(given)
+    if pairs is None:
+        return np.array(_in_order(given, len(names), read, what), dtype=float)
+    found = parse_pairs(pairs, read, what)
+    require_names(found, names, what)
+    return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
 
 
-def _is_pairs(given: Ratios) -> TypeGuard[Pairs]:
-    """Whether amounts are given by name."""
-    if isinstance(given, str):
-        return "=" in given
+def _pairs(given: Any) -> Pairs | None:
+    """Amounts that are given by name; None where they are in the sources' order, or one for all."""
     if isinstance(given, Mapping):
-        return True
-    return isinstance(given, (list, tuple)) and len(given) > 0 and any(_is_pair(part) for part in given)
+        return given
+    if isinstance(given, str):
+        return given if "=" in given else None
+    if isinstance(given, (list, tuple)) and any(isinstance(part, str) and "=" in part for part in given):
+        return given
+    return None
 
 
-def _is_pair(part: object) -> bool:
-    return isinstance(part, str) and "=" in part
-
-
-def _in_order(
-    given: Sequence[Amount] | FloatArray | Amount, count: int, read: Callable[[Amount, str], float], what: str
-) -> list[float]:
+def _in_order(given: Any, count: int, read: Callable[[Amount, str], float], what: str) -> list[float]:
     """One number for every source, or numbers in the order of the sources."""
     if isinstance(given, (str, int, float)):
         return [read(given, what)] * count

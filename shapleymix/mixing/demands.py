@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
@@ -14,16 +14,13 @@ from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Task
-from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
+from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_ratio
 from shapleymix.tables.simplex import MixtureSpec
 
-if TYPE_CHECKING:
-    import cvxpy as cp
-
 Size = float | str
-Constraint = Callable[["cp.Variable"], Any]
+Constraint = Callable[[Any], Any]
 """A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
 
 
@@ -94,6 +91,18 @@ class Demands(Bounds):
         if not 0 < parse_number(self.level, "level") < 1:
             raise UsageError(f"level {self.level} is not between 0 and 1")
         parse_ratio(self.smoothing, "smoothing")
+        self._require_effect()
+
+    def _require_effect(self) -> None:
+        """An option that would do nothing without another is a mistake, not a wish to be passed over."""
+        pairs = (
+            ("max_epochs", self.max_epochs, "languages or available", (self.languages, self.available)),
+            ("monolingual", self.monolingual, "weights 'normalized'", (_is_normalized(self.weights),)),
+            ("anchor", self.anchor, "kl", (self.kl or None,)),
+        )
+        for option, given, other, needed in pairs:
+            if given is not None and all(value is None for value in needed):
+                raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
 
     def bounds(self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = ()) -> Constraints:
         """Feasible constraints at D, or an InfeasibleError; `unseen` sources are held at 0 unless that is allowed."""
@@ -122,10 +131,6 @@ class Demands(Bounds):
         anchor = mixture_of(self.anchor, sources, bounds.available, bounds.D)
         require_anchor(bounds, anchor)
         return anchor
-
-
-DEFAULT = Demands()
-"""Nothing asked: where the defaults of `optimize` are written."""
 
 
 def unseen_sources(fit: FitLike) -> tuple[str, ...]:
@@ -160,5 +165,14 @@ def fit_of(given: FitSpec) -> FitLike:
     return given
 
 
+def _is_normalized(weights: object) -> bool | None:
+    """True, or None for not."""
+    return True if isinstance(weights, str) and weights == NORMALIZED else None
+
+
 def _near(word: object, known: Sequence[str]) -> str | None:
     return did_you_mean(str(word), known)
+
+
+DEFAULT = Demands()
+"""Nothing asked: where the defaults of `optimize` are written."""

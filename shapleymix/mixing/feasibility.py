@@ -92,7 +92,7 @@ def require_anchor(constraints: Constraints, anchor: FloatArray) -> None:
             "the anchor gives it ratio 0, and the KL term keeps it there",
             hint="give the anchor some of it, or drop the bound",
         )
-        for i in np.flatnonzero(absent & (constraints.lower > SLACK))
+        for i in np.flatnonzero(absent & (constraints.lower > SLACK)).tolist()
     ]
     if not faults and absent.any():
         on_support = replace(constraints, upper=np.where(absent, constraints.lower, constraints.upper))

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import BindingCap, Certificate, binding_caps
+from shapleymix.mixing.certificate import AT_BOUND, Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
-from shapleymix.mixing.problem import Answer, Task, objective_at
+from shapleymix.mixing.problem import Task
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
+
+
+@dataclass(frozen=True)
+class BindingCap(Record):
+    """A source at its cap. `shadow_price` (nats per unit of ratio) and `per_billion_tokens` (nats saved per extra
+    billion unique tokens, at the epochs allowed) say what a little more of it is worth."""
+
+    kind = "binding_cap"
+
+    source: str
+    cap: float
+    origin: str
+    shadow_price: float
+    per_billion_tokens: float
+
+
+TOKENS = 1e9
+
+
+def binding_caps(answer: Answer, constraints: Constraints) -> tuple[BindingCap, ...]:
+    """Sources at a cap below one, with what more of each would be worth."""
+    per_ratio = np.where(np.isnan(constraints.available), 1.0, constraints.epochs) * TOKENS / constraints.D
+    at_cap = (answer.p >= constraints.upper - AT_BOUND) & (constraints.upper < 1)
+    return tuple(
+        BindingCap(
+            constraints.sources[i],
+            float(constraints.upper[i]),
+            constraints.cap_origin[i],
+            float(answer.worth[i]),
+            float(answer.worth[i] * per_ratio[i]),
+        )
+        for i in np.flatnonzero(at_cap)
+    )
 
 
 @dataclass(frozen=True)
@@ -59,6 +93,10 @@ class Mixture(Record):
     """
 
     kind = "mixture"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
+        "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+    }  # fmt: skip
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -92,9 +130,29 @@ class Mixture(Record):
     notices: tuple[str, ...]
     provenance: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        if not (self.p >= -TOLERANCE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+            raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
+        if not (0 < self.N < np.inf and 0 < self.D < np.inf):
+            raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+
     def to_document(self) -> dict[str, Any]:
-        """As every result, with the ratios by name for those who read the file."""
-        return super().to_document() | {"mixture": self.mixture}
+        """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
+
+        Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
+        `rivals` the mixtures that it was compared with, for those who read the file.
+        """
+        document = super().to_document()
+        source = {"p": "ratio", "p_low": "low", "p_high": "high", "floors": "floor", "caps": "cap"}
+        source |= {"available": "available", "epochs": "epochs"}
+        target = {"losses": "loss", "losses_low": "low", "losses_high": "high", "weights": "weight"}
+        rivals = {rival.name: dict(zip(self.sources, rival.p.tolist(), strict=True)) for rival in self.baselines}
+        return document | {
+            "mixture": self.mixture,
+            "by_source": _by_label(self.sources, document, source),
+            "by_target": _by_label(self.targets, document, target),
+            "rivals": rivals,
+        }
 
     @property
     def mixture(self) -> dict[str, float]:
@@ -120,6 +178,13 @@ class Mixture(Record):
     def shadow_prices(self) -> dict[str, float]:
         """Nats saved per extra billion unique tokens, for each source at its cap."""
         return {cap.source: cap.per_billion_tokens for cap in self.binding}
+
+
+def _by_label(
+    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Columns of a document as one row of named values a label."""
+    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
 
 
 TOLERANCE = 1e-9
@@ -184,7 +249,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
-        binding=binding_caps(answer.p, answer.gradient, answer.prices, bounds),
+        binding=binding_caps(answer, bounds),
         available=bounds.available,
         epochs=realised_epochs(answer.p, bounds),
         baselines=tuple(_rival(summary, name, p) for name, p in baselines.items()),
@@ -209,7 +274,7 @@ def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     """Objective of one mixture under each replicate (B,), with the KL term, which all share."""
     if summary.replicates is None:
         return None
-    extra = objective_at(summary.task, p) - float(summary.task.value(p))
+    extra = summary.task.penalty(p)
     return summary.task.value(p, summary.replicates) + (extra if np.isfinite(extra) else 0.0)
 
 
@@ -222,7 +287,7 @@ def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray
 
 def _rival(summary: Summary, name: str, p: FloatArray) -> Rival:
     task = summary.task
-    objective = objective_at(task, p)
+    objective = task.total(p)
     own, other = _values(summary, summary.answer.p), _values(summary, p)
     both = None if own is None or other is None else np.stack([other, other - own], axis=1)
     low, high = _interval(both, summary.level, 2)

@@ -1,53 +1,94 @@
 """From a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival.
 
->>> mix = optimize(fit, N="243M", D="100B", available={"en": "5T", "fi": "20B"}, epochs=4)
+>>> mix = optimize(fit, N="243M", D="100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> mix.mixture, mix.relative_gap, mix.shadow_prices
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import named_baselines
-from shapleymix.mixing.bounds import (
-    Group,
-)
+from shapleymix.mixing.baselines import Rivals, named_baselines
+from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
+from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
-from shapleymix.mixing.demands import Demands, FitLike, Size
+from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates
-from shapleymix.mixing.mixtures import Mixture, Rival, Summary, assemble, usable_replicates
-from shapleymix.mixing.problem import MEAN, Answer, Task, certified, objective_at
+from shapleymix.mixing.mixtures import Mixture, Summary, assemble, usable_replicates
+from shapleymix.mixing.problem import MEAN, Task
+from shapleymix.mixing.weights import WeightSpec
 from shapleymix.records import FloatArray
+from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
 
-__all__ = ["Group", "Mixture", "Rival", "optimize", "optimize_scales"]
 
-
-def optimize(fit: FitLike, N: Size, D: Size, **demands: Any) -> Mixture:
+def optimize(
+    fit: FitSpec,
+    N: Size,
+    D: Size,
+    *,
+    weights: WeightSpec | None = DEFAULT.weights,
+    monolingual: Mapping[str, float | str] | str | None = DEFAULT.monolingual,
+    objective: str = DEFAULT.objective,
+    caps: Ratios | None = DEFAULT.caps,
+    floors: Ratios | None = DEFAULT.floors,
+    fixed: Ratios | None = DEFAULT.fixed,
+    languages: LanguagesSpec | None = DEFAULT.languages,
+    available: Amounts | None = DEFAULT.available,
+    max_epochs: EpochsSpec | None = DEFAULT.max_epochs,
+    min_tokens: TokensSpec | None = DEFAULT.min_tokens,
+    groups: Sequence[GroupSpec] | GroupSpec = DEFAULT.groups,
+    near: MixtureSpec | None = DEFAULT.near,
+    within: float | str | None = DEFAULT.within,
+    distance: str = DEFAULT.distance,
+    anchor: MixtureSpec | None = DEFAULT.anchor,
+    kl: float = DEFAULT.kl,
+    constraints: Sequence[Constraint] = DEFAULT.constraints,
+    method: str = DEFAULT.method,
+    baselines: Rivals | None = DEFAULT.baselines,
+    smoothing: float = DEFAULT.smoothing,
+    allow_unseen: bool = DEFAULT.allow_unseen,
+    strict: bool = DEFAULT.strict,
+    level: float = DEFAULT.level,
+    seed: int = DEFAULT.seed,
+    allow_nonconvex: bool = DEFAULT.allow_nonconvex,
+) -> Mixture:
     """The optimal mixture for N parameters and D tokens.
+
+    A mixture may be text (`"en=0.5,de=50%"`), a mapping, ratios in the order of the sources, a `Mixture`, the file of
+    a saved one, or a baseline's name: `"uniform"`, `"natural"`, `"temperature:T"`, `"unimax:E"`.
 
     Parameters
     ----------
-    fit : a `Fit`, or anything with `sources`, `targets`, `terms`, `replicate_terms` and `predict`.
+    fit : a `Fit`, the file of a saved one, or anything with `sources`, `targets`, `terms`, `replicate_terms` and
+        `predict`.
     N, D : numbers, or sizes such as `"243M"`.
-    weights : `"unweighted"`, `"normalized"` (with `monolingual`, measured losses, where known), a mapping from
-        targets, or a languages table.
-    caps : highest ratios, or a languages table; available, epochs : unique tokens and how often each may be seen.
-    floors, min_tokens : lowest ratios, lowest token counts. groups : bounds on summed ratios, see `Group`.
-    anchor, kl : adds kl * KL(p || anchor), kl in nats.
+    weights : `"unweighted"`, `"normalized"`, numbers by target (`"en=1,de=2"`; the others get 0), or a languages table.
+        None = the weights of `languages` if it has any, else unweighted.
+    monolingual : measured losses of monolingual models, for normalized weights; predicted where not given.
     objective : `"mean"`, or `"worst"` (the largest weighted loss is minimised).
+    caps, floors, fixed : highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
+    languages : table, or its file: available tokens, epochs, families and weights.
+    available, max_epochs : unique tokens at hand by name, and how often each may be seen (4 where nothing is said).
+    min_tokens : fewest tokens of every source, or by name.
+    groups : bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
+    near, within, distance : no further than `within` from the mixture `near`, in `"l1"` distance or `"kl"` nats.
+    anchor, kl : adds kl * KL(p || anchor) to the objective, kl in nats of loss.
     constraints : functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : further mixtures to compare with; smoothing : alpha of smoothed sampling.
-    level : probability of the intervals. seed : of anything random (only laws without convexity need it).
-    allow_nonconvex : solve laws without convexity by multi-start, without a certificate.
+    baselines : further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen : whether sources that no run of the fit ever saw may get a ratio.
+    strict : whether an optimum outside of what was fitted is an error.
+    level : probability of the intervals.
+    seed : of the search, which only laws without convexity need.
+    allow_nonconvex : solve laws without convexity by many starts, without a certificate.
 
     Raises
     ------
@@ -58,14 +99,48 @@ def optimize(fit: FitLike, N: Size, D: Size, **demands: Any) -> Mixture:
     UsageError
         If a name is unknown or an option out of range.
     """
-    return optimize_scales(fit, [N], [D], **demands)[0]
+    demands = Demands(
+        weights=weights,
+        monolingual=monolingual,
+        objective=objective,
+        caps=caps,
+        floors=floors,
+        fixed=fixed,
+        languages=languages,
+        available=available,
+        max_epochs=max_epochs,
+        min_tokens=min_tokens,
+        groups=groups,
+        near=near,
+        within=within,
+        distance=distance,
+        anchor=anchor,
+        kl=kl,
+        constraints=constraints,
+        method=method,
+        baselines=baselines,
+        smoothing=smoothing,
+        allow_unseen=allow_unseen,
+        strict=strict,
+        level=level,
+        seed=seed,
+        allow_nonconvex=allow_nonconvex,
+    )
+    return optimize_scales(fit, [N], [D], demands)[0]
 
 
 def optimize_scales(
-    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, **demands: Any
+    fit: FitSpec, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, demands: Demands = DEFAULT
 ) -> tuple[Mixture, ...]:
-    """`optimize` at every pair of N and D, N by N; where the engine suffices, all in one batch."""
-    known = _demands(demands)
+    """`optimize` at every pair of N and D, N by N; where the engine suffices, all in one batch.
+
+    Parameters
+    ----------
+    fit : as for `optimize`. Ns, Ds : one size or several.
+    demands : the keywords of `optimize`, as one value.
+    """
+    fit = fit_of(fit)
+    known = demands
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex:
         from shapleymix.mixing.engine.search import is_convex, optimize_nonconvex
@@ -80,21 +155,26 @@ def optimize_scales(
     optima = _replicate_optima(tasks, [terms for terms, _ in replicates])
     return tuple(
         assemble(
-            Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notes, known.level),
+            Summary(
+                fit,
+                N,
+                D,
+                known,
+                task,
+                weights,
+                answer,
+                best,
+                terms,
+                spread,
+                (*notes, *notices_of(known, task.constraints, weights)),
+                known.level,
+            ),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
         for (N, D), (task, weights), answer, best, (terms, notes), spread in zip(
             budgets, pairs, answers, exact, replicates, optima, strict=True
         )
     )
-
-
-def _demands(given: dict[str, Any]) -> Demands:
-    known = Demands.__dataclass_fields__
-    for name in given:
-        if name not in known:
-            raise UsageError(f"optimize has no option {name!r}", hint=did_you_mean(name, known))
-    return Demands(**given)
 
 
 def _printed(method: str, task: Task) -> Answer:
@@ -122,14 +202,24 @@ def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
     return numbers
 
 
-def optimize_compute(fit: FitLike, flops: Size, **demands: Any) -> Mixture:
-    """N, D and the mixture together, under flops = 6 N D; see `compute` and, for `demands`, `optimize`."""
+def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> Mixture:
+    """N, D and the mixture together, under flops = 6 N D.
 
-    known = _demands(demands)
-    N, D = best_split(fit, parse_size(flops), known)
+    Parameters
+    ----------
+    fit : as for `optimize`. flops : of the whole training, such as `"1e22"`.
+    demands : the keywords of `optimize`, as one value.
+
+    Raises
+    ------
+    SolveError
+        If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
+    """
+    fit = fit_of(fit)
+    N, D = best_split(fit, parse_size(flops), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    found = optimize(fit, N, D, **demands)
+    found = optimize_scales(fit, [N], [D], demands)[0]
     return replace(found, notices=(*notes, *found.notices))
 
 
@@ -189,7 +279,7 @@ def _optima(fit, grid: FloatArray, flops: float, demands) -> FloatArray:
 
 
 def _objective(task: Task, p: FloatArray) -> float:
-    return objective_at(task, p)
+    return task.total(p)
 
 
 def _require_dependence(fit, middle: float) -> None:

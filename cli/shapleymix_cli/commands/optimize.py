@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,8 @@ from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
-    from shapleymix.mixing.optimization import Mixture
+    from shapleymix.mixing.demands import Demands
+    from shapleymix.mixing.mixtures import Mixture
 
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
 
@@ -31,21 +33,43 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages)."),
+    click.option("--available", metavar="en=5T,...", help="Unique tokens at hand, before those of --languages."),
     click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
-    click.option("--cap", "caps", metavar="en=0.5,...", multiple=True, help="Highest ratios; repeatable."),
+    click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
     click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
+    click.option("--fix", "fixed", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),
     click.option("--min-tokens", metavar="SIZE|en=1B,...", help="Fewest tokens of each source, or of some."),
-    click.option("--group", "groups", metavar="en+de<=0.6", multiple=True, help="Bound a summed ratio; repeatable."),
+    click.option(
+        "--group",
+        "groups",
+        metavar="en+de<=0.6",
+        multiple=True,
+        help="Bound a summed ratio; 'Germanic>=60%' names a family of --languages; repeatable.",
+    ),
+    click.option("--near", metavar="MIX", help="Go no further from this mixture than --within."),
+    click.option("--within", metavar="X", help="How far: an L1 distance (0 to 2), or nats."),
+    click.option("--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="Of --within."),
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
     click.option("--kl", type=options.Number(0), default=0.0, help="Weight of that term, in nats of loss."),
+    click.option("--allow-unseen", is_flag=True, help="Let sources that no run of the fit saw have a ratio."),
 )
 SOLVING = (
     click.option("--method", type=click.Choice(METHODS), default="exact", show_default=True),
     click.option("--allow-nonconvex", is_flag=True, help="Solve a law without convexity by many starts, uncertified."),
-    click.option("--compare-to", "rivals", metavar="[NAME=]MIX", multiple=True, help="A mixture, or its .json."),
+    click.option("--strict", is_flag=True, help="Refuse an optimum outside of what was fitted."),
     click.option(
-        "--alpha", type=options.Number(0, 1), default=0.5, show_default=True, help="Of the smoothed baseline."
+        "--compare-to",
+        "baselines",
+        metavar="[NAME=]MIX",
+        multiple=True,
+        help="en=0.5,de=50%, a saved .json, natural, temperature:T or unimax:E; repeatable.",
+    ),
+    click.option(
+        "--smoothing",
+        type=options.Number(0, 1),
+        default=0.5,
+        show_default=True,
+        help="Power of the tokens in the smoothed baseline.",
     ),
     options.level,
     options.seed,
@@ -90,19 +114,41 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
-    from shapleymix_cli.demands import demands_of
-    from shapleymix_cli.documents.writing import save
+    from shapleymix_cli.documents.mixtures import mixtures_document
+    from shapleymix_cli.documents.writing import save, with_provenance
     from shapleymix_cli.inputs import load_fit
 
     fit = load_fit(out, fit_path)
-    demands = demands_of(out, fit.targets, **asked)
+    demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
-    found = _solve(fit, flops, sizes, tokens, demands)
+    found = [_with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
     if output:
         save(out, found[0], output, force)
     law = type(fit.law).name
-    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
+    marked = [with_provenance(out, one) for one in found]
+    out.emit(lambda: mixtures_document(marked, law), lambda: _view(found, law, out.verbose))
+
+
+def _demands(out: Output, asked: dict[str, Any]) -> Demands:
+    """The options as the core takes them: under the same names."""
+    from shapleymix.mixing.demands import Demands
+
+    demands = Demands(**asked)
+    table = demands.table
+    if table is not None:
+        out.used(table.origin, table.digest)
+        out.note(f"{table.origin}: {notice}" for notice in table.notices)
+        if demands.weights is None and table.weight is not None:
+            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    return demands
+
+
+def _with_provenance(out: Output, found: Mixture) -> Mixture:
+    """The call and its inputs, so that what is printed and what is written are one document."""
+    from shapleymix_cli.documents.writing import provenance
+
+    return replace(found, provenance=provenance(out) | found.provenance | {"command": out.command_line})
 
 
 def _check_output(
@@ -122,24 +168,16 @@ def _solve(
     flops: float | None,
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,
-    demands: dict[str, Any],
+    demands: Demands,
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.optimization import optimize_compute, optimize_scales
     from shapleymix_cli.budgets import budget
 
     if flops:
-        return [optimize_compute(fit, flops, **demands)]
+        return [optimize_compute(fit, flops, demands)]
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
-    return optimize_scales(fit, N, D, **demands)
-
-
-def mixtures_document(found: Sequence[Mixture], law: str) -> dict[str, Any]:
-    """The one mixture, or `scales[]` with one for each pair of N and D."""
-    from shapleymix_cli.documents.mixtures import mixture_document
-
-    documents = [mixture_document(one, law) for one in found]
-    return documents[0] if len(documents) == 1 else {"kind": "mixtures", "law": law, "scales": documents}
+    return optimize_scales(fit, N, D, demands)
 
 
 def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:

@@ -11,9 +11,9 @@ from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.mixing.baselines import named_baselines
 from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.certificate import Certificate
+from shapleymix.mixing.demands import unseen_sources
 from shapleymix.mixing.mixtures import Mixture, Rival
 from shapleymix.mixing.problem import MEAN
-from shapleymix.mixing.weights import UNWEIGHTED
 from shapleymix.records import FloatArray
 
 DRAWS = 4096
@@ -42,8 +42,9 @@ def optimize_nonconvex(fit: Any, N: float, D: float, demands: Any) -> Mixture:
     """
     if demands.kl or demands.constraints or demands.method != "exact":
         raise UsageError("a law without convexity takes caps, floors and groups only")
-    bounds = demands.bounds(tuple(fit.sources), D)
-    w, origin = _weights(fit, demands)
+    bounds = demands.bounds(tuple(fit.sources), D, unseen_sources(fit))
+    weights = demands.weights_for(fit, None)
+    w, origin = (weights.mean if demands.objective == MEAN else weights.raw), weights.origin
 
     def value(p: FloatArray) -> FloatArray:
         losses = np.asarray(fit.predict(p, N, D, level=demands.level).losses, dtype=float)
@@ -53,16 +54,6 @@ def optimize_nonconvex(fit: Any, N: float, D: float, demands: Any) -> Mixture:
     p = _refined(value, _searched(value, bounds, demands.seed), bounds)
     rivals = named_baselines(tuple(fit.sources), bounds.available, demands.smoothing, demands.baselines, D)
     return _mixture(fit, N, D, demands, bounds, w, origin, p, value, rivals)
-
-
-def _weights(fit: Any, demands: Any) -> tuple[FloatArray, str]:
-    if demands.weights != UNWEIGHTED:
-        if isinstance(demands.weights, str):
-            raise UsageError(f"weights {demands.weights!r} need a convex law", hint="give them as a table")
-        raw = np.array([float(demands.weights[target]) for target in fit.targets])
-        return (raw / raw.sum() if demands.objective == MEAN else raw), "given"
-    K = len(fit.targets)
-    return (np.full(K, 1 / K) if demands.objective == MEAN else np.ones(K)), "unweighted: the mean of the losses"
 
 
 def _searched(value: Any, bounds: Constraints, seed: int) -> FloatArray:
