@@ -11,6 +11,7 @@ The wings, in the order in which data flows; each imports only from those above 
 
   errors   every error: its place, what was expected, the next step
   files    files read once, with their hash, and written whole
+  display  results as people see them: a few lines, a table, a summary
   records  results as versioned JSON, read back bit for bit
   tables   what comes in: run logs, transfer matrices, languages tables
   game     coalitions, payoffs, exact and sampled Shapley values

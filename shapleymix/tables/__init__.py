@@ -9,6 +9,7 @@ Modules, in reading order:
   formats           the bytes of a file as columns of cells, one reader a format
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name
+  frames            results as data frames: one tidy table each
   similarity        how alike two transfer matrices are
   runs              run logs in memory; several logs joined into one
   run_reading       run logs read from tables: every fault of every cell at once

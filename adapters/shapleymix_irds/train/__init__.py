@@ -11,6 +11,7 @@ Modules, in reading order:
   plan         when a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop
   sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks
   telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
+  app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
   telemetry    what a run shows and keeps
   textfiles    documents of text out of `.txt`, `.jsonl` (plain, gzip or zstd) and `.parquet` files
   tokens       text to token numbers, and token numbers that are on disk already
@@ -21,5 +22,4 @@ Modules, in reading order:
   setup        the parts of a run: model, optimiser, loss, tracker
   loop         the training loop: one model, one mixture, from the first step or from the last checkpoint
   launch       from settings to a finished run
-  app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
 """

@@ -4,8 +4,8 @@ Modules, in reading order:
 
   example      the tables of the examples: where the program keeps them, and copies of them for the user
   laws         a law as JSON: formula, parameters, needs, assumption and reference
+  mixtures     optimal mixtures as JSON: one is the document in which it is saved; several stand in a list
   plain        JSON documents: one a call on standard output, with a schema version, exact numbers, and no NaN
-  mixtures     an optimal mixture as JSON
   scores       scores as JSON: `mean` and `targets`, with the same keys wherever a law was scored
   fits         a fit as JSON
   transfer     transfer matrices, where they are from, and how alike two are, as JSON
