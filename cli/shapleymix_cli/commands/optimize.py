@@ -15,7 +15,6 @@ from shapleymix_cli.console import Output
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.mixing.demands import Demands
-    from shapleymix_cli.inputs import read_table
     from shapleymix.mixing.mixtures import Mixture
 
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
