@@ -24,8 +24,8 @@ class Evaluation(Record):
     warnings: tuple[str, ...]
 
 
-def evaluate(fit: Fit, log: Logs, level: float = 0.9) -> Evaluation:
-    """Score the fit on a log; rows with D = 0 are left out.
+def evaluate(fit: Fit, log: Logs, level: float = 0.9, *, strict: bool = False) -> Evaluation:
+    """Score the fit on a log; rows with D = 0 are left out; with `strict`, rows outside of what was fitted are refused.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def evaluate(fit: Fit, log: Logs, level: float = 0.9) -> Evaluation:
     """
     rows = one_log(log).aligned(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
-    predicted = fit.predict(rows.p, rows.N, rows.D, level)
+    predicted = fit.predict(rows.p, rows.N, rows.D, level, strict=strict)
     losses = fit.law(rows.p, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
     losses = np.broadcast_to(losses, rows.loss.shape)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
