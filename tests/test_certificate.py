@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Bounds, Constraints, Group
-from shapleymix.mixing.certificate import ProofError, certify, not_negative, objective_gradient, violation
+from shapleymix.mixing.certificate import ProofError, certified, not_negative, violation
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import require_feasible
 from shapleymix.mixing.problem import Task
@@ -58,9 +58,10 @@ def test_the_gap_is_that_of_the_linear_program_over_groups(seed):
     bounds, law, w = grouped(rng), law_of(rng), rng.uniform(0.1, 1, K)
     p = np.maximum(mixtures_within(bounds, rng), 0.0)
     p = 0.99 * p / p.sum() + 0.01 * mixtures_within(bounds, rng)
-    gradient = objective_gradient(law, w, p)
+    task = Task(law, w, bounds)
+    gradient = task.gradient(p, w)
     truth = float(gradient @ p) - float(least(gradient, bounds).fun)
-    certificate, _ = certify(law, w, p, bounds)
+    certificate = certified(task, p, "drawn").certificate
     assert violation(p, bounds) < 1e-9
     assert certificate.gap == pytest.approx(truth, rel=1e-7, abs=1e-9)
 
@@ -82,7 +83,7 @@ def test_a_mixture_outside_its_bounds_has_an_infinite_gap(p, broken):
     assert violation(np.array(p), bounds) == pytest.approx(broken)
     law = law_of(np.random.default_rng(0))
     if np.isfinite(broken):
-        assert certify(law, np.ones(K), np.maximum(p, 1e-3), bounds)[0].gap == np.inf
+        assert certified(Task(law, np.ones(K), bounds), np.maximum(p, 1e-3), "drawn").certificate.gap == np.inf
 
 
 def test_a_negative_gap_beyond_rounding_is_our_own_error():
@@ -120,8 +121,8 @@ def test_no_answer_at_all_where_none_is_within_the_bounds(monkeypatch):
     rng = np.random.default_rng(0)
     task = Task(law_of(rng), np.ones(K), Bounds(groups=(Group(NAMES[:2], 0.0, 0.01),)).at(NAMES, 1e9))
     outside = np.full(M, 1 / M)
-    monkeypatch.setattr(solving, "solve_interior", lambda task: (outside, task.w))
+    monkeypatch.setattr(solving, "solve_interior", lambda task: outside)
     assert solve(task).engine == solving.CONE, "the second opinion is taken where the first breaks a bound"
-    monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda task: (outside, task.w))
+    monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda task: outside)
     with pytest.raises(SolveError, match="no mixture within the bounds"):
         solve(task)

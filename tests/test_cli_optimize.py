@@ -100,9 +100,13 @@ def test_bounds_hold_and_have_prices(optimize) -> None:
     assert p["ja"] <= 0.2 + 1e-12
     assert p["en"] >= 0.3 - 1e-12
     assert document["objective"] > free["objective"]
-    assert {cap["source"] for cap in document["binding"]} == {"zh", "ja"}
+    assert {(cap["source"], cap["side"]) for cap in document["binding"]} == {
+        ("zh", "cap"),
+        ("ja", "cap"),
+        ("en", "floor"),
+    }
     looser = optimize("--cap", "zh=0.101,ja=0.2", "--floor", "en=0.3", "--json").document
-    price = next(cap["shadow_price"] for cap in document["binding"] if cap["source"] == "zh")
+    price = next(cap["per_ratio"] for cap in document["binding"] if cap["source"] == "zh")
     assert math.isclose((document["objective"] - looser["objective"]) / 0.001, price, rel_tol=0.02)
 
 

@@ -1,28 +1,29 @@
-"""How far from optimal a mixture can be, from nothing but gradients: the Frank-Wolfe bound, and shadow prices.
+"""How far from optimal a mixture can be: the Frank-Wolfe bound, which holds whoever made the mixture.
 
 For a convex objective J and any feasible p, J(p) - J* <= grad J(p) . (p - s), where s minimises the linear function
 over the feasible set (ShapleyLaw paper, "Convexity and optimality conditions", gives the gradient). Under caps s
-fills the cheapest sources first: a sort. Under further linear bounds a linear program proposes their multipliers,
-and the bound is then computed from these by weak duality, so that it holds whatever the program's tolerance.
+fills the cheapest sources first: a sort. Groups, a ball around a mixture and the worst-case objective get multipliers
+from a linear program (`multipliers`), and the bound is then computed from these by weak duality, so that it holds
+whatever the program's tolerance. A mixture that breaks a bound has no proof: its gap is infinite.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 
-from shapleymix.errors import SolveError
-from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.multipliers import multipliers_of
+from shapleymix.mixing.problem import Task, divergence
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it and has no proof."""
 ROUNDING = 1e-12
-TOKENS = 1e9
+TINY = 1e-150
+"""Where the slope at ratio zero is infinite the objective is linearised here instead."""
 
 
 class ProofError(RuntimeError):
@@ -33,8 +34,9 @@ class ProofError(RuntimeError):
 class Certificate(Record):
     """`objective - lower_bound = gap >= 0`: no feasible mixture is better by more than `gap` nats.
 
-    The gap is infinite for a mixture outside of its bounds: nothing is proved of such a one. `price` is
-    d objective / d ratio at the margin: what a ratio must bring to be worth its place.
+    The gap is infinite for a mixture outside of its bounds: nothing is proved of such a one. `objective` is what was
+    minimised, with its penalty. `price` is d objective / d ratio at the margin: what a ratio must bring to be worth
+    its place.
     """
 
     kind = "certificate"
@@ -47,17 +49,142 @@ class Certificate(Record):
 
 
 @dataclass(frozen=True)
-class BindingCap(Record):
-    """A source at its cap. `shadow_price` (nats per unit of ratio) and `per_billion_tokens` (nats saved per extra
-    billion unique tokens, at the epochs allowed) say what a little more of it is worth."""
+class Answer:
+    """A mixture and all that is proved of it.
 
-    kind = "binding_cap"
+    Attributes
+    ----------
+    p : (M,) mixture.
+    certificate : the bound on its excess.
+    worth : (M,) nats that a unit of ratio more of each source's cap would save, 0 where its cap does not bind.
+    cost : (M,) nats that a unit of ratio less of each source's floor would save.
+    group_worth, group_cost : (G,) the same of the caps and floors of the groups.
+    gradient : (M,) of the objective, at the target weights of the saddle point for the worst case.
+    engine : who found it.
+    """
 
-    source: str
-    cap: float
-    origin: str
-    shadow_price: float
-    per_billion_tokens: float
+    p: FloatArray
+    certificate: Certificate
+    worth: FloatArray
+    cost: FloatArray
+    group_worth: FloatArray
+    group_cost: FloatArray
+    gradient: FloatArray
+    engine: str
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a proof at all: a law without convexity has none."""
+        return not np.isnan(self.certificate.gap)
+
+
+def certified(task: Task, p: FloatArray, engine: str) -> Answer:
+    """The answer that p is, with its proof.
+
+    Raises
+    ------
+    ProofError
+        If the gap of a mixture within its bounds is negative by more than rounding.
+    """
+    task = task.supported()
+    base = _off_the_edge(task, p)
+    found = multipliers_of(task, base)
+    gradient, bounds = task.gradient(base, found.w), task.constraints
+    slope = gradient - found.tilt(bounds)
+    _, price = linear_minimiser(slope, bounds.lower, bounds.upper)
+    if violation(p, bounds) > FEASIBLE:
+        gap = np.inf
+    elif task.further:
+        gap = _gap_of_a_program(task, p, base)
+    else:
+        gap = float(frank_wolfe_gap(base, slope, bounds.lower, bounds.upper)) + found.slack(base, bounds)
+        gap += task.total(p) - float(task.terms.objective(base, found.w)) - task.penalty(base)
+        sizes = np.abs(slope).sum() + np.abs(found.groups).sum() + np.abs(found.ball).max(initial=0.0)
+        gap = not_negative(gap, FEASIBLE * len(p) * float(sizes) + ROUNDING * abs(task.total(p)))
+    pull = float(price) - slope
+    return Answer(
+        p=p,
+        certificate=certificate_of(task.total(p), gap, float(price)),
+        worth=np.maximum(pull, 0.0) * (p >= bounds.upper - AT_BOUND),
+        cost=np.maximum(-pull, 0.0) * (p <= bounds.lower + AT_BOUND),
+        group_worth=np.maximum(-found.groups, 0.0),
+        group_cost=np.maximum(found.groups, 0.0),
+        gradient=gradient,
+        engine=engine,
+    )
+
+
+def _off_the_edge(task: Task, p: FloatArray) -> FloatArray:
+    """p, with ratios of zero where a slope is infinite moved to where it is finite; any point there bounds J."""
+    at_zero = (p <= 0) & (task.constraints.upper > 0)
+    ball = task.constraints.near is not None and task.constraints.near.kind == "kl"
+    if not at_zero.any() or (not ball and np.isfinite(task.gradient(p, task.w)).all()):
+        return p
+    return np.where(at_zero, TINY, p)
+
+
+def uncertified(task: Task, p: FloatArray, engine: str) -> Answer:
+    """The answer that p is for a law without convexity, of which nothing can be proved."""
+    none = np.full(len(p), np.nan)
+    groups = np.full(len(task.constraints.group_names), np.nan)
+    certificate = Certificate(task.total(p), np.nan, np.nan, np.nan, np.nan)
+    return Answer(p, certificate, none, none, groups, groups, none, engine)
+
+
+def _gap_of_a_program(task: Task, p: FloatArray, base: FloatArray) -> float:
+    """The gap under the user's own constraints, whose linearised program only a cone solver knows."""
+    from shapleymix.mixing.engine.cone import least_tangent
+
+    least, rounding = least_tangent(task, base)
+    return not_negative(task.total(p) - least, rounding)
+
+
+def certificate_of(objective: float, gap: float, price: float) -> Certificate:
+    """The certificate that says `gap`; relative to the objective, too."""
+    return Certificate(objective, gap, gap / max(abs(objective), 1e-300), objective - gap, price)
+
+
+def not_negative(gap: float, rounding: float) -> float:
+    """The gap of a mixture within its bounds, at least 0.
+
+    Raises
+    ------
+    ProofError
+        If it is below zero by more than `rounding`: the mixture would be better than the best.
+    """
+    if gap < -rounding:
+        raise ProofError(
+            f"the certificate says that a mixture is better than the best one, by {-gap:.3g} nats; "
+            "this is a fault of shapleymix: please report it with the command and the fit"
+        )
+    return np.inf if np.isnan(gap) else max(gap, 0.0)
+
+
+def violation(p: FloatArray, bounds: Constraints) -> float:
+    """By how much p (M,) breaks the worst of its bounds, in units of ratio (of nats for a KL ball).
+
+    Infinite where p is not finite.
+    """
+    if not np.isfinite(p).all():
+        return np.inf
+    sums = bounds.members @ p if bounds.grouped else np.zeros(0)
+    broken = (
+        abs(1 - p.sum())[None],
+        bounds.lower - p,
+        p - bounds.upper,
+        bounds.group_lower - sums,
+        sums - bounds.group_upper,
+        np.atleast_1d(_beyond_ball(p, bounds)),
+    )
+    return max(float(np.concatenate(broken).max()), 0.0)
+
+
+def _beyond_ball(p: FloatArray, bounds: Constraints) -> float:
+    near = bounds.near
+    if near is None:
+        return 0.0
+    distance = float(np.abs(p - near.center).sum()) if near.kind == "l1" else divergence(p, near.center)
+    return distance - near.radius
 
 
 def linear_minimiser(gradient: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -84,149 +211,3 @@ def frank_wolfe_gap(p: FloatArray, gradient: FloatArray, lower: FloatArray, uppe
     move = p - s
     with np.errstate(invalid="ignore"):
         return np.sum(np.where(move == 0, 0.0, gradient * move), axis=-1)
-
-
-def certify(
-    terms: Terms,
-    w: FloatArray,
-    p: FloatArray,
-    constraints: Constraints,
-    *,
-    kl: float = 0.0,
-    anchor: FloatArray | None = None,
-) -> tuple[Certificate, FloatArray]:
-    """The certificate of one mixture p (M,), and the prices (M,) of each source with its groups' multipliers.
-
-    It begins with the bounds: where p breaks one of them by more than `FEASIBLE`, the gap is infinite.
-
-    Raises
-    ------
-    ProofError
-        If the gap of a mixture within its bounds is negative by more than rounding.
-    """
-    if anchor is not None and kl > 0:  # KL is infinite off the anchor's support: no mixture there competes
-        constraints = replace(constraints, upper=np.where(anchor > 0, constraints.upper, constraints.lower))
-    gradient = objective_gradient(terms, w, p, kl, anchor)
-    objective = objective_value(terms, w, p, kl, anchor)
-    multipliers = group_multipliers(gradient, constraints)
-    tilt = multipliers @ constraints.members if len(multipliers) else np.zeros_like(p)
-    gap = float(frank_wolfe_gap(p, gradient - tilt, constraints.lower, constraints.upper))
-    gap += float(_complementarity(multipliers, p, constraints))
-    _, price = linear_minimiser(gradient - tilt, constraints.lower, constraints.upper)
-    if violation(p, constraints) <= FEASIBLE:
-        slopes = np.abs(gradient[np.isfinite(gradient)]).sum() + np.abs(multipliers).sum()
-        gap = not_negative(gap, FEASIBLE * len(p) * float(slopes) + ROUNDING * abs(objective))
-    else:
-        gap = np.inf
-    return certificate_of(objective, gap, float(price)), float(price) + tilt
-
-
-def violation(p: FloatArray, constraints: Constraints) -> float:
-    """By how much p (M,) breaks the worst of its bounds, in units of ratio; infinite where it is not finite."""
-    if not np.isfinite(p).all():
-        return np.inf
-    sums = constraints.members @ p if constraints.grouped else np.zeros(0)
-    broken = (
-        abs(1 - p.sum())[None],
-        constraints.lower - p,
-        p - constraints.upper,
-        constraints.group_lower - sums,
-        sums - constraints.group_upper,
-    )
-    return max(float(np.concatenate(broken).max()), 0.0)
-
-
-def certificate_of(objective: float, gap: float, price: float) -> Certificate:
-    """The certificate that says `gap`; relative to the objective, too."""
-    return Certificate(objective, gap, gap / max(abs(objective), 1e-300), objective - gap, price)
-
-
-def not_negative(gap: float, rounding: float) -> float:
-    """The gap of a mixture within its bounds, at least 0.
-
-    Raises
-    ------
-    ProofError
-        If it is below zero by more than `rounding`: the mixture would be better than the best.
-    """
-    if gap < -rounding:
-        raise ProofError(
-            f"the certificate says that a mixture is better than the best one, by {-gap:.3g} nats; "
-            "this is a fault of shapleymix: please report it with the command and the fit"
-        )
-    return max(gap, 0.0)
-
-
-def objective_value(
-    terms: Terms, w: FloatArray, p: FloatArray, kl: float = 0.0, anchor: FloatArray | None = None
-) -> float:
-    """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i) for one mixture."""
-    value = float(terms.objective(p, w))
-    if anchor is None or kl == 0:
-        return value
-    inside = p > 0
-    with np.errstate(divide="ignore"):  # infinite off the anchor's support
-        return value + kl * float(np.sum(p[inside] * np.log(p[inside] / anchor[inside])))
-
-
-def objective_gradient(
-    terms: Terms, w: FloatArray, p: FloatArray, kl: float = 0.0, anchor: FloatArray | None = None
-) -> FloatArray:
-    """Gradient of `objective_value`, -inf at ratio zero where the anchor is not zero."""
-    gradient = terms.gradient(p, w)
-    if anchor is None or kl == 0:
-        return gradient
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pull = np.where(anchor > 0, np.log(p / anchor) + 1, 0.0)
-    return gradient + kl * pull
-
-
-def group_multipliers(gradient: FloatArray, constraints: Constraints) -> FloatArray:
-    """(G,) multipliers of the groups in the linear program min gradient . s, positive at a group's floor."""
-    if not constraints.grouped:
-        return np.zeros(0)
-    if not np.isfinite(gradient).all():
-        return np.zeros(len(constraints.group_names))
-    A, low, high = constraints.members, constraints.group_lower, constraints.group_upper
-    unit = max(float(np.abs(gradient).max()), 1e-300)
-    found = linprog(
-        gradient / unit,
-        A_ub=np.concatenate([-A, A]),
-        b_ub=np.concatenate([-low, high]),
-        A_eq=np.ones((1, len(gradient))),
-        b_eq=[1.0],
-        bounds=np.stack([constraints.lower, constraints.upper], axis=1),
-        method="highs",
-    )
-    if not found.success:
-        raise SolveError(f"the certificate's linear program failed: {found.message}")
-    at_floor, at_cap = np.split(np.maximum(-found.ineqlin.marginals, 0.0) * unit, 2)
-    return at_floor - at_cap
-
-
-def binding_caps(
-    p: FloatArray, gradient: FloatArray, prices: FloatArray, constraints: Constraints
-) -> tuple[BindingCap, ...]:
-    """Sources at a cap below one, with what more of each would be worth."""
-    worth = np.maximum(0.0, prices - gradient)
-    per_ratio = np.where(np.isnan(constraints.available), 1.0, constraints.epochs) * TOKENS / constraints.D
-    at_cap = (p >= constraints.upper - AT_BOUND) & (constraints.upper < 1)
-    return tuple(
-        BindingCap(
-            constraints.sources[i],
-            float(constraints.upper[i]),
-            constraints.cap_origin[i],
-            float(worth[i]),
-            float(worth[i] * per_ratio[i]),
-        )
-        for i in np.flatnonzero(at_cap)
-    )
-
-
-def _complementarity(multipliers: FloatArray, p: FloatArray, constraints: Constraints) -> float:
-    """What the multipliers of bounds on groups that p does not meet add to the gap."""
-    if not len(multipliers):
-        return 0.0
-    at = constraints.members @ p
-    bound = np.where(multipliers > 0, constraints.group_lower, constraints.group_upper)
-    return float(np.sum(multipliers * (at - bound)))

@@ -1,4 +1,4 @@
-"""What is to be minimised, and a certified answer to it."""
+"""What is to be minimised, under which bounds: the problem that every engine takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import Certificate, certify, objective_gradient, objective_value
 from shapleymix.records import FloatArray
 
 MEAN, WORST = "mean", "worst"
@@ -20,7 +19,14 @@ MEAN, WORST = "mean", "worst"
 class Task:
     """min of sum_j w_j loss_j(p), or of max_j w_j loss_j(p), plus kl KL(p || anchor), under constraints.
 
-    `further` holds functions from a cvxpy variable p (M,) to cvxpy constraints.
+    Attributes
+    ----------
+    terms : the law at the budget; for one without convexity, something that answers `losses` and `objective` only.
+    w : (K,) weights of the targets.
+    constraints : bounds at the budget.
+    objective : `MEAN` or `WORST`.
+    kl, anchor : weight in nats, and mixture (M,), of the penalty.
+    further : functions from a cvxpy variable p (M,) to cvxpy constraints.
     """
 
     terms: Terms
@@ -33,40 +39,71 @@ class Task:
 
     @property
     def standard(self) -> bool:
-        """Whether the engine solves it: bounds on single sources, a smooth objective."""
-        return self.objective == MEAN and not self.further and not self.constraints.grouped
+        """Whether the batched engine solves it: bounds on single sources, a smooth objective."""
+        bounded = self.constraints.grouped or self.constraints.near is not None
+        return self.objective == MEAN and not self.further and not bounded
+
+    @property
+    def worst(self) -> bool:
+        """Whether the largest weighted loss is minimised."""
+        return self.objective != MEAN
+
+    @property
+    def penalised(self) -> bool:
+        """Whether there is a KL penalty."""
+        return self.kl > 0 and self.anchor is not None
+
+    def supported(self) -> Task:
+        """The same problem without the sources whose use costs infinitely much: those outside of the support of the
+        anchor, or of the centre of a KL ball, stay at their floors."""
+        bounds, upper = self.constraints, self.constraints.upper
+        if self.penalised and self.anchor is not None:
+            upper = np.where(self.anchor > 0, upper, bounds.lower)
+        if bounds.near is not None and bounds.near.kind == "kl":
+            upper = np.where(bounds.near.center > 0, upper, bounds.lower)
+        return self if upper is bounds.upper else replace(self, constraints=replace(bounds, upper=upper))
 
     def value(self, p: FloatArray, terms: Terms | None = None) -> FloatArray:
-        """The objective at mixtures p, without the KL term; `terms` may have replicate axes."""
+        """The mean or worst loss at mixtures p, without the penalty; `terms` may have replicate axes."""
         law = self.terms if terms is None else terms
-        if self.objective == MEAN:
+        if not self.worst:
             return law.objective(p, self.w)
-        return np.max(np.where(self.w > 0, self.w * law.losses(p), -np.inf), axis=-1)
+        with np.errstate(invalid="ignore"):
+            return np.max(np.where(self.w > 0, self.w * law.losses(p), -np.inf), axis=-1)
+
+    def penalty(self, p: FloatArray) -> float:
+        """kl KL(p || anchor) of one mixture, nats; infinite outside of the anchor's support."""
+        return self.kl * divergence(p, self.anchor) if self.penalised and self.anchor is not None else 0.0
+
+    def total(self, p: FloatArray) -> float:
+        """What is minimised, at one mixture: loss and penalty."""
+        return float(self.value(p)) + self.penalty(p)
+
+    def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""
+        return self.terms.gradient(p, w) + self.penalty_gradient(p)
+
+    def penalty_gradient(self, p: FloatArray) -> FloatArray:
+        """Gradient (M,) of the penalty."""
+        if not self.penalised or self.anchor is None:
+            return np.zeros_like(p)
+        return self.kl * divergence_gradient(p, self.anchor)
 
     def with_terms(self, terms: Terms) -> Task:
         """The same problem under another law, for instance a bootstrap replicate."""
         return replace(self, terms=terms)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Mixture (M,), its certificate, the prices (M,) of a unit of ratio, the gradient (M,), and who solved it."""
-
-    p: FloatArray
-    certificate: Certificate
-    prices: FloatArray
-    gradient: FloatArray
-    engine: str
+def divergence(p: FloatArray, center: FloatArray | None) -> float:
+    """KL(p || center) = sum_i p_i log(p_i / center_i) in nats; infinite outside of the centre's support."""
+    if center is None:
+        return 0.0
+    inside = p > 0
+    with np.errstate(divide="ignore"):
+        return float(np.sum(p[inside] * np.log(p[inside] / center[inside])))
 
 
-def certified(task: Task, p: FloatArray, engine: str) -> Answer:
-    """The answer that p is, with the certificate of the mean objective, whoever found p."""
-    gradient = objective_gradient(task.terms, task.w, p, task.kl, task.anchor)
-    certificate, prices = certify(task.terms, task.w, p, task.constraints, kl=task.kl, anchor=task.anchor)
-    return Answer(p, certificate, prices, gradient, engine)
-
-
-def objective_at(task: Task, p: FloatArray) -> float:
-    """The objective of one mixture, with its KL term."""
-    plain = float(task.value(p))
-    return plain + objective_value(task.terms, np.zeros_like(task.w), p, task.kl, task.anchor)
+def divergence_gradient(p: FloatArray, center: FloatArray) -> FloatArray:
+    """log(p / center) + 1 (M,), -inf at ratio zero, and 0 outside of the centre's support."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(center > 0, np.log(p / center) + 1, 0.0)

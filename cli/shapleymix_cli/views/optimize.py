@@ -88,6 +88,8 @@ def _proof(found: Mixture) -> list[str]:
     spread = interval(found.objective_low, found.objective_high)
     kind = "mean loss" if found.objective_kind == "mean" else "worst loss"
     lines = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"]
+    if found.kl > 0:
+        lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
     lines[0] += f", {percent(found.level, 0)} interval {spread}" if spread else ""
     if np.isfinite(found.gap):
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
@@ -110,23 +112,24 @@ def _losses(found: Mixture, verbose: bool) -> list[Any]:
 
 
 def _prices(found: Mixture, verbose: bool) -> list[Any]:
-    """What one more unit of each language at its cap would save."""
+    """What the bounds that bind would save if they gave way, and how far that reaches."""
     if not found.binding:
         return []
     rows = [
         [
-            cap.source,
-            fixed(cap.cap, 4),
-            cap.origin,
-            significant(cap.shadow_price, 3),
-            significant(cap.per_billion_tokens, 3),
+            price.source,
+            f"{price.side} {fixed(price.bound, 4)}",
+            significant(price.per_percent, 3),
+            f"{significant(price.per_unit, 3)} per {size(price.unit)}",
+            "" if np.isnan(price.half_at) else fixed(price.half_at, 4),
+            "" if np.isnan(price.free_at) else fixed(price.free_at, 4),
         ]
-        for cap in found.binding
+        for price in found.binding
     ]
-    headers = ["source", "cap", "cap from", "saved per unit of ratio", "saved per 1B more tokens"]
-    worth = np.array([cap.shadow_price for cap in found.binding])
+    headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
+    worth = np.array([price.per_percent for price in found.binding])
     shown = _shortened(headers, rows, worth, "language", verbose)
-    return [heading("Shadow prices in nats, of the languages at their cap"), *shown, ""]
+    return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
 
 
 def _rivals(found: Mixture) -> list[Any]:
@@ -138,7 +141,7 @@ def _rivals(found: Mixture) -> list[Any]:
     rows = [
         [
             rival.name,
-            fixed(rival.objective, 4),
+            rival.reason or fixed(rival.objective, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, lambda gain: fixed(gain, 4))),
             *_when(spread, percent(rival.probability, 0)),

@@ -14,24 +14,15 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
-from shapleymix.mixing.certificate import (
-    FEASIBLE,
-    certificate_of,
-    linear_minimiser,
-    not_negative,
-    objective_gradient,
-    violation,
-)
-from shapleymix.mixing.problem import MEAN, Answer, Task, objective_at
+from shapleymix.mixing.problem import Task
 from shapleymix.records import FloatArray
 
 NEARLY_ZERO = 1e-9
-ENGINE = "cvxpy (Clarabel)"
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}
 
 
-def solve_cone(task: Task) -> tuple[FloatArray, FloatArray]:
-    """The optimal mixture (M,) and the weights (K,) of the targets (see `interior_point.solve_interior`).
+def solve_cone(task: Task) -> FloatArray:
+    """The optimal mixture (M,).
 
     Raises
     ------
@@ -42,47 +33,43 @@ def solve_cone(task: Task) -> tuple[FloatArray, FloatArray]:
     """
     import cvxpy as cp
 
+    task = task.supported()
     p = cp.Variable(len(task.constraints.sources))
     demands = _demands(cp, task, p)
-    losses, cones = losses_expression(cp, task.terms, p)
     counted = np.flatnonzero(task.w > 0)
-    scaled = cp.multiply(task.w[counted], losses[counted])
-    top = cp.Variable()
-    below = scaled <= top
-    goal = cp.sum(scaled) if task.objective == MEAN else top
-    if task.kl > 0 and task.anchor is not None:
+    losses, cones = losses_expression(cp, task.terms.select(counted), p)
+    unit = max(float(task.w.max()), 1e-300)
+    scaled = cp.multiply(task.w[counted] / unit, losses)
+    goal = cp.max(scaled) if task.worst else cp.sum(scaled)
+    if task.penalised and task.anchor is not None:
         live = np.flatnonzero(task.anchor > 0)
-        goal = goal + task.kl * cp.sum(cp.rel_entr(p[live], task.anchor[live]))
-    demands += cones if task.objective == MEAN else [*cones, below]
-    _run(cp, cp.Problem(cp.Minimize(goal), demands))
-    w = task.w.copy()
-    if task.objective != MEAN:
-        share = np.zeros_like(w)
-        share[counted] = np.maximum(np.asarray(below.dual_value), 0.0)
-        w = w * share / max(share.sum(), 1e-300)
-    return _tidied(task, np.asarray(p.value, dtype=float)), w
+        goal = goal + task.kl / unit * cp.sum(cp.rel_entr(p[live], task.anchor[live]))
+    _run(cp, cp.Problem(cp.Minimize(goal), [*demands, *cones]))
+    return _tidied(task, np.asarray(p.value, dtype=float))
 
 
-def certified_by_cone(task: Task, p: FloatArray, w: FloatArray) -> Answer:
-    """The Frank-Wolfe bound over the user's constraints, whose linear program cvxpy solves, too."""
+def least_tangent(task: Task, p: FloatArray) -> tuple[float, float]:
+    """The least value of the objective's tangents at p over all constraints, further ones too: a lower bound.
+
+    The second number is how far off a solver's value of it may be.
+    """
     import cvxpy as cp
 
-    gradient = objective_gradient(task.terms, w, p, task.kl, task.anchor)
-    if not np.isfinite(gradient).all():
+    counted = np.flatnonzero(task.w > 0)
+    cost = task.penalty_gradient(p) if task.worst else task.gradient(p, task.w)
+    tangents = (task.terms.jacobian(p)[:, counted] * task.w[counted]).T
+    if not (np.isfinite(cost).all() and (np.isfinite(tangents).all() or not task.worst)):
         raise SolveError("the objective has no finite slope at the solver's mixture", hint="add small floors")
+    unit = max(float(np.abs(tangents).max() if task.worst else np.abs(cost).max()), 1e-300)
     s = cp.Variable(len(p))
-    unit = max(float(np.abs(gradient).max()), 1e-300)
-    program = cp.Problem(cp.Minimize((gradient / unit) @ s), _demands(cp, task, s))
+    here = task.penalty(p) if task.worst else task.total(p)
+    goal = (cost / unit) @ (s - p)
+    if task.worst:
+        heights = task.w[counted] * task.terms.losses(p)[counted] / unit
+        goal = goal + cp.max(heights + (tangents / unit) @ (s - p))
+    program = cp.Problem(cp.Minimize(goal), _demands(cp, task, s))
     _run(cp, program)
-    objective = objective_at(task, p)
-    mean = objective_at(task, p) if task.objective == MEAN else float(task.terms.objective(p, w))
-    least = mean + float(np.asarray(program.value)) * unit - float(gradient @ p)
-    broken = violation(p, task.constraints) > FEASIBLE
-    # The program's value is a solver's, good to about 1e-9 of the slopes.
-    gap = np.inf if broken else not_negative(objective - least, 1e-7 * (unit + abs(objective)))
-    _, price = linear_minimiser(gradient, task.constraints.lower, task.constraints.upper)
-    certificate = certificate_of(objective, gap, float(price))
-    return Answer(p, certificate, np.full(len(p), float(price)), gradient, ENGINE)
+    return here + unit * float(np.asarray(program.value)), 1e-7 * (unit + abs(task.total(p)))
 
 
 def losses_expression(cp: Any, terms: Terms, p: Any) -> tuple[Any, list[Any]]:
@@ -119,6 +106,12 @@ def _demands(cp: Any, task: Task, p: Any) -> list[Any]:
     rows: list[Any] = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
     if bounds.grouped:
         rows += [bounds.members @ p >= bounds.group_lower, bounds.members @ p <= bounds.group_upper]
+    near = bounds.near
+    if near is not None and near.kind == "l1":
+        rows.append(cp.norm1(p - near.center) <= near.radius)
+    elif near is not None:
+        live = np.flatnonzero(near.center > 0)
+        rows.append(cp.sum(cp.rel_entr(p[live], near.center[live])) <= near.radius)
     for write in task.further:
         made = write(p)
         rows += list(made) if isinstance(made, (list, tuple)) else [made]

@@ -1,218 +1,245 @@
-"""A dense primal-dual interior point for one problem with further inequalities: groups, and the worst-case objective.
+"""A primal-dual barrier method that stays inside, for one problem: groups, balls, and the worst-case objective.
 
-    minimise  sum_j w_j loss_j(p) + kl KL(p || anchor)      [mean]
-    or        t with w_j loss_j(p) <= t for every target    [worst]
-    over      sum p = 1,  lower <= p <= upper,  group_lower <= members p <= group_upper.
-
-The textbook method (Boyd and Vandenberghe, "Convex Optimization", section 11.7) with slacks, Mehrotra's centring and
-a backtracking line search on the residual. `barrier` is the fast batched engine for the problem without further
-inequalities; this one trades speed for generality.
+Each step is Newton's on the perturbed optimality conditions (Boyd and Vandenberghe, "Convex Optimization", section
+11.7), which is a descent direction of the barrier function; its length is accepted by the slope of that function
+there, so that it cannot stall where values agree to rounding. The centring follows Vanderbei's LOQO. Linear rows are
+met exactly by every iterate. `barrier` is the fast batched engine for the problem without further inequalities; this
+one trades speed for generality.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 
-from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import objective_gradient
-from shapleymix.mixing.problem import MEAN, Task
+from shapleymix.errors import InfeasibleError, SolveError
+from shapleymix.mixing.engine.program import Program
+from shapleymix.mixing.engine.rows import Rows
+from shapleymix.mixing.problem import MEAN, Task, divergence
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150
-TOLERANCE = 1e-13
+TOLERANCE = 1e-14
+STATIONARY = 1e-9
 TO_THE_WALL = 0.995
-RIDGE = 1e-14
+CURVED_WALL = 0.01
+OVERSHOOT = 0.9
+MAX_HALVINGS = 25
+RIDGE = 1e-16
+TRUST = 1e8
+LAG, PATIENCE = 1e3, 4
 
 
-class Point(NamedTuple):
-    """x = (p, t); slacks s > 0 and multipliers z > 0 of the inequalities; y of the equalities."""
+def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
+    """The optimal mixture (M,); whether it converged is for the certificate to say.
+
+    Parameters
+    ----------
+    task : the problem.
+    rows : the rows of its bounds, where they are known from the same problem under another law.
+
+    Raises
+    ------
+    InfeasibleError
+        If the bounds leave no mixture.
+    SolveError
+        If the objective is not finite inside the bounds.
+    """
+    task = task.supported()
+    with np.errstate(all="ignore"):
+        rows = Rows.of(task.constraints) if rows is None else rows
+        return _solved(Program(task, rows, _inside(task, rows)))
+
+
+def _inside(task: Task, rows: Rows) -> FloatArray:
+    """A start strictly within the rows, and within a KL ball: else near the mixture that is nearest to its centre.
+
+    Raises
+    ------
+    InfeasibleError
+        If no mixture within the rows is within the ball.
+    """
+    near, M = task.constraints.near, len(task.constraints.sources)
+    start = rows.inside
+    if near is None or near.kind != "kl" or divergence(start[:M], near.center) < near.radius * (1 - 1e-6):
+        return start
+    pull = replace(task, kl=1.0, anchor=near.center, objective=MEAN, w=np.zeros_like(task.w))
+    p = _solved(Program(replace(pull, constraints=replace(task.constraints, near=None)), rows, start))
+    least = divergence(p, near.center)
+    if not least < near.radius:
+        raise InfeasibleError(
+            f"within the bounds the nearest mixture is {least:.4g} nats from the given one, beyond {near.radius:.4g}",
+            hint=f"allow a little more than {least:.4g}",
+        )
+    return p
+
+
+@dataclass
+class _Point:
+    """An iterate x, slacks s > 0 and multipliers z > 0 of the rows."""
 
     x: FloatArray
     s: FloatArray
     z: FloatArray
-    y: FloatArray
 
 
-@dataclass(frozen=True)
-class Linear:
-    """Rows G x <= h and A x = b over the p part of x."""
+def _solved(program: Program) -> FloatArray:
+    """The mixture (M,) at which the iteration stops, inside its bounds."""
+    x = program.x
+    s = program.slack(x)
+    if not len(s) or not program.free.any():
+        return x[: program.M]
+    if not (s > 0).all():
+        raise SolveError("the bounds leave too little room for a solver", hint="widen a group's bounds a little")
+    point = _Point(x, s, np.clip(0.1 / len(s) / s, 1e-6, 1e6))
+    center, waited = float(point.s @ point.z) / len(s), 0
+    for _ in range(MAX_ITERATIONS):
+        left = _step(program, point, center)
+        if left is None:
+            break
+        products = point.s * point.z
+        mean = float(products.mean())
+        if mean <= TOLERANCE and (left <= STATIONARY or mean <= 0.1 * TOLERANCE):
+            break
+        # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever.
+        lagging = left > max(LAG * mean, STATIONARY) and waited < PATIENCE
+        waited = waited + 1 if lagging else 0
+        center = mean if lagging else _center(mean, float(products.min()) / mean)
+    return point.x[: program.M]
 
-    G: FloatArray
-    h: FloatArray
-    A: FloatArray
-    b: FloatArray
+
+def _center(mean: float, even: float) -> float:
+    """The next products of slacks and multipliers: LOQO's rule, by which the less even ones are centred more."""
+    return max(0.1 * min(0.05 * (1 - even) / max(even, 1e-12), 2.0) ** 3 * mean, 0.01 * TOLERANCE)
+
+
+def _step(program: Program, point: _Point, center: float) -> float | None:
+    """One step, in place; returns the size of the stationarity that is left, or None where no step can be taken."""
+    J = program.jacobian(point.x)
+    system = _System.of(program, point, J)
+    gradient = program.gradient(point.x)
+    slope = gradient + J.T @ (center / point.s)
+    for bend in (None, 0.0):
+        target = np.full(len(point.s), center)
+        if bend is None:
+            target = target + point.z * _bend(program, point, J, system.direction(gradient, target, point.x))
+        move = system.direction(gradient, target, point.x)
+        way = J @ move
+        length = _search(program, point, move, way, float(slope @ move), center) if np.isfinite(way).all() else 0.0
+        if length > 0:
+            return _taken(program, point, move, way, target, center, length)
+    return None
+
+
+def _bend(program: Program, point: _Point, J: FloatArray, move: FloatArray) -> FloatArray:
+    """What the curved rows' left sides rise by beyond their tangents along a full step, by its part that stays inside.
+
+    The second-order correction: without it a step along a curved wall leaves the rows and is cut short.
+    """
+    linear = len(program.rows)
+    bend, way = np.zeros(len(point.s)), J @ move
+    if not program.curved or not np.isfinite(way).all():
+        return bend
+    length = _to_the_wall(way[:linear] / point.s[:linear])
+    rise = program.curved_rows(point.x + length * move) + point.s[linear:] - length * way[linear:]
+    bend[linear:] = np.where(np.isfinite(rise), np.clip(rise, 0.0, 10 * point.s[linear:]), 0.0)
+    return bend
+
+
+def _taken(
+    program: Program,
+    point: _Point,
+    move: FloatArray,
+    way: FloatArray,
+    target: FloatArray,
+    center: float,
+    length: float,
+) -> float:
+    """Go `length` along `move`; the multipliers go as far as they stay positive. Returns the stationarity left."""
+    z_move = (target + point.z * way) / point.s - point.z
+    point.x = point.x + length * move
+    point.s = program.slack(point.x)
+    point.z = point.z + _to_the_wall(-z_move / point.z) * z_move
+    point.z = np.clip(point.z, center / point.s / TRUST, TRUST * np.maximum(center, 1e-16) / point.s)
+    left = program.gradient(point.x) + program.jacobian(point.x).T @ point.z
+    return _off_the_equalities(program, left)
+
+
+def _to_the_wall(fall: FloatArray) -> float:
+    """The step, at most 1, that goes `TO_THE_WALL` of the way to where a positive value, falling by shares, is 0."""
+    return TO_THE_WALL / max(TO_THE_WALL, float(np.max(fall, initial=0.0)))
+
+
+def _off_the_equalities(program: Program, gradient: FloatArray) -> float:
+    """The largest entry of a gradient that the equalities' multipliers cannot take up."""
+    free, A = program.free, program.equal[:, program.free]
+    y = np.linalg.lstsq(A.T, gradient[free], rcond=None)[0] if np.isfinite(gradient[free]).all() else None
+    return np.inf if y is None else float(np.abs(gradient[free] - A.T @ y).max())
+
+
+def _search(program: Program, point: _Point, move: FloatArray, way: FloatArray, start: float, center: float) -> float:
+    """The step along `move`: inside all rows, and not beyond where the barrier function rises. `start` < 0."""
+    linear = len(program.rows)
+    length = _to_the_wall(way[:linear] / point.s[:linear])
+    for _ in range(MAX_HALVINGS):
+        x = point.x + length * move
+        s = program.slack(x)
+        if (s[linear:] > CURVED_WALL * point.s[linear:]).all() and (s > 0).all():
+            slope = float(program.gradient(x) @ move + (program.jacobian(x) @ move) @ (center / s))
+            if start >= 0 or slope <= -OVERSHOOT * start:
+                return length
+            length *= min(max(start / (start - slope), 0.1), 0.7)
+        else:
+            length *= 0.5
+    return 0.0
+
+
+@dataclass
+class _System:
+    """Newton's matrix at one iterate, factorised once.
+
+    Rows with one entry (bounds) add to the diagonal; the others, and the equalities, stay rows of their own, so that
+    a tight group does not drown the curvature of its members.
+    """
+
+    program: Program
+    point: _Point
+    J: FloatArray
+    own: FloatArray
+    size: FloatArray
+    factor: tuple[NDArray[np.float64], NDArray[np.int32]] | None
 
     @classmethod
-    def of(cls, bounds: Constraints) -> Linear:
-        """Bounds and groups; a group whose bounds agree, and a source whose bounds agree, are equalities."""
-        M = len(bounds.sources)
-        rows = np.concatenate([np.eye(M), bounds.members])
-        low = np.concatenate([bounds.lower, bounds.group_lower])
-        high = np.concatenate([bounds.upper, bounds.group_upper])
-        tied = high - low <= 1e-12
-        above, below = ~tied & (high < 1), ~tied & (low > -np.inf)
-        return cls(
-            np.concatenate([rows[above], -rows[below]]),
-            np.concatenate([high[above], -low[below]]),
-            np.concatenate([np.ones((1, M)), rows[tied]]),
-            np.concatenate([[1.0], low[tied]]),
+    def of(cls, program: Program, point: _Point, J: FloatArray) -> _System:
+        free = program.free
+        single = np.count_nonzero(J[:, free], axis=1) <= 1
+        single[len(program.rows) :] = False
+        H = program.hessian(point.x, point.z)[np.ix_(free, free)]
+        stiff = point.z / point.s
+        H[np.diag_indices(len(H))] += (J[single][:, free] ** 2 * stiff[single, None]).sum(axis=0)
+        size = np.sqrt(np.maximum(H.diagonal(), 1e-12))
+        own = np.concatenate([J[~single], program.equal])[:, free] / size
+        H = H / size / size[:, None]
+        H[np.diag_indices(len(H))] += RIDGE
+        soft = np.append(-1 / stiff[~single], np.full(len(program.equal), -RIDGE))
+        matrix = np.block([[H, own.T], [own, np.diag(soft)]])
+        factor = lu_factor(matrix, check_finite=False) if np.isfinite(matrix).all() else None
+        return cls(program, point, J, ~single, size, factor)
+
+    def direction(self, gradient: FloatArray, target: FloatArray, x: FloatArray) -> FloatArray:
+        """The move (x) at which slacks times multipliers would be `target`; NaN where the matrix is not finite.
+
+        (H + J' diag(z / s) J) move + equal' y = -(gradient + J' (target / s)), equal (x + move) = totals.
+        """
+        move, free = np.zeros(len(x)), self.program.free
+        if self.factor is None:
+            return np.full(len(x), np.nan)
+        pull = -(gradient + self.J.T @ (target / self.point.s))[free] / self.size
+        right = np.concatenate(
+            [pull, np.zeros(np.count_nonzero(self.own)), self.program.totals - self.program.equal @ x]
         )
-
-
-def solve_interior(task: Task) -> tuple[FloatArray, FloatArray]:
-    """The optimal mixture (M,), and the weights (K,) of the targets whose mean objective it minimises too.
-
-    For the mean objective these are the task's own weights; for the worst case w_j times the multiplier of target j.
-
-    Whether it converged is for the certificate to say.
-    """
-    with np.errstate(all="ignore"):
-        problem = _Problem(task, Linear.of(task.constraints))
-        point = problem.start()
-        for _ in range(MAX_ITERATIONS):
-            if np.max(np.abs(problem.residual(point, 0.0))) <= TOLERANCE * problem.unit:
-                break
-            moved = problem.step(point)
-            if moved is None:
-                break
-            point = moved
-        return problem.mixture(point), problem.target_weights(point)
-
-
-class _Problem:
-    """Values and derivatives of one task in x = (p, t), or x = p for the mean objective."""
-
-    def __init__(self, task: Task, linear: Linear) -> None:
-        self.task, self.linear = task, linear
-        self.M = len(task.constraints.sources)
-        self.worst = task.objective != MEAN
-        self.counted = np.flatnonzero(task.w > 0) if self.worst else np.zeros(0, dtype=int)
-        self.terms = task.terms.select(self.counted) if self.worst else task.terms
-        self.w = task.w[self.counted] if self.worst else task.w
-        self.pad = np.zeros((len(linear.G), 1)) if self.worst else np.zeros((len(linear.G), 0))
-        self.A = np.pad(linear.A, ((0, 0), (0, int(self.worst))))
-        self.unit = 1.0
-
-    def start(self) -> Point:
-        """Inside the box in proportion to its widths; slacks of rows that do not hold yet are pretended."""
-        lower, upper = self.task.constraints.lower, self.task.constraints.upper
-        width = np.minimum(upper, 1 - lower.sum() + lower) - lower
-        p = lower + (1 - lower.sum()) / max(width.sum(), 1e-300) * width
-        self.unit = max(float(np.abs(self._plain_gradient(p)).max()), 1e-12)
-        x = np.append(p, 1.1 * np.max(self._scaled_losses(p))) if self.worst else p
-        slack = np.maximum(-self._inequalities(x), 1e-2)
-        center = self.unit * 0.1 / len(slack)
-        return Point(x, slack, np.minimum(center / slack, 10 * self.unit), np.zeros(len(self.A)))
-
-    def mixture(self, point: Point) -> FloatArray:
-        """p inside its bounds."""
-        return np.clip(point.x[: self.M], self.task.constraints.lower, self.task.constraints.upper)
-
-    def target_weights(self, point: Point) -> FloatArray:
-        """(K,) see `solve_interior`."""
-        if not self.worst:
-            return self.task.w
-        share = np.zeros(len(self.task.w))
-        share[self.counted] = point.z[: len(self.counted)]
-        return self.task.w * share / max(share.sum(), 1e-300)
-
-    def residual(self, point: Point, center: float) -> FloatArray:
-        """Stationarity, inequalities, equalities and complementarity, stacked."""
-        return np.concatenate(self._residuals(point, center))
-
-    def step(self, point: Point) -> Point | None:
-        """A Mehrotra step; None where no step lowers the residual any more."""
-        factor = self._factor(point)
-        gap = float(point.s @ point.z) / len(point.s)
-        trial = self._direction(point, factor, point.s * point.z)
-        reach = _reach(point.s, trial.s, 1.0), _reach(point.z, trial.z, 1.0)
-        after = float((point.s + reach[0] * trial.s) @ (point.z + reach[1] * trial.z)) / len(point.s)
-        center = gap * min(1.0, after / gap) ** 3
-        move = self._direction(point, factor, point.s * point.z + trial.s * trial.z - center)
-        for direction in (move, self._direction(point, factor, point.s * point.z - 0.1 * gap)):
-            found = self._backtracked(point, direction)
-            if found is not None:
-                return found
-        return None
-
-    def _backtracked(self, point: Point, move: Point) -> Point | None:
-        step = min(_reach(point.s, move.s, TO_THE_WALL), _reach(point.z, move.z, TO_THE_WALL))
-        now = float(np.linalg.norm(self.residual(point, 0.0)))
-        for _ in range(30):
-            new = Point(*(here + step * change for here, change in zip(point, move, strict=True)))
-            then = float(np.linalg.norm(self.residual(new, 0.0)))
-            if then <= (1 - 1e-3 * step) * now:
-                return new
-            step *= 0.6
-        return None
-
-    def _residuals(self, point: Point, center: float) -> tuple[FloatArray, ...]:
-        gradient = self._gradient(point.x) + self._jacobian(point.x).T @ point.z + self.A.T @ point.y
-        return (
-            gradient,
-            (self._inequalities(point.x) + point.s) * self.unit,
-            (self.A @ point.x - self.linear.b) * self.unit,
-            point.s * point.z - center,
-        )
-
-    def _factor(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """The matrix of the reduced Newton system, and the Jacobian of the inequalities."""
-        J = self._jacobian(point.x)
-        H = self._hessian(point) + J.T @ ((point.z / point.s)[:, None] * J)
-        H[np.diag_indices(len(H))] += RIDGE * self.unit
-        none = np.zeros((len(self.A), len(self.A)))
-        return np.block([[H, self.A.T], [self.A, none]]), J
-
-    def _direction(self, point: Point, factor: tuple[FloatArray, FloatArray], excess: FloatArray) -> Point:
-        """Newton's direction that aims at s z = s z - excess."""
-        matrix, J = factor
-        stationary, unmet, unequal, _ = self._residuals(point, 0.0)
-        unmet, unequal = unmet / self.unit, unequal / self.unit
-        pull = -stationary + J.T @ ((excess - point.z * unmet) / point.s)
-        right = np.concatenate([pull, -unequal])
-        try:
-            found = np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            found = np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0], dtype=np.float64)
-        dx, dy = found[: len(point.x)], found[len(point.x) :]
-        ds = -unmet - J @ dx
-        return Point(dx, ds, (-excess - point.z * ds) / point.s, dy)
-
-    def _scaled_losses(self, p: FloatArray) -> FloatArray:
-        return self.w * self.terms.losses(p)
-
-    def _plain_gradient(self, p: FloatArray) -> FloatArray:
-        return objective_gradient(self.terms, self.w, p, self.task.kl, self.task.anchor)
-
-    def _inequalities(self, x: FloatArray) -> FloatArray:
-        linear = self.linear.G @ x[: self.M] - self.linear.h
-        return np.concatenate([self._scaled_losses(x[: self.M]) - x[-1], linear]) if self.worst else linear
-
-    def _jacobian(self, x: FloatArray) -> FloatArray:
-        linear = np.concatenate([self.linear.G, self.pad], axis=1)
-        if not self.worst:
-            return linear
-        slopes = (self.terms.jacobian(x[: self.M]) * self.w).T
-        return np.concatenate([np.concatenate([slopes, -np.ones((len(slopes), 1))], axis=1), linear])
-
-    def _gradient(self, x: FloatArray) -> FloatArray:
-        if not self.worst:
-            return self._plain_gradient(x)
-        pull = objective_gradient(self.terms, np.zeros_like(self.w), x[: self.M], self.task.kl, self.task.anchor)
-        return np.append(pull, 1.0)
-
-    def _hessian(self, point: Point) -> FloatArray:
-        p = point.x[: self.M]
-        w = self.w * point.z[: len(self.counted)] if self.worst else self.w
-        H = np.zeros((len(point.x), len(point.x)))
-        H[: self.M, : self.M] = self.terms.hessian(p, w)
-        if self.task.kl > 0:
-            H[np.arange(self.M), np.arange(self.M)] += self.task.kl / p
-        return H
-
-
-def _reach(value: FloatArray, change: FloatArray, limit: float) -> float:
-    return limit / max(limit, -float(np.min(change / value)))
+        move[free] = lu_solve(self.factor, right, check_finite=False)[: len(pull)] / self.size
+        return move

@@ -36,7 +36,10 @@ class Factor:
 
 
 def _inverse(matrix: FloatArray):
-    inverse = np.linalg.inv(matrix)
+    try:
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factor` mends it
+        return _cholesky(matrix)
     return lambda pull: (inverse @ pull[:, :, None])[:, :, 0]
 
 

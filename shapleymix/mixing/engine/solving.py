@@ -1,8 +1,8 @@
-"""Problems in, certified answers out: the batched engine for bounds and KL, `general` for everything else."""
+"""Problems in, certified answers out: which engine takes a problem, and a second opinion where the proof is loose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,13 +10,16 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import MATRICES, Terms
-from shapleymix.mixing.certificate import ROUNDING, certificate_of, certify, not_negative, objective_gradient
+from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.engine.barrier import minimise
 from shapleymix.mixing.engine.interior_point import solve_interior
-from shapleymix.mixing.problem import WORST, Answer, Task, certified, objective_at
+from shapleymix.mixing.engine.rows import Rows
+from shapleymix.mixing.problem import Task
 from shapleymix.records import BoolArray, FloatArray
 
-ENGINE = "barrier Newton"
+BARRIER, INTERIOR_POINT, CONE = "barrier Newton", "primal-dual interior point", "cvxpy (Clarabel)"
+ENOUGH = 1e-8
+SNAP = 1e-11
 
 
 def solve(task: Task) -> Answer:
@@ -25,10 +28,17 @@ def solve(task: Task) -> Answer:
 
 
 def solve_all(tasks: tuple[Task, ...]) -> tuple[Answer, ...]:
-    """The optima of several problems of one kind, those for the engine in one batch."""
+    """The optima of several problems of one kind, those for the batched engine in one batch.
+
+    Raises
+    ------
+    SolveError
+        If no engine finds a mixture within the bounds.
+    """
     if all(task.standard for task in tasks):
-        return tuple(certified(task, p, ENGINE) for task, p in zip(tasks, _batch(tasks), strict=True))
-    return tuple(solve_general(task) for task in tasks)
+        found = [(certified(task, p, BARRIER), task) for task, p in zip(tasks, _batch(tasks), strict=True)]
+        return tuple(answer if _proven(answer) else _first_proven(task, answer) for answer, task in found)
+    return tuple(_first_proven(task, None) for task in tasks)
 
 
 def solve_replicates(tasks: tuple[Task, ...], replicates: tuple[Terms, ...]) -> FloatArray:
@@ -40,9 +50,12 @@ def solve_replicates(tasks: tuple[Task, ...], replicates: tuple[Terms, ...]) -> 
 
 
 def _one_by_one(task: Task, replicates: Terms) -> FloatArray:
-    """cvxpy solves one problem at a time."""
     flat = replicates.flat()
-    return np.stack([solve_general(task.with_terms(flat.take(b))).p for b in range(len(flat.floor))])
+    members = [task.with_terms(flat.take(b)) for b in range(len(flat.floor))]
+    if task.further:
+        return np.stack([_cone(member) for member in members])
+    rows = Rows.of(task.supported().constraints)
+    return np.stack([solve_interior(member, rows) for member in members])
 
 
 def _batch(tasks: tuple[Task, ...]) -> FloatArray:
@@ -57,46 +70,41 @@ def _bounds(tasks: tuple[Task, ...]) -> tuple[FloatArray, FloatArray, FloatArray
     return lower, upper, np.stack([task.w for task in tasks])
 
 
-INTERIOR_POINT, CONE = "primal-dual interior point", "cvxpy (Clarabel)"
-ENOUGH = 1e-8
-SNAP = 1e-11
+def _proven(answer: Answer) -> bool:
+    return answer.certificate.relative_gap <= ENOUGH
 
 
-def solve_general(task: Task) -> Answer:
-    """The optimum under groups, with the worst-case objective, or under the user's own cvxpy constraints."""
-    if task.kl > 0 and task.anchor is not None and (task.anchor == 0).any():
-        task = _without_absent(task)
-    if task.further:
-        return _within_bounds(_by_cone(task))
-    return _within_bounds(_without_further(task))
-
-
-def _within_bounds(answer: Answer) -> Answer:
-    if np.isinf(answer.certificate.gap):
-        raise SolveError(
+def _first_proven(task: Task, best: Answer | None) -> Answer:
+    """The first engine's answer whose proof is tight, else the one with the smallest gap."""
+    refusal: SolveError | None = None
+    for engine, run in _engines(task):
+        try:
+            found = run(task)
+        except SolveError as error:
+            refusal = refusal or error
+            continue
+        # At its bounds exactly, unless a concave law needs what is less than the snap.
+        for p in (_snapped(found, task), found):
+            answer = certified(task, p, engine)
+            best = answer if best is None or answer.certificate.gap < best.certificate.gap else best
+        if best is not None and _proven(best):
+            return best
+    if best is None or not np.isfinite(best.certificate.gap):
+        raise refusal or SolveError(
             "the solver found no mixture within the bounds (its best breaks one, or has no finite slope)",
             hint="widen the bounds a little, or add small floors",
         )
-    return answer
+    return best
 
 
-def _without_further(task: Task) -> Answer:
-    p, w = solve_interior(task)
-    # At its bounds exactly, unless a concave law needs what is less than the snap.
-    first = min(
-        (certified_general(task, candidate, w, INTERIOR_POINT) for candidate in (_snapped(p, task), p)),
-        key=lambda answer: answer.certificate.gap,
-    )
-    return first if first.certificate.relative_gap <= ENOUGH else _better(first, task)
+def _engines(task: Task) -> list[tuple[str, Callable[[Task], FloatArray]]]:
+    return [(CONE, _cone)] if task.further else [(INTERIOR_POINT, solve_interior), (CONE, _cone)]
 
 
-def _better(first: Answer, task: Task) -> Answer:
-    """A second opinion where the interior point stalled; the smaller gap decides."""
-    try:
-        second = _by_cone(task)
-    except SolveError:
-        return first
-    return first if first.certificate.gap <= second.certificate.gap else second
+def _cone(task: Task) -> FloatArray:
+    from shapleymix.mixing.engine.cone import solve_cone
+
+    return solve_cone(task)
 
 
 def _snapped(p: FloatArray, task: Task) -> FloatArray:
@@ -107,35 +115,6 @@ def _snapped(p: FloatArray, task: Task) -> FloatArray:
     if inner.max() > 0:
         moved[np.argmax(inner)] += 1 - moved.sum()
     return moved
-
-
-def certified_general(task: Task, p: FloatArray, w: FloatArray, engine: str) -> Answer:
-    """For any weights u of the targets that sum to one, max_j w_j loss_j >= sum_j u_j w_j loss_j: the mean problem
-    under the saddle point's weights bounds the worst case from below."""
-    certificate, prices = certify(task.terms, w, p, task.constraints, kl=task.kl, anchor=task.anchor)
-    gradient = objective_gradient(task.terms, w, p, task.kl, task.anchor)
-    if task.objective == WORST:
-        gap = objective_at(task, p) - certificate.lower_bound
-        objective = objective_at(task, p)
-        gap = gap if np.isinf(gap) else not_negative(gap, ROUNDING * abs(objective))
-        certificate = certificate_of(objective, gap, certificate.price)
-    return Answer(p, certificate, prices, gradient, engine)
-
-
-def _by_cone(task: Task) -> Answer:
-    from shapleymix.mixing.engine.cone import certified_by_cone, solve_cone
-
-    p, w = solve_cone(task)
-    if task.further:
-        return certified_by_cone(task, p, w)
-    return certified_general(task, p, w, CONE)
-
-
-def _without_absent(task: Task) -> Task:
-    """KL keeps sources that the anchor lacks at their floor."""
-    assert task.anchor is not None
-    bounds = task.constraints
-    return replace(task, constraints=replace(bounds, upper=np.where(task.anchor > 0, bounds.upper, bounds.lower)))
 
 
 def stacked(members: Sequence[Terms]) -> Terms:

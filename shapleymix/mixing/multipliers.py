@@ -1,0 +1,156 @@
+"""Multipliers of the bounds that a sort does not know, and of the targets in the worst case, by a linear program.
+
+At a mixture p the objective is replaced by its tangents and the bounds on groups, and on the distance from a
+mixture, are kept:
+
+    minimise  t + g0 . s   (or g . s for the mean objective)
+    over      w_j (loss_j(p) + grad loss_j(p) . (s - p)) <= t,  lower <= s <= upper,  sum s = 1,
+              group_lower <= members s <= group_upper,  |s - center|_1 <= radius.
+
+A KL ball is replaced by its tangent at p, too: KL(s) >= KL(p) + grad KL(p) . (s - p). Whatever multipliers come out,
+the bound that `certificate` computes from them holds; at the optimum these make it tight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.problem import Task, divergence, divergence_gradient
+from shapleymix.records import FloatArray
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """Multipliers at one mixture.
+
+    Attributes
+    ----------
+    w : (K,) weights under which the mean objective bounds the problem's: the task's, or those of the saddle point.
+    groups : (G,) positive at a group's floor, negative at its cap.
+    ball : (M,) and `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
+    """
+
+    w: FloatArray
+    groups: FloatArray
+    ball: FloatArray
+    ball_limit: float
+
+    def tilt(self, bounds: Constraints) -> FloatArray:
+        """(M,) what the multipliers take off the gradient."""
+        return self.groups @ bounds.members - self.ball
+
+    def slack(self, p: FloatArray, bounds: Constraints) -> float:
+        """What multipliers of bounds that p does not meet exactly add to the gap (their complementarity)."""
+        bound = np.where(self.groups > 0, bounds.group_lower, bounds.group_upper)
+        return float(self.groups @ (bounds.members @ p - bound)) + self.ball_limit - float(self.ball @ p)
+
+
+def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
+    """Multipliers for the certificate of the mixture p (M,); zeros (a loose bound) where the program fails."""
+    bounds = task.constraints
+    none = Multipliers(_even(task), np.zeros(len(bounds.group_names)), np.zeros_like(p), 0.0)
+    if not (task.worst or bounds.grouped or bounds.near is not None):
+        return none
+    counted = np.flatnonzero(task.w > 0) if task.worst else np.zeros(0, dtype=int)
+    # A source that cannot move has no slope: at ratio zero a concave law's would be infinite.
+    moving = bounds.upper > bounds.lower
+    cost = np.where(moving, task.penalty_gradient(p) if task.worst else task.gradient(p, task.w), 0.0)
+    tangents = np.where(moving, (task.terms.jacobian(p)[:, counted] * task.w[counted]).T, 0.0)
+    heights = task.w[counted] * task.terms.losses(p)[counted]
+    if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
+        return none
+    unit = max(float(np.abs(cost).max()), float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    program = _Program(bounds, p, cost / unit, tangents / unit, (heights - heights.max(initial=-np.inf)) / unit)
+    duals = program.duals()
+    if duals is None:
+        return none
+    targets, groups, ball, limit = duals
+    w = task.w
+    if task.worst:
+        w = np.zeros_like(task.w)
+        w[counted] = task.w[counted] * targets / targets.sum() if targets.sum() > 0 else _even(task)[counted]
+    return Multipliers(w, groups * unit, ball * unit, limit * unit)
+
+
+def _even(task: Task) -> FloatArray:
+    """Weights of a valid, loose bound: for the worst case any average of the weighted losses is below the largest."""
+    return task.w / np.count_nonzero(task.w > 0) if task.worst else task.w
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The linear program in (s, v, t); v (M) only for an L1 ball, t only for the worst case."""
+
+    bounds: Constraints
+    p: FloatArray
+    cost: FloatArray
+    tangents: FloatArray
+    heights: FloatArray
+
+    def duals(self) -> tuple[FloatArray, FloatArray, FloatArray, float] | None:
+        """Multipliers of targets, groups and ball, and the ball's limit; None where the program fails."""
+        bounds, M, K, G = self.bounds, len(self.p), len(self.heights), len(self.bounds.group_names)
+        ball, limits = self._ball()
+        extra = ball.shape[1] - M
+        top = int(K > 0)
+        rows = np.concatenate(
+            [
+                np.concatenate([self.tangents, np.zeros((K, extra)), -np.ones((K, top))], axis=1),
+                np.pad(-bounds.members, ((0, 0), (0, extra + top))),
+                np.pad(bounds.members, ((0, 0), (0, extra + top))),
+                np.pad(ball, ((0, 0), (0, top))),
+            ]
+        )
+        sides = [self.tangents @ self.p - self.heights, -bounds.group_lower, bounds.group_upper, limits]
+        box = np.concatenate(
+            [
+                np.stack([bounds.lower, bounds.upper], axis=1),
+                np.tile([0.0, np.inf], (extra, 1)),
+                np.tile([-np.inf, np.inf], (top, 1)),
+            ]
+        )
+        found = linprog(
+            np.concatenate([self.cost, np.zeros(extra), np.ones(top)]),
+            A_ub=rows,
+            b_ub=np.concatenate(sides),
+            A_eq=np.concatenate([np.ones(M), np.zeros(extra + top)])[None],
+            b_eq=[1.0],
+            bounds=box,
+            method="highs",
+        )
+        if not found.success:
+            return None
+        duals = np.maximum(-np.asarray(found.ineqlin.marginals, dtype=float), 0.0)
+        targets, at_floor, at_cap, ball_duals = np.split(duals, np.cumsum([K, G, G]))
+        return targets, at_floor - at_cap, *self._of_ball(ball_duals)
+
+    def _ball(self) -> tuple[FloatArray, FloatArray]:
+        """Rows and their limits of the ball over (s, v): of L1 exactly, of KL its tangent at p."""
+        near, M = self.bounds.near, len(self.p)
+        if near is None:
+            return np.zeros((0, M)), np.zeros(0)
+        if near.kind == "l1":
+            eye = np.eye(M)
+            rows = np.block([[eye, -eye], [-eye, -eye], [np.zeros((1, M)), np.ones((1, M))]])
+            return rows, np.concatenate([near.center, -near.center, [near.radius]])
+        slope = self._kl_slope()
+        return slope[None], np.array([slope @ self.p + near.radius - divergence(self.p, near.center)])
+
+    def _kl_slope(self) -> FloatArray:
+        assert self.bounds.near is not None
+        slope = divergence_gradient(self.p, self.bounds.near.center)
+        return np.where(np.isfinite(slope), slope, 0.0)
+
+    def _of_ball(self, duals: FloatArray) -> tuple[FloatArray, float]:
+        near, M = self.bounds.near, len(self.p)
+        if near is None:
+            return np.zeros(M), 0.0
+        if near.kind == "l1":
+            ball = duals[:M] - duals[M : 2 * M]
+            return ball, float(ball @ near.center + near.radius * np.abs(ball).max())
+        slope = self._kl_slope()
+        return duals[0] * slope, float(duals[0] * (slope @ self.p + near.radius - divergence(self.p, near.center)))
