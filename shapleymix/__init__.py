@@ -6,6 +6,18 @@
 >>> mix = sm.optimize(fit, N="243M", D="100B")
 
 Names are loaded when they are first used: importing the package costs next to nothing.
+
+The wings, in the order in which data flows; each imports only from those above it:
+
+  errors   every error: its place, what was expected, the next step
+  files    files read once, with their hash, and written whole
+  display  results as people see them: a few lines, a table, a summary
+  records  results as versioned JSON, read back bit for bit
+  tables   what comes in: run logs, transfer matrices, languages tables
+  game     coalitions, payoffs, exact and sampled Shapley values
+  laws     the laws: one equation with named symbols each
+  fitting  from logs to fitted laws, predictions and comparisons
+  mixing   from a fitted law and a budget to a certified mixture
 """
 
 from __future__ import annotations
@@ -70,9 +82,11 @@ _HOME = {
     "Languages": "tables.languages",
     "Law": "laws",
     "Mixture": "mixing.mixtures",
+    "OutsideError": "errors",
     "Prediction": "fitting.prediction",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",
+    "ShapleyMixWarning": "errors",
     "SolveError": "errors",
     "StoreError": "errors",
     "Terms": "laws.base",

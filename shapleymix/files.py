@@ -72,12 +72,7 @@ def _standard_input() -> BinaryIO:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Parse a JSON file, or raise a StoreError that says what is wrong with it."""
-    return read_document(path)[0]
-
-
-def read_document(path: str | os.PathLike[str]) -> tuple[Any, Origin]:
-    """The content of a JSON file, and the file with the hash of what was parsed.
+    """The content of a JSON file.
 
     Raises
     ------
@@ -89,11 +84,11 @@ def read_document(path: str | os.PathLike[str]) -> tuple[Any, Origin]:
     except OSError as error:
         place = Location(file=os.fspath(path))
         raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
-    return parse_json(data, origin.file), origin
+    return parse_json(data, origin.file)
 
 
 def parse_json(data: bytes, origin: str) -> Any:
-    """The content of JSON text; see `read_document`."""
+    """The content of JSON text, or a StoreError that says what is wrong with it, as `read_json`."""
     place = Location(file=origin)
     try:
         return json.loads(

@@ -20,8 +20,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, did_you_mean
-from shapleymix.files import Origin, atomic_write, read_document
+from shapleymix.files import Origin, atomic_write, parse_json, read_once
 
 SCHEMA_VERSION = 1
 
@@ -35,7 +36,7 @@ _DEEPEST = 32  # nested lists and objects in a field of free content
 _REWRITE = "write it again with the command that made it"
 
 
-class Record:
+class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
     A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter an axis for
@@ -89,8 +90,16 @@ class Record:
         StoreError
             If the file is missing, broken, of another kind or of a newer schema.
         """
-        document, origin = read_document(path)
-        record = cls.from_document(document, origin.file)
+        try:
+            return cls.from_bytes(*read_once(path))
+        except OSError as error:
+            place = Location(file=os.fspath(path))
+            raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
+
+    @classmethod
+    def from_bytes(cls, data: bytes, origin: Origin) -> Self:
+        """The record in the bytes of a file, which is kept as `read_from`."""
+        record = cls.from_document(parse_json(data, origin.file), origin.file)
         object.__setattr__(record, "_read_from", origin)
         return record
 
@@ -302,14 +311,15 @@ def _decode_array(scalar: type[np.generic], value: Any) -> NDArray[Any]:
     _expect(list, value)
     cells = np.array(value, dtype=object)
     allowed, what = _SCALARS[scalar]
-    odd = set(map(type, cells.flat)) - allowed
+    flat = cells.reshape(-1).tolist()
+    odd = set(map(type, flat)) - allowed
     if odd and scalar is np.float64:
         specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
-        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in cells.flat]
+        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
         cells = _reshaped(flat, cells.shape)
         odd = set(map(type, flat)) - allowed
     if odd:
-        found = next(cell for cell in cells.flat if type(cell) in odd)
+        found = next(cell for cell in flat if type(cell) in odd)
         raise TypeError(f"expected only {what} in rows of equal length, found {_short(found)}")
     return cells.astype(scalar)
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,31 @@ def test_printable_shows_what_a_terminal_would_obey() -> None:
     assert printable("\x1b[31m\n") == "\\x1b[31m\\n"
     assert printable("a\nb\x07", "\n") == "a\nb\\x07"
     assert printable("\udce4") == "\\udce4"
+
+
+def test_inputs_are_hashed_as_they_were_read(tmp_path: Path) -> None:
+    """A pipe can be read once: its hash is that of the bytes that were fitted, not of what is left (nothing)."""
+    goal = tmp_path / "fit.json"
+    words = f"--law chinchilla --bootstrap 0 --folds 0 -q -o {goal} >/dev/null"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    log = ROOT / "fixtures/multilingual5_runs.csv"
+    call = f'cat {log} >{pipe} & exec "$0" -c "$1" fit {pipe} {words}'
+    done = subprocess.run(["sh", "-c", call, sys.executable, PROGRAM], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert Fit.load(goal).provenance["inputs"] == {str(pipe): sha256(log.read_bytes()).hexdigest()}
+
+
+def test_a_warning_is_said_once(tmp_path: Path) -> None:
+    goal = tmp_path / "fit.json"
+    log = ROOT / "fixtures/multilingual5_runs.csv"
+    assert (
+        shell("", "fit", log, "--law", "chinchilla", "--bootstrap", 0, "--folds", 0, "-q", "-o", goal).returncode == 0
+    )
+    for environment in ({}, {"PYTHONWARNINGS": "always"}):
+        words = ["predict", str(goal), "--mixture", "uniform", "-N", "1B", "-D", "1.9M"]
+        call = [sys.executable, "-c", PROGRAM, *words]
+        done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, **environment}, check=True)
+        remarks = [line for line in done.stderr.splitlines() if "N " in line]
+        assert len(remarks) == len(set(remarks)) >= 1
+        assert "ShapleyMixWarning" not in done.stderr

@@ -78,7 +78,7 @@ def test_weights_count_as_repeats():
     weighted = law_of(replace(log, weight=weight))
     for other in (law_of(twice), law_of(replace(log, weight=5 * weight))):
         for symbol in ("E", "A", "alpha", "B", "beta", "gamma"):
-            np.testing.assert_allclose(getattr(weighted, symbol), getattr(other, symbol), rtol=1e-3, err_msg=symbol)
+            np.testing.assert_allclose(getattr(weighted, symbol), getattr(other, symbol), rtol=1e-6, err_msg=symbol)
 
 
 def test_weightings_are_independent_of_each_other():

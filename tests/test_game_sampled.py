@@ -13,6 +13,7 @@ from scipy.stats import multivariate_normal
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game import estimate_shapley, exact_shapley, sampled_shapley
 from shapleymix.game.exact import joining_weights, masks_of, members_of, sizes_of
+from shapleymix.game.kernel import kernel_shapley
 from shapleymix.game.sampled import exact_variance, sample_coalitions
 from shapleymix.game.smooth import RHO_GRID, _influence, smooth_shapley
 
@@ -261,3 +262,17 @@ def test_says_the_rank_where_no_two_players_are_twins() -> None:
 def test_refuses_wrong_calls(call: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("loud", [None, 0, 1, 5], ids=["all", "empty", "grand", "inner"])
+def test_noise_of_each_coalition_enters_by_its_own_weight(loud: int | None) -> None:
+    """Kernel values are linear in the payoffs: their variance is the squared weights times each payoff's noise."""
+    generator = np.random.default_rng(8)
+    held = some_coalitions(5, 16, generator)
+    weights, _ = kernel_shapley(held, np.eye(len(held)))
+    noise = generator.random((len(held), 2))
+    if loud is not None:
+        noise *= (np.arange(len(held)) == loud)[:, None]
+    additive = held @ generator.normal(size=(5, 2))
+    _, stderr = kernel_shapley(held, additive, noise)
+    np.testing.assert_allclose(stderr**2, weights**2 @ noise, rtol=1e-9, atol=1e-20)

@@ -348,3 +348,11 @@ def test_no_bytes_break_the_reader(tail, head):
         except DataError as error:
             verdict = str(error)
     assert str(path) in verdict
+
+
+def test_mixtures_that_round_to_the_same_step_are_one():
+    """Ratios are compared in steps of 1e-4, to the nearest: a floor would part .29996 and .30004."""
+    p = np.array([[0.29996, 0.70004], [0.30004, 0.69996]])
+    log = RunLog(("a", "b"), np.ones(2), np.ones(2), p, np.ones((2, 1)), ("en", "de"), ("en",))
+    assert log.mixture_keys == ("de=0.7000,en=0.3000",) * 2
+    assert len(set(log.groups.tolist())) == 1

@@ -108,13 +108,25 @@ def test_the_record_survives_its_document(exact, tmp_path):
 
 def test_existing_files_are_kept_without_force(tmp_path, exact):
     path = tmp_path / "sv.csv"
-    (tmp_path / "sv.csv.json").write_text("{}")
+    (tmp_path / "sv.csv.json").write_text('{"kind": "transfer-provenance"}')
     with pytest.raises(UsageError, match="exists already"):
         exact.write(path)
     assert not path.exists()
     exact.write(path, force=True)
     with pytest.raises(UsageError, match="exists already"):
         exact.write(path)
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "not JSON", '{"kind": "fit"}'])
+def test_force_never_overwrites_an_unrelated_file_beside_the_table(tmp_path, exact, content):
+    """`--force` overwrote whatever was called `sv.csv.json`."""
+    beside = tmp_path / "sv.csv.json"
+    beside.write_text(content)
+    with pytest.raises(UsageError, match="holds something else") as caught:
+        exact.write(tmp_path / "sv.csv", force=True)
+    assert caught.value.location.file == str(beside)
+    assert beside.read_text() == content
+    assert not (tmp_path / "sv.csv").exists()
 
 
 def test_provenance_of_other_values_is_left_out(tmp_path, exact):

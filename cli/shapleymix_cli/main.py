@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import ShapleyMixWarning, UsageError, did_you_mean
 from shapleymix_cli.failures import OK, close_stdout, exit_code_of
 from shapleymix_cli.streams import prepare
 
@@ -71,7 +71,9 @@ class Commands(click.Group):
         return code
 
     def _run(self, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> Any:
-        return super().main(arguments, prog_name, standalone_mode=False, **extra)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShapleyMixWarning)  # the commands say them, once
+            return super().main(arguments, prog_name, standalone_mode=False, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn a closed pipe into an ordinary end, before click makes a failure of it."""

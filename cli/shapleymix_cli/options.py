@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import Location, UsageError, printable
+from shapleymix.fitting.settings import LEVEL, SEED, Settings
 from shapleymix_cli.console import Output
 
 _OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
@@ -163,9 +164,9 @@ POSITIVE = Number(0, open_ends=True)
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
-seed = click.option("--seed", type=COUNT, default=0, show_default=True, help="Of every random draw.")
+seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Of every random draw.")
 level = click.option(
-    "--level", type=FRACTION, default=0.9, show_default=True, help="Probability that an interval holds."
+    "--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability that an interval holds."
 )
 sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
@@ -173,7 +174,7 @@ languages = click.option("--languages", metavar="TABLE", help="Languages table: 
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
 available = click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages).")
 strict = click.option("--strict", is_flag=True, help="Refuse points outside of what was fitted instead of warning.")
-threads = click.option("--threads", type=Count(1), default=2, show_default=True, help="Cores to use.")
+threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
 
 def estimation(function: Any) -> Any:
@@ -184,12 +185,25 @@ def estimation(function: Any) -> Any:
 
 
 _ESTIMATION = (
-    click.option("--delta", type=POSITIVE, help="Huber's threshold on log residuals.  [default: 0.001]"),
+    click.option("--delta", type=POSITIVE, help=f"Huber's threshold on log residuals.  [default: {Settings.delta:g}]"),
     click.option("--least-squares", is_flag=True, help="Plain least squares on log residuals."),
-    click.option("--prior", type=Number(0), default=1e-5, show_default=True, help="Weak prior on learned transfer."),
-    click.option("--min-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out runs with a language below this."),
     click.option(
-        "--min-own-tokens", type=SIZE_OR_ZERO, default=0.0, help="Leave out losses whose own language has less."
+        "--prior", type=Number(0), default=Settings.prior, show_default=True, help="Weak prior on learned transfer."
+    ),
+    click.option(
+        "--min-tokens",
+        type=SIZE_OR_ZERO,
+        default=Settings.min_tokens,
+        help="Leave out runs with a language below this.",
+    ),
+    click.option(
+        "--min-own-tokens",
+        type=SIZE_OR_ZERO,
+        default=Settings.min_own_tokens,
+        help="Leave out losses whose own language has less.",
+    ),
+    click.option(
+        "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
     ),
 )
 
@@ -200,7 +214,7 @@ def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     delta, plain = settings.pop("delta"), settings.pop("least_squares")
     if plain and delta is not None:
         raise UsageError("--delta and --least-squares exclude each other")
-    return settings | {"delta": math.inf if plain else 1e-3 if delta is None else delta}
+    return settings | {"delta": math.inf if plain else Settings.delta if delta is None else delta}
 
 
 def output(what: str) -> Callable[[Any], Any]:

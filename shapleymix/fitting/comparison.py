@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import SEED, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -40,13 +42,14 @@ class Entry(Record):
 
 
 @dataclass(frozen=True)
-class Comparison(Record):
+class Comparison(Tabular, Record):
     """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
 
     `better`, `gap` and `gap_error` run over the entries that have scores, in their order.
     """
 
     kind = "comparison"
+    axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
 
     entries: tuple[Entry, ...]
     better: FloatArray
@@ -55,6 +58,21 @@ class Comparison(Record):
     gap: FloatArray  # (L, L) mean PE of a less that of b
     gap_error: FloatArray  # (L, L) its standard error over mixtures
     notices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.better) != len(self._scored()):
+            raise ValueError("better has another length than the entries that have scores")
+        if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
+            raise ValueError("gap and gap_error: a law differs from itself")
+
+    def columns(self) -> Columns:
+        """One row a law."""
+        missing = float("nan")
+        means = [{} if one.scores is None else one.scores.mean for one in self.entries]
+        scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
+        rest = ("parameters", "coverage", "standard_error", "error")
+        others = {name: [getattr(one, name) for one in self.entries] for name in rest}
+        return {"law": [one.law for one in self.entries], **scores, **others}
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""
@@ -90,6 +108,7 @@ def compare(
     threads: int = Settings.threads,
     min_tokens: float = Settings.min_tokens,
     min_own_tokens: float = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to.
@@ -103,7 +122,7 @@ def compare(
     leave_largest_N, use_split : instead of folds, hold out the largest size, or the rows that the log's `split`
         column marks.
     seed : of the paired bootstrap.
-    delta, prior, starts, threads, min_tokens, min_own_tokens : see `Settings`.
+    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : see `Settings`.
     progress : called with the law's name, its number and how many there are.
 
     Raises
@@ -115,7 +134,7 @@ def compare(
     """
     settings = Settings(
         delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)

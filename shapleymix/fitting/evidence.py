@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location
+from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -19,13 +20,6 @@ from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 
-# Where two levels of N or D cannot tell an exponent it is held at what logs with more levels give: alpha .13 to .26,
-# beta .3 to .8 (5Mix, RedPajama, SlimPajama). With two sizes fitted, the error on the third falls from 1.06, 1.04,
-# 0.90% with Chinchilla's .35 to 0.73, 0.63, 0.70% with .2. With two D of one size fitted and later ones held out, beta
-# .5 beats .35 on 5Mix (.37 to .54% against .52 to .73) and SlimPajama and ties on RedPajama; on the five-language log,
-# with two D, .35 is better by .1% of PE in cross-validation, within its standard error.
-HELD_EXPONENTS = {"alpha": 0.2, "beta": 0.5}
-
 
 @dataclass(frozen=True)
 class Filters:
@@ -33,67 +27,26 @@ class Filters:
 
     `min_tokens`: no row whose mixture gives some language fewer tokens (the paper's rule, 1.5e9 there).
     `min_own_tokens`: a row informs target j only where j's own language has that many.
+    `drop_warmup`: no checkpoint before that share of the last D of its run; runs of one row stay.
     """
 
     min_tokens: float = 0.0
     min_own_tokens: float = 0.0
+    drop_warmup: float = 0.0
 
-
-class Used(NamedTuple):
-    """What the used losses of each target cover: the lowest and highest ratio, size and token count.
-
-    `runs` and `mixtures` count, for each target and source, the different runs and mixtures with a ratio above 0 of
-    that source.
-    """
-
-    p_range: FloatArray  # (K, M, 2)
-    N_range: FloatArray  # (K, 2)
-    D_range: FloatArray  # (K, 2)
-    runs: IntArray  # (K, M)
-    mixtures: IntArray  # (K, M)
+    def __post_init__(self) -> None:
+        if not 0 <= self.drop_warmup < 1:
+            hint = "give the share of each run to leave out, such as 0.25"
+            raise UsageError(f"a warm-up of {self.drop_warmup:g} of each run", hint=hint)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
-
-    `untrained` is the largest measured loss of an untrained model (D = 0) for each target, NaN where none is.
-    """
+    """A log with the weight of every loss; weight zero where it was not measured or was filtered out."""
 
     log: RunLog
     weight: FloatArray  # (R, K)
     notices: tuple[str, ...]
-    untrained: FloatArray  # (K,)
-
-    def used(self) -> Used:
-        """What the used losses cover, target by target."""
-        log = self.log
-        run = np.unique(np.array(log.runs, dtype=object), return_inverse=True)[1].ravel()
-        rows = [np.flatnonzero(self.weight[:, target] > 0) for target in range(len(log.targets))]
-        return Used(
-            p_range=np.stack([_range(log.p[use]) for use in rows]),
-            N_range=np.stack([_range(log.N[use]) for use in rows]),
-            D_range=np.stack([_range(log.D[use]) for use in rows]),
-            runs=np.stack([_sightings(run[use], log.p[use]) for use in rows]),
-            mixtures=np.stack([_sightings(log.groups[use], log.p[use]) for use in rows]),
-        )
-
-    def unseen(self) -> tuple[str, ...]:
-        """Sources with ratio 0 in every used run of every target: nothing is known of them."""
-        return tuple(name for name, top in zip(self.log.sources, self._largest(), strict=True) if top == 0)
-
-    def thin(self) -> dict[str, str]:
-        """Sources that the used runs say little about, with the reason; the unseen ones are not among them."""
-        most = self.used().mixtures.max(axis=0)
-        reasons = {}
-        for name, top, count in zip(self.log.sources, self._largest().tolist(), most.tolist(), strict=True):
-            if top > 0 and (why := _thinness(top, count)):
-                reasons[name] = why
-        return reasons
-
-    def _largest(self) -> FloatArray:
-        """The largest ratio (M,) of each source in any used run."""
-        return np.where(np.any(self.weight > 0, axis=1)[:, None], self.log.p, 0.0).max(axis=0)
 
     @property
     def N0(self) -> float:
@@ -105,27 +58,33 @@ class Evidence:
         """Geometric mean token count."""
         return float(np.exp(np.log(self.log.D).mean()))
 
+    def units(self, law: type[Law]) -> tuple[float, float]:
+        """N and D are divided by these for the search; by 1 where the law is fitted in plain units."""
+        return (self.N0, self.D0) if law.relative else (1.0, 1.0)
+
     def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
         """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
         chosen = slice(None) if rows is None else rows
         levels = {"N": len(np.unique(self.log.N[chosen])), "D": len(np.unique(self.log.D[chosen]))}
         held: dict[str, float] = {}
         for known in law.fitted():
-            count = levels.get(known.core or "", 3)
+            count = levels[known.budget] if known.budget else 3
             if count == 1:
                 held[known.name] = 0.0
-            elif count == 2 and known.name in HELD_EXPONENTS:
-                held[known.name] = HELD_EXPONENTS[known.name]
+            elif count == 2 and known.usual is not None:
+                held[known.name] = known.usual
         return held
 
     def observations(self, law: type[Law], inputs: Inputs, shares: FloatArray | None = None) -> Observations:
         """The rows in the units of the search; `shares` (R,) multiplies the weights."""
+        law.require(inputs, self.log.N, self.log.D)
         loss = law.seen_losses(self.log.loss, inputs)
         weight = np.where(np.isnan(loss), 0.0, self.weight)
         if shares is not None:
             weight = weight * shares[:, None]
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
-        return Observations(self.log.p, self.log.N / self.N0, self.log.D / self.D0, log_loss, weight)
+        N0, D0 = self.units(law)
+        return Observations(self.log.p, self.log.N / N0, self.log.D / D0, log_loss, weight)
 
 
 def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:
@@ -144,9 +103,13 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     if filters.min_tokens > 0:
         enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= filters.min_tokens
         keep &= _drop(enough, f"with a language below {filters.min_tokens:g} tokens", notices, within=keep)
+    if filters.drop_warmup > 0:
+        warm = progress(log) >= filters.drop_warmup
+        keep &= _drop(warm, f"in the first {filters.drop_warmup:.0%} of their run's tokens", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
+    _check_magnitudes(kept)
     measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
     if not own.all():
         notices.append(
@@ -157,55 +120,10 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     weight = np.where(measured & own, base[:, None], 0.0)
     _check_targets(kept, weight)
     notices += _absent_own(kept, filters)
-    evidence = Evidence(kept, weight, tuple(notices), _untrained(log))
-    return replace(evidence, notices=evidence.notices + _unknown_sources(evidence))
+    return Evidence(kept, weight, (*notices, *questions_of_log(kept, weight > 0)))
 
 
-def _untrained(log: RunLog) -> FloatArray:
-    """The largest loss (K,) of an untrained model, NaN where none was measured."""
-    losses = np.where(log.trained[:, None] | np.isnan(log.loss), -np.inf, log.loss)
-    largest = losses.max(axis=0, initial=-np.inf)
-    return np.where(np.isfinite(largest), largest, np.nan)
-
-
-def _range(values: FloatArray) -> FloatArray:
-    """Lowest and highest over the rows, as a last axis."""
-    return np.stack([values.min(axis=0), values.max(axis=0)], axis=-1)
-
-
-def _sightings(label: IntArray, p: FloatArray) -> IntArray:
-    """How many different labels (R,) have a ratio above 0 of each source, (M,)."""
-    row, source = np.nonzero(p > 0)
-    pairs = np.unique(np.stack([label[row], source]), axis=1)
-    return np.bincount(pairs[1], minlength=p.shape[1])
-
-
-FEW_MIXTURES, TINY_RATIO = 3, 0.01
-
-
-def _thinness(largest: float, mixtures: int) -> str:
-    """Why so few and small ratios tell little; empty if they tell enough."""
-    if largest < TINY_RATIO:
-        return f"its ratio is at most {largest:.2g}"
-    if mixtures < FEW_MIXTURES:
-        return f"only {mixtures} {'mixture has' if mixtures == 1 else 'mixtures have'} any of it"
-    return ""
-
-
-def _unknown_sources(evidence: Evidence) -> tuple[str, ...]:
-    """What the runs cannot tell of some sources, in words."""
-    unseen = evidence.unseen()
-    found = []
-    if unseen:
-        found.append(
-            f"no run that is used has any {', '.join(unseen)}: what {'it does' if len(unseen) == 1 else 'they do'} is "
-            "unknown, and a prediction with any of it is a guess"
-        )
-    found += [f"source {name}: {why}; what it does is hardly known" for name, why in evidence.thin().items()]
-    return tuple(found)
-
-
-_NOTHING_LEFT = "check D, the split column, and --min-tokens"
+_NOTHING_LEFT = "check D, the split column, and the filters on tokens"
 
 
 def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
@@ -240,7 +158,7 @@ def _absent_own(log: RunLog, filters: Filters) -> list[str]:
         return []
     return [
         f"{absent} of {log.loss.size} losses are of runs without the target's own language, another regime: "
-        "--min-own-tokens leaves them out"
+        "a filter on own tokens (min_own_tokens) leaves them out"
     ]
 
 
@@ -251,7 +169,29 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
         raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
 
 
-_NO_LOSS = "fill in the losses, drop the column, or loosen --min-own-tokens"
+BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
+"""Powers up to 3 of budgets, and squares of those, stay within floating point; losses within the bounds of E."""
+
+
+def _check_magnitudes(log: RunLog) -> None:
+    """Refuse numbers so large or small that a law's powers of them leave floating point."""
+    columns = {"N": (log.N, BUDGETS), "D": (log.D, BUDGETS)}
+    columns |= {f"loss_{name}": (log.loss[:, j], LOSSES) for j, name in enumerate(log.targets)}
+    faults = [
+        Fault(
+            f"{column} = {values[row]:g} of run {log.runs[row]!r} is outside of {low:g} to {high:g}, where laws are "
+            "fitted",
+            Location(log.origin, None if log.lines is None else int(log.lines[row]), column),
+            hint="N counts parameters, D tokens, and losses are nats a token",
+        )
+        for column, (values, (low, high)) in columns.items()
+        for row in np.flatnonzero((values < low) | (values > high)).tolist()
+    ]
+    if faults:
+        raise DataError.of(faults, "the run log")
+
+
+_NO_LOSS = "fill in the losses, drop the column, or loosen the filter on own tokens"
 
 
 Logs = RunLog | Table | Sequence[RunLog | Table]

@@ -14,7 +14,7 @@ from shapleymix.tables.sizes import format_size
 NEAR = 3.0  # intervals of `learned-own` still hold 77 to 85% of new runs at 1.5 to 1.8 times the largest size, not 90%
 FAR = 10.0  # at 4 times 65 to 72%, at 4 times in both N and D 12% (math.md, 2c): beyond 10, nobody has checked
 FAR_RATIO = 0.1  # distance of a ratio from its range from which a point is called far outside
-SHOWN = 6
+SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -92,23 +92,30 @@ def _assumed(held: Mapping[str, float]) -> str:
 
 
 def _ratio_warnings(place: Place) -> list[str]:
-    """Targets with one range of every ratio share a sentence; a source without any data is named as such."""
+    """Targets with one range of a source's ratio share a sentence; most distant first."""
     off = place.coverage.beyond_ratios(place.p)
-    found = []
-    for ranges, members in _alike(place.coverage.p_range):
-        far = off[:, members[0]]
-        worst = far.max(axis=0, initial=0.0)
-        order = [int(i) for i in np.argsort(-worst, kind="stable") if worst[i] > 0]
-        for i in order[:SHOWN]:
-            low, high = ranges[i]
-            points = f"at {int((far[:, i] > 0).sum())} of {len(far)} points"
-            text = f"p_{place.sources[i]} lies outside of the fitted range {low:.4g} to {high:.4g} {points}"
-            by = f", by up to {worst[i]:.3g}" + (", far from any run" if worst[i] > FAR_RATIO else "")
-            found.append(text + _for(members, place.targets) + by)
-        if len(order) > SHOWN:
-            rest = ", ".join(place.sources[i] for i in order[SHOWN:])
-            found.append(f"so do the ratios of {len(order) - SHOWN} more sources{_for(members, place.targets)}: {rest}")
-    return found
+    found: list[tuple[float, str, str]] = []
+    for i in np.flatnonzero((off > 0).any(axis=(0, 1))).tolist():
+        for span, members in _alike(place.coverage.p_range[:, i]):
+            far = off[:, members[0], i]
+            if (far > 0).any():
+                found.append((-float(far.max()), place.sources[i], _ratio_warning(place, i, span, members, far)))
+    found.sort(key=lambda one: one[0])
+    shown = [text for _, _, text in found[:SHOWN]]
+    rest = dict.fromkeys(name for _, name, _ in found[SHOWN:])
+    return [*shown, f"so do, less far, ratios of {', '.join(rest)}"] if rest else shown
+
+
+def _ratio_warning(place: Place, i: int, span: FloatArray, members: Sequence[int], far: FloatArray) -> str:
+    low, high = span.tolist()
+    name, worst = place.sources[i], float(far.max())
+    points = f"at {int((far > 0).sum())} of {len(far)} points{_for(members, place.targets)}"
+    text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g} {points}, by up to {worst:.3g}"
+    if (place.p[far > 0, i] == 0).any():
+        return f"{text}: every run that is used has some {name}, and a model without any is another regime"
+    if high == 0:
+        return f"{text}: no run that is used has any {name}, and its effect is a guess"
+    return f"{text}: far from any run" if worst > FAR_RATIO else text
 
 
 def _for(members: Sequence[int], targets: tuple[str, ...]) -> str:

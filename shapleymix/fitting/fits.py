@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from shapleymix.display import WIDTH, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import named_law
 from shapleymix.fitting.comparison import Comparison, selected
@@ -15,6 +17,7 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
+from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings
 from shapleymix.fitting.standing import TargetStatus
@@ -23,14 +26,16 @@ from shapleymix.fitting.uncertainty import Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Parameter = tuple[str, str | None, str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Fit(Record):
+class Fit(Tabular, Record):
     """A fitted law with everything that a reader of its numbers should know.
 
     Parameters
@@ -49,6 +54,7 @@ class Fit(Record):
     """
 
     kind = "fit"
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K", "residuals": "QK"}
 
     law: Law
     replicates: Law | None
@@ -72,6 +78,28 @@ class Fit(Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+
+    def columns(self) -> Columns:
+        """One row a fitted symbol, with its interval."""
+        rows = self.parameters()
+        names = ("symbol", "source", "target", "value", "low", "high")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def summary(self) -> str:
+        """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
+        error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
+        N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
+        told = [f"  held: {symbol}, {why}" for symbol, why in self.held.items()]
+        counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
+        return "\n".join(
+            [
+                f"Fit of law {self.law.name}: {counts}",
+                f"  error on held-out mixtures: {error}; N {N}, D {D}",
+                f"  targets: {short(self.targets)}",
+                *told[:4],
+                *(f"  warning: {text}"[:WIDTH] for text in self.warnings[:4]),
+            ]
+        )
 
     @property
     def N_range(self) -> FloatArray:
@@ -195,9 +223,9 @@ class Fit(Record):
         """For each budget the symbols that were held for lack of its variation, with their value."""
         found: dict[str, dict[str, float]] = {}
         for known in type(self.law).fitted():
-            if known.name in self.held and known.core is not None:
+            if known.name in self.held and known.budget is not None:
                 value = float(np.ravel(getattr(self.law, known.name))[0])
-                found.setdefault(known.core, {})[known.name] = value
+                found.setdefault(known.budget, {})[known.name] = value
         return found
 
     def _impossible(self, above: BoolArray) -> list[str]:
@@ -228,6 +256,7 @@ def fit(
     starts: int = Settings.starts,
     min_tokens: float = Settings.min_tokens,
     min_own_tokens: float = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
     threads: int = Settings.threads,
     vocabulary: float | None = None,
     progress: Progress | None = None,
@@ -246,7 +275,7 @@ def fit(
     delta : Huber's threshold on log residuals; `inf` is plain least squares.
     prior : precision of the weak prior on learned coefficients.
     starts, threads : see `Settings`.
-    min_tokens, min_own_tokens : filters on rows; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : filters on rows; see `Settings`.
     vocabulary : number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above
         which nothing is predicted, where no such model (D = 0) was measured.
     progress : called with the stage, how much of it is done, and how much there is.
@@ -258,7 +287,7 @@ def fit(
     """
     settings = Settings(
         delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens,
+        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
     selection = selected(study, progress) if law == AUTO else None
@@ -282,6 +311,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
     losses, notes = held_out_losses(study, law)
+    fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
+    odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     return Fit(
         law=point.law,
@@ -290,12 +321,12 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         targets=inputs.targets,
         status=point.status,
         held=point.held,
-        fitted_scores=score(inputs.targets, seen, np.broadcast_to(point.law(log.p, log.N, log.D), seen.shape)),
+        fitted_scores=score(inputs.targets, seen, fitted_losses),
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
         coverage=coverage_of(log, point.used, study.untrained),
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes),
+        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
         provenance=study.provenance(law),
     )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from shapleymix.errors import OutsideError, UsageError
 from shapleymix.files import read_json
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.simplex import check, parse_mixture
 from shapleymix.tables.sizes import parse_size
 
@@ -33,7 +34,7 @@ Budget = ArrayLike | str
 
 
 @dataclass(frozen=True)
-class Prediction(Record):
+class Prediction(Tabular, Record):
     """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`.
 
     Parameters
@@ -50,6 +51,10 @@ class Prediction(Record):
     """
 
     kind = "prediction"
+    axes: ClassVar[Mapping[str, str]] = {
+        "runs": "R", "sources": "M", "targets": "K", "N": "R", "D": "R", "p": "RM", "losses": "RK", "low": "RK",
+        "high": "RK", "outside": "RK", "above_untrained": "RK",
+    }  # fmt: skip
 
     runs: tuple[str, ...]
     sources: tuple[str, ...]
@@ -64,6 +69,21 @@ class Prediction(Record):
     outside: BoolArray
     above_untrained: BoolArray
     warnings: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row a point and target."""
+        rows, targets = self.losses.shape
+        wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
+        return {
+            "run": [run for run in self.runs for _ in range(targets)],
+            "target": list(self.targets) * rows,
+            "loss": self.losses.ravel().tolist(),
+            "low": self.low.ravel().tolist(),
+            "high": self.high.ravel().tolist(),
+            "outside": self.outside.ravel().tolist(),
+            "above_untrained": self.above_untrained.ravel().tolist(),
+            **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
+        }
 
 
 def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:

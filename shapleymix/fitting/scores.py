@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import rankdata
 
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
-class Scores(Record):
+class Scores(Tabular, Record):
     """Scores of each target; NaN where there is nothing to score.
 
     PE (K,) is the mean absolute error over the mean loss (normalised MAE, ShapleyLaw paper, section 4.1), a fraction.
@@ -19,6 +22,7 @@ class Scores(Record):
     """
 
     kind = "scores"
+    axes: ClassVar[Mapping[str, str]] = dict.fromkeys(("targets", "PE", "R2", "spearman", "coverage", "rows"), "K")
 
     targets: tuple[str, ...]
     PE: FloatArray
@@ -26,6 +30,11 @@ class Scores(Record):
     spearman: FloatArray
     coverage: FloatArray
     rows: IntArray
+
+    def columns(self) -> Columns:
+        """One row a target."""
+        arrays = {name: getattr(self, name).tolist() for name in ("PE", "R2", "spearman", "coverage", "rows")}
+        return {"target": self.targets, **arrays}
 
     @property
     def mean(self) -> dict[str, float]:

@@ -25,6 +25,7 @@ class Settings:
     folds : of the cross-validation that gives the held-out error; 0 for none.
     min_tokens : runs that give some language fewer tokens are left out (the paper's rule, 1.5e9 there).
     min_own_tokens : losses of a target whose own language has fewer tokens are left out.
+    drop_warmup : checkpoints before this share of their run's last D are left out.
     """
 
     delta: float = 1e-3
@@ -37,3 +38,4 @@ class Settings:
     folds: int = 10
     min_tokens: float = 0.0
     min_own_tokens: float = 0.0
+    drop_warmup: float = 0.0

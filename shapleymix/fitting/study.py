@@ -135,7 +135,7 @@ def study_of(
         If a table is wrong, or no row is left.
     """
     log = one_log(logs)
-    filters = Filters(settings.min_tokens, settings.min_own_tokens)
+    filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
     return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
@@ -146,7 +146,7 @@ def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatAr
     known = untrained_losses(log)
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
-        game = np.array([float(measured.get(name, np.nan)) for name in log.targets])
+        game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])
         known = np.where(np.isnan(known), game, known)
     if vocabulary is None:
         return known

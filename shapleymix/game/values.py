@@ -96,6 +96,7 @@ def _provenance(game: Game, estimate: Estimate) -> dict[str, Any]:
         "repeats": int(game.repeats.max()),
         "efficiency_residual": dict(zip(game.targets, residual.tolist(), strict=True)),
         "efficiency_residual_max": float(residual.max()),
+        "untrained": dict(zip(game.targets, game.loss[0].tolist(), strict=True)),
         "log": game.origin,
         "notices": list(game.notices),
     }

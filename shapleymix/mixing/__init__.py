@@ -1,13 +1,21 @@
-"""From a fitted law and a budget to a certified mixture; the modules in reading order.
+"""From a fitted law and a budget to a certified mixture.
 
-`groups`, `bounds`, `feasibility` : what a mixture must obey, and whether any can.
-`weights`, `baselines` : what the objective weighs, and what people use without a law.
-`demands` : all that is asked of a mixture.
-`problem` : what is to be minimised, as every engine takes it.
-`engine` : from a problem to p, and nothing else.
-`multipliers`, `certificate` : how far from optimal a mixture can be, whoever made it.
-`closed_forms` : the paper's formulas.
-`prices` : what the bounds that bind are worth.
-`mixtures` : the reported answer, built in one place.
-`optimization` : the way through all of these.
+Modules, in reading order:
+
+  baselines     mixtures that people use without a law, by their usual names
+  groups        bounds on the summed ratio of some sources, as they are written: en+de<=0.3
+  bounds        what a mixture must obey, as asked for and as it stands at one budget
+  feasibility   whether bounds leave a mixture, which do not, and the smallest repair
+  weights       what each target counts for in the objective
+  problem       what is to be minimised, under which bounds: the problem that every engine takes
+  closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
+  demands       all that is asked of a mixture, and the problem that it makes at one budget
+  candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  multipliers   what the bounds weigh in a proof: multipliers by a linear program
+  certificate   how far from optimal a mixture can be, whoever made it
+  engine        the solvers: each takes a problem and returns p, nothing else
+  prices        what the bounds that bind are worth, and how far that reaches
+  repetition    how often a mixture sees each token, and a warning above once
+  mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
+  optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival
 """

@@ -50,7 +50,9 @@ class PredictingFit(Protocol):
     def law(self) -> Law: ...
     @property
     def replicates(self) -> Law | None: ...
-    def predict(self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...]) -> Predicted: ...
+    def predict(
+        self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...], strict: bool
+    ) -> Predicted: ...
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def compare_mixtures(
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     p = np.stack(list(named.values()))
-    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named))
+    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named), strict=strict)
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
     replicates = None if fit.replicates is None else AtBudget(fit.replicates, size, tokens).losses(p)

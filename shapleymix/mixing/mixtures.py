@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
+from shapleymix.mixing.repetition import realised_epochs, repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Rival(Record):
 
 
 @dataclass(frozen=True)
-class Mixture(Record):
+class Mixture(Tabular, Record):
     """The mixture to train on, for N parameters and D tokens.
 
     Attributes
@@ -66,6 +67,10 @@ class Mixture(Record):
     """
 
     kind = "mixture"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
+        "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+    }  # fmt: skip
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -101,6 +106,20 @@ class Mixture(Record):
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+            raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
+        if not (0 < self.N < np.inf and 0 < self.D < np.inf):
+            raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+        for rival in self.baselines:
+            if rival.p.shape != self.p.shape:
+                raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+
+    def columns(self) -> Columns:
+        """One row a source."""
+        arrays = {"ratio": self.p, "low": self.p_low, "high": self.p_high, "floor": self.floors, "cap": self.caps}
+        return {"source": self.sources, **{name: x.tolist() for name, x in (arrays | {"epochs": self.epochs}).items()}}
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
@@ -154,7 +173,6 @@ def _by_label(
 
 
 CONVERGED = 1e-6
-ONCE = 1.0 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -193,7 +211,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     exact = summary.demands.method == EXACT
     together = np.stack([answer.p, *baselines.values()])
     predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
-    alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level)
+    strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
+    alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
     spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = _undefined(summary, predicted)
     values = None if reasons[0] else _values(summary, answer.p)
@@ -227,8 +246,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         ),
         method=summary.demands.method if answer.proved else answer.engine,
         engine=answer.engine,
-        excess=answer.certificate.objective - summary.best.certificate.objective,
-        distance=float(np.abs(answer.p - summary.best.p).sum()),
+        excess=answer.certificate.objective - summary.best.certificate.objective if answer.proved else np.nan,
+        distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
         notices=_notices(summary, tuple(getattr(alone, "warnings", ())), reasons[0]),
@@ -247,12 +266,6 @@ def _undefined(summary: Summary, predicted: Any) -> list[str]:
     lost = np.asarray(above, dtype=bool) & (summary.task.w > 0)
     targets = np.array(summary.fit.targets)
     return [f"above an untrained model's loss for {', '.join(targets[row])}" if row.any() else "" for row in lost]
-
-
-def realised_epochs(p: FloatArray, bounds: Constraints) -> FloatArray:
-    """p D / available (M,): NaN where the tokens are not known, or none are there and none are asked for."""
-    used = p * bounds.D
-    return np.divide(used, bounds.available, out=np.full_like(used, np.nan), where=bounds.available > 0)
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
@@ -291,7 +304,7 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
 
 def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tuple[str, ...]:
     task, answer = summary.task, summary.answer
-    found = [*summary.notices, *warnings, *_repeated(answer.p, task.constraints)]
+    found = [*summary.notices, *warnings, *repetition(answer.p, task.constraints)]
     if undefined:
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
@@ -307,16 +320,6 @@ def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tup
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))
-
-
-def _repeated(p: FloatArray, bounds: Constraints) -> list[str]:
-    """One notice that names the sources seen more than once: no law here knows what repetition costs."""
-    epochs = realised_epochs(p, bounds)
-    often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
-    if not often:
-        return []
-    named = ", ".join(f"{bounds.sources[i]} {epochs[i]:.3g} times" for i in often)
-    return [f"the law takes repeated tokens for fresh ones, and the mixture repeats {named}"]
 
 
 def _provenance(summary: Summary) -> dict[str, Any]:

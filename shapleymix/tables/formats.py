@@ -14,9 +14,15 @@ from typing import Any
 import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location
+from shapleymix.files import MAX_BYTES
 from shapleymix.tables.names import repeated
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_PIECE = 2**22
+
+SUSPICIOUS_BYTES, SUSPICIOUS_RATIO = 2**28, 300
+"""A packed table of more than 256 MiB that unpacks to more than 300 times its size is refused; tables reach 50."""
+
 _AS_CSV = "save the table as comma-separated UTF-8 text (.csv)"
 
 
@@ -59,10 +65,26 @@ def _refusal(origin: str, message: str, hint: str | None = None, line: int | Non
 
 
 def _gunzip(data: bytes, origin: str) -> bytes:
+    """The unpacked bytes, piece by piece: a few megabytes can hold terabytes of zeros."""
+    pieces: list[bytes] = []
+    total = 0
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            while piece := stream.read(_PIECE):
+                pieces.append(piece)
+                total += len(piece)
+                if total > MAX_BYTES or (total > SUSPICIOUS_BYTES and total > SUSPICIOUS_RATIO * len(data)):
+                    raise _refusal(origin, _too_much(total, len(data)), "unpack it, and see what it holds")
     except (OSError, EOFError, zlib.error) as error:
         raise _refusal(origin, f"is not a whole gzip file: {error}", "copy or compress it again") from error
+    return b"".join(pieces)
+
+
+def _too_much(total: int, packed: int) -> str:
+    if total > MAX_BYTES:
+        return f"unpacks to more than {MAX_BYTES / 2**30:g} GiB, the most that is read of one file"
+    limit = f"{SUSPICIOUS_RATIO} times its size"
+    return f"unpacks to more than {limit} ({packed / 2**20:.3g} MiB): no table of numbers packs so well"
 
 
 def _decode(data: bytes, origin: str) -> str:

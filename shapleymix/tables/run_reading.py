@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from shapleymix.errors import DataError, Fault
+from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import RunLog, concat
@@ -147,6 +148,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
         digest=sheet.digest,
         notices=tuple(notices),
         lines=sheet.lines,
+        files=(Origin(sheet.origin, sheet.digest),),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.names import align
 from shapleymix.tables.writing import write_table
@@ -41,7 +42,8 @@ class RunLog:
     split : (R,) `fit` or `held-out`, or None where the log says nothing.
     seed : (R,) seeds as written, or None.
     origin : the file.
-    digest : SHA-256 of the bytes read.
+    digest : SHA-256 of the bytes read; of several files, that of their hashes.
+    files : each file that was read, with its own hash.
     notices : what reading changed or ignored.
     lines : (R,) line of each row in its file.
     """
@@ -60,6 +62,7 @@ class RunLog:
     digest: str = ""
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
+    files: tuple[Origin, ...] = ()
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -110,7 +113,9 @@ class RunLog:
         """
         if count < 2:
             raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
-        ranked = sorted(set(self.mixture_keys), key=lambda key: hashlib.sha256(key.encode()).digest())
+        ranked = sorted(
+            set(self.mixture_keys), key=lambda key: hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+        )
         if len(ranked) < count:
             message = f"{count} folds need {count} different mixtures; the log has {len(ranked)}"
             raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
@@ -163,6 +168,11 @@ class RunLog:
 def _to_steps(p: FloatArray) -> IntArray:
     """Ratios in steps of 1e-4; rounded twice, so that noise in the last bits cannot move a half."""
     return np.rint(np.round(p * _STEPS, 3)).astype(np.int64)
+
+
+def _hash(key: str) -> bytes:
+    """A number in no relation to the order of keys; run ids may hold bytes that are no UTF-8."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 def _key(names: list[str], steps: list[int]) -> str:
@@ -277,6 +287,7 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
         notices=tuple(f"{log.origin}: {notice}" for log in logs for notice in log.notices),
         lines=np.concatenate([_lines(log) for log in logs]),
+        files=tuple(file for log in logs for file in log.files),
     )
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.files import Origin, read_once
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
 from shapleymix.tables.sizes import parse_size
@@ -59,7 +58,7 @@ class Sheet:
 
 
 def read_sheet(table: Table) -> Sheet:
-    """Read a table without judging its cells.
+    """Read a table without judging its cells. A file is read once: `digest` is the hash of the bytes that were read.
 
     Raises
     ------
@@ -68,23 +67,22 @@ def read_sheet(table: Table) -> Sheet:
         line or wrong byte, with its line.
     """
     if isinstance(table, (str, os.PathLike)):
-        return _from_bytes(_bytes_of(table), "<stdin>" if str(table) == "-" else str(table))
+        return sheet_of(*bytes_of(table))
     return _from_columns(_columns_of(table))
 
 
-def _bytes_of(path: str | os.PathLike[str]) -> bytes:
-    if str(path) == "-":
-        return sys.stdin.buffer.read()
+def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
+    """The bytes of a file and their hash, or a DataError that says why it cannot be read."""
     try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"cannot be read: {reason}", location=Location(file=str(path))) from error
+        return read_once(path)
+    except OSError as error:
+        place = Location(file=os.fspath(path))
+        raise DataError(f"cannot be read: {error.strerror or error}", location=place) from error
 
 
-def _from_bytes(data: bytes, origin: str) -> Sheet:
-    cells = read_cells(data, origin)
-    return _sheet(cells, origin, hashlib.sha256(data).hexdigest())
+def sheet_of(data: bytes, origin: Origin) -> Sheet:
+    """The sheet in the bytes of a file."""
+    return _sheet(read_cells(data, origin.file), origin.file, origin.sha256)
 
 
 def _sheet(cells: Cells, origin: str, digest: str) -> Sheet:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.files import atomic_write
+from shapleymix.errors import DataError, Location, StoreError, UsageError
+from shapleymix.files import atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.names import align, repeated
 from shapleymix.tables.similarity import Similarity, similarity
@@ -41,12 +41,22 @@ class TransferMatrix(Record):
     """
 
     kind: ClassVar[str] = "transfer"
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "sv": "MK", "nsv": "MK", "stderr": "MK"}
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     sv: FloatArray | None
     nsv: FloatArray
     stderr: FloatArray | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("sv", "nsv"):
+            values = getattr(self, name)
+            if values is not None and not np.isfinite(values).all():
+                raise DataError(f"{name} holds a value that is not a finite number")
+        if (self.nsv < 0).any():
+            raise DataError(f"nsv holds the negative value {self.nsv.min():g}")
+        _check_loss_drop(self.provenance.get("loss_drop"), self.targets)
 
     @classmethod
     def from_sv(
@@ -165,9 +175,8 @@ class TransferMatrix(Record):
             If a file exists and `force` is not set, or the ending names no format.
         """
         sidecar = None if str(path).lower().endswith((".parquet", ".pq")) else Path(f"{os.fspath(path)}.json")
-        if sidecar and sidecar.exists() and not force:
-            hint = "choose another name, or overwrite it with --force (force=True in Python)"
-            raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
+        if sidecar:
+            _check_sidecar(sidecar, force)
         note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": _own(self.provenance)}
         content = write_table(self.columns(), path, force=force, metadata={METADATA_KEY: _json(note)})
         if sidecar:
@@ -209,10 +218,36 @@ class TransferMatrix(Record):
         return values
 
 
+def _check_loss_drop(drops: Any, targets: Sequence[str]) -> None:
+    """A stored loss drop, if there is one, is a number for each target."""
+    if drops is None:
+        return
+    known = drops if isinstance(drops, Mapping) else {}
+    if not all(type(known.get(name)) in (int, float) for name in targets):
+        raise DataError("provenance.loss_drop is not a number for each target")
+
+
+def _check_sidecar(path: Path, force: bool) -> None:
+    """Refuse to overwrite a file beside the table: unasked, and in any case if it is not a table's provenance."""
+    if not path.exists():
+        return
+    place = Location(file=str(path))
+    if not force:
+        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
+    try:
+        document = read_json(path)
+    except StoreError:
+        document = None
+    if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
+        message = "stands where the table's provenance goes, and holds something else: it is not overwritten"
+        raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
+
+
 def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Provenance without what only this reading knows: which file, and what is a column of the table."""
     return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
+    return text.encode("utf-8", "backslashreplace").decode()  # a byte of a name that is no UTF-8 as JSON's escape

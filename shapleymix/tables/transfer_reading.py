@@ -15,7 +15,7 @@ from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.names import check_label
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
 from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix
 
 TIDY = ("source", "target", "sv", "nsv", "stderr", "loss_drop")
@@ -51,9 +51,13 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     """
     if kind not in (None, "raw", "normalized"):
         raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
-    if isinstance(table, (str, os.PathLike)) and str(table).lower().endswith(".json"):
-        return TransferMatrix.load(table)
-    sheet = read_sheet(table)
+    if isinstance(table, (str, os.PathLike)):
+        data, origin = bytes_of(table)
+        if origin.file.lower().endswith(".json"):
+            return TransferMatrix.from_bytes(data, origin)
+        sheet = sheet_of(data, origin)
+    else:
+        sheet = read_sheet(table)
     values = parse_transfer(sheet, kind)
     provenance = _stored_provenance(table, sheet) | {"origin": sheet.origin, "digest": sheet.digest}
     if values.loss_drop:
@@ -77,7 +81,10 @@ def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
         return {}
     if document.get("sha256", sheet.digest) != sheet.digest:
         return {"notice": "the provenance beside the table was written for other values and is left out"}
-    return dict(document.get("provenance") or {})
+    provenance = document.get("provenance")
+    if not isinstance(provenance, dict):
+        raise StoreError("holds broken provenance: expected an object", location=Location(sheet.origin))
+    return provenance
 
 
 def _parsed(text: str, origin: str) -> Any:

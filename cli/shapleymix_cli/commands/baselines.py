@@ -46,7 +46,7 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     if output:
         write_baselines(out, found, known.names, tokens, output, force)
     out.emit(
-        lambda: baselines_document(found, known.names, tokens),
+        lambda: baselines_document(out, found, known.names, tokens),
         lambda: _view(found, known, tokens, out.verbose),
     )
 
@@ -59,18 +59,16 @@ def _view(found: Sequence[Baseline], known: Languages, tokens: float, verbose: b
 
 
 def _mixtures(known: Languages, tokens: float, asked: Sequence[str]) -> tuple[Baseline, ...]:
-    """The mixtures under their names.
+    """The mixtures under their names, with the epochs that they make.
 
     Raises
     ------
     UsageError
         If a mixture is none, or two have one name.
     """
-    from dataclasses import replace
-
-    from shapleymix.mixing.baselines import table
+    from shapleymix.mixing.baselines import Baseline, epochs_of, mixture_of
     from shapleymix_cli.inputs import named_mixtures
 
-    named = named_mixtures(asked)
-    found = table(list(named.values()), known.names, known.available_tokens, tokens)
-    return tuple(replace(one, name=name) for name, one in zip(named, found, strict=True))
+    names, available = known.names, known.available_tokens
+    found = {name: mixture_of(given, names, available, tokens) for name, given in named_mixtures(asked).items()}
+    return tuple(Baseline(name, p, epochs_of(p, available, tokens)) for name, p in found.items())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shapleymix.errors import UsageError
+from shapleymix.fitting.settings import Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 @options.sv
 @options.kind
 @options.languages
-@click.option("--folds", type=options.Count(2), help="Cross-validation grouped by mixture.  [default: 10]")
+@click.option(
+    "--folds", type=options.Count(2), help=f"Cross-validation grouped by mixture.  [default: {Settings.folds}]"
+)
 @click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
 @click.option("--split", "use_split", is_flag=True, help="Hold out what the log's split column says.")
 @options.seed
@@ -53,24 +56,24 @@ def command(
     is undefined on a row, all are scored on the rows common to them, and the table says on what share each is defined.
     """
     from shapleymix.fitting.comparison import compare
-    from shapleymix_cli import inputs
+    from shapleymix_cli import inputs, own_laws
     from shapleymix_cli.documents.scores import comparison_document
 
     if (folds is not None) + leave_largest_N + use_split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
-    chosen = inputs.laws_of(laws)
+    chosen = own_laws.laws_of(laws)
     log, matrix, table = (
         inputs.read_log(out, logs),
         inputs.read_matrix(out, sv, kind),
         inputs.read_table(out, languages),
     )
-    with inputs.blaming(chosen):
+    with own_laws.blaming(chosen):
         found = compare(
             log,
             chosen,
             matrix,
             table,
-            folds=folds or 10,
+            folds=folds or Settings.folds,
             leave_largest_N=leave_largest_N,
             use_split=use_split,
             seed=seed,

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 )
 @options.fit_file
 @options.logs
+@options.strict
 @options.level
-def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> None:
+def command(out: Output, fit_path: str, logs: tuple[str, ...], strict: bool, level: float) -> None:
     """Score a fit on a log: PE, R2, rank correlation, and how often its intervals hold the loss.
 
     PE is the mean absolute error over the mean loss. Give runs that were not fitted; the fit's own held-out scores
@@ -34,15 +35,15 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], level: float) -> 
     log = read_log(out, logs)
     if log.digest and log.digest == fit.provenance.get("log_sha256"):
         out.warn(["this is the log that was fitted: these are no held-out scores"])
-    found = evaluate(fit, log, level)
+    found = evaluate(fit, log, level, strict=strict)
     out.warn(found.warnings)
-    out.emit(lambda: evaluation_document(found), lambda: _view(found))
+    out.emit(lambda: evaluation_document(found), lambda: _view(found, out.verbose))
 
 
-def _view(found: Evaluation) -> list[Part]:
+def _view(found: Evaluation, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.numbers import count, percent
     from shapleymix_cli.views.scores import scores_table
     from shapleymix_cli.views.tables import heading
 
     title = f"On {count(found.rows, 'row')}; coverage of {percent(found.level, 0)} intervals"
-    return [heading(title), scores_table(found.scores)]
+    return [heading(title), *scores_table(found.scores, verbose)]

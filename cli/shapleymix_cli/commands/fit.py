@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shapleymix.errors import UsageError
+from shapleymix.fitting.settings import Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
@@ -27,10 +28,15 @@ if TYPE_CHECKING:
 @options.sv
 @options.kind
 @options.languages
-@click.option("--bootstrap", type=options.COUNT, default=200, show_default=True, help="Replicates for intervals.")
-@click.option("--folds", type=options.COUNT, default=10, show_default=True, help="Of the cross-validation; 0: none.")
+@click.option(
+    "--bootstrap", type=options.COUNT, default=Settings.bootstrap, show_default=True, help="Replicates for intervals."
+)
+@click.option(
+    "--folds", type=options.COUNT, default=Settings.folds, show_default=True, help="Of the cross-validation; 0: none."
+)
 @options.seed
 @options.estimation
+@click.option("--vocabulary", type=options.SIZE, help="Tokens in the vocabulary: no loss above its logarithm is shown.")
 @options.threads
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
@@ -42,6 +48,7 @@ def command(
     languages: str | None,
     bootstrap: int,
     folds: int,
+    vocabulary: float | None,
     seed: int,
     threads: int,
     output: str | None,
@@ -58,9 +65,10 @@ def command(
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.fits import fit_document
     from shapleymix_cli.documents.writing import save
+    from shapleymix_cli.own_laws import known_law
 
     if law != "auto":
-        inputs.known_law(law)
+        known_law(law)
     if output and not output.lower().endswith(".json"):
         raise UsageError("-o: a fit is written as .json", hint="end the name in .json")
     log = inputs.read_log(out, logs)
@@ -72,6 +80,7 @@ def command(
         seed=seed,
         bootstrap=bootstrap,
         folds=folds,
+        vocabulary=vocabulary,
         threads=threads,
         progress=out.progress,
         **options.estimation_settings(settings),

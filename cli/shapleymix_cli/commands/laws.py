@@ -20,7 +20,7 @@ def command(out: Output, names: tuple[str, ...]) -> None:
     """The laws, simplest first: formula, parameters a target, what each needs and assumes, and where it is from."""
     from shapleymix.laws import BLACK_BOXES, LAWS
     from shapleymix_cli.documents.laws import describe
-    from shapleymix_cli.inputs import known_law
+    from shapleymix_cli.own_laws import known_law
 
     known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
     chosen = [known[known_law(name)] for name in names] or list(known.values())

@@ -106,7 +106,7 @@ def command(
     out.note(notice for one in comparisons for notice in one.notices)
     if output:
         write_predictions(out, found, comparisons, output, force)
-    out.emit(lambda: prediction_document(found, comparisons), lambda: _view(found, comparisons, out.verbose))
+    out.emit(lambda: prediction_document(out, found, comparisons), lambda: _view(found, comparisons, out.verbose))
 
 
 def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> None:

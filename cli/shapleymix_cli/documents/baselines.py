@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
-from shapleymix_cli.documents.writing import write_columns, write_document
+from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
     from shapleymix.mixing.baselines import Baseline
     from shapleymix.tables.writing import Column
 
 
-def baselines_document(found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Any]:
+def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Any]:
     """`baselines[]` with name, mixture and epochs by language; epochs are null where the tokens are not known."""
     baselines = [
         {"name": one.name, "mixture": by_name(languages, one.p), "epochs": by_name(languages, one.epochs)}
         for one in found
     ]
-    return {"kind": "baselines", "D": D, "baselines": baselines}
+    return {"kind": "baselines", "D": D, "baselines": baselines, "provenance": provenance(out)}
 
 
 def write_baselines(
@@ -28,7 +28,7 @@ def write_baselines(
 ) -> None:
     """A row a mixture and language; with `.json` the whole document."""
     if path.lower().endswith(".json"):
-        write_document(out, baselines_document(found, languages, D), path, force)
+        write_document(out, baselines_document(out, found, languages, D), path, force)
         return
     columns: dict[str, Column] = {
         "mixture": [one.name for one in found for _ in languages],

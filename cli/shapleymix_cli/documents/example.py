@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shapleymix.errors import Location, UsageError
-from shapleymix.records import atomic_write
+from shapleymix.files import atomic_write
 
 _INSTALLED = Path(__file__).resolve().parents[1] / "example"
 _CHECKOUT = Path(__file__).resolve().parents[3] / "fixtures"

@@ -36,6 +36,8 @@ def fit_document(found: Fit) -> dict[str, Any]:
             "D": found.D_range.tolist(),
             "p": by_name(found.sources, found.p_range),
         },
+        "unseen": found.unseen,
+        "thin": found.thin,
         "notices": found.notices,
         "provenance": found.provenance,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
-from shapleymix_cli.documents.writing import write_columns, write_document
+from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
     from shapleymix.fitting.prediction import Prediction
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shapleymix.tables.writing import Column
 
 
-def prediction_document(found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Any]:
+def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Any]:
     """`predictions[]` with run, N, D, the mixture, and loss, low and high by target; `comparisons[]` by budget.
 
     A loss is null where the law gives none, or more than a model that has seen nothing (`above_untrained`).
@@ -26,6 +26,7 @@ def prediction_document(found: Prediction, comparisons: Sequence[Candidates] = (
         "predictions": [_point(found, place) for place in range(len(found.runs))],
         "comparisons": [comparison_document(one) for one in comparisons],
         "warnings": found.warnings,
+        "provenance": provenance(out),
     }
 
 
@@ -79,7 +80,7 @@ def write_predictions(
 ) -> None:
     """The predictions as a table, a row a point; with `.json` the whole document."""
     if path.lower().endswith(".json"):
-        write_document(out, prediction_document(found, comparisons), path, force)
+        write_document(out, prediction_document(out, found, comparisons), path, force)
     else:
         write_columns(out, prediction_columns(found), path, force)
 

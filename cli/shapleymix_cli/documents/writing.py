@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from shapleymix.tables.transfer import TransferMatrix
     from shapleymix.tables.writing import Column
 
+R = TypeVar("R", bound="Record")
+
 
 def write_matrix(out: Output, matrix: TransferMatrix, path: str, force: bool) -> None:
     """Write a transfer matrix as a table, or whole as `.json`."""
-    known = matrix.provenance
-    marked = dataclasses.replace(matrix, provenance=provenance(out) | known | {"command": out.command_line})
+    marked = with_provenance(out, matrix)
     if path.lower().endswith(".json"):
         marked.save(path, force=force)
         out.note([f"wrote {path}"])
@@ -31,19 +32,24 @@ def write_matrix(out: Output, matrix: TransferMatrix, path: str, force: bool) ->
 
 def save(out: Output, record: Record, path: str, force: bool) -> None:
     """Write a result as its versioned JSON document, with the hashes of the files that it was made from."""
-    known = getattr(record, "provenance", None)
-    if known is not None:
-        changed: Any = record  # a record with this field is a dataclass
-        record = dataclasses.replace(changed, provenance=provenance(out) | dict(known) | {"command": out.command_line})
-    record.save(path, force=force)
+    with_provenance(out, record).save(path, force=force)
     out.note([f"wrote {path}"])
 
 
-def write_document(out: Output, content: Mapping[str, Any], path: str, force: bool) -> None:
-    """Write what `--json` prints, with its provenance."""
-    from shapleymix.records import atomic_write
+def with_provenance(out: Output, record: R) -> R:
+    """The record with the call, the program's version and the inputs in its provenance, where it has one."""
+    known = getattr(record, "provenance", None)
+    if known is None:
+        return record
+    changed: Any = record  # a record with this field is a dataclass
+    return dataclasses.replace(changed, provenance=provenance(out) | dict(known) | {"command": out.command_line})
 
-    document = plain({"schema_version": SCHEMA_VERSION, **content, "provenance": provenance(out)})
+
+def write_document(out: Output, content: Mapping[str, Any], path: str, force: bool) -> None:
+    """Write what `--json` prints."""
+    from shapleymix.files import atomic_write
+
+    document = plain({"schema_version": SCHEMA_VERSION, **content})
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     atomic_write(path, text + "\n", force=force)
     out.note([f"wrote {path}"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from shapleymix.mixing.baselines import Baseline
 from shapleymix.tables.languages import Languages
-from shapleymix_cli.views.numbers import count, fixed, significant, size
+from shapleymix_cli.views.numbers import count, each, fixed, significant, size
 from shapleymix_cli.views.tables import Part, heading, table
 
 MOST_LANGUAGES = 40
@@ -20,19 +20,21 @@ def view(found: Sequence[Baseline], known: Languages, D: float, verbose: bool) -
     order = np.argsort(-np.nan_to_num(known.available_tokens), kind="stable").tolist()
     shown = sorted(order if verbose else order[:MOST_LANGUAGES])
     names = [one.name for one in found]
-    ratios = [
-        [known.names[row], size(known.available_tokens[row]), *(fixed(one.p[row], 4) for one in found)] for row in shown
-    ]
-    epochs = [[known.names[row], *(significant(one.epochs[row], 3) for one in found)] for row in shown]
-    most = ["most", *(significant(_most(one), 3) for one in found)]
+    ratios = np.array([one.p for one in found])[:, shown].T
+    epochs = np.array([one.epochs for one in found])[:, shown].T
+    languages = [known.names[row] for row in shown]
+    tokens = [size(float(known.available_tokens[row])) for row in shown]
+    body = [[name, held, *each(row, _ratio)] for name, held, row in zip(languages, tokens, ratios, strict=True)]
+    below = [[name, *each(row, _epochs)] for name, row in zip(languages, epochs, strict=True)]
+    most = ["most", *(_epochs(_most(one)) for one in found)]
     hidden = len(known.names) - len(shown)
     more = [f"... and {count(hidden, 'smaller language')}: -v, --json and -o show all"] if hidden else []
     return [
         heading(f"Ratios at D = {size(D)}"),
-        table(["language", "tokens", *names], ratios, left=1),
+        table(["language", "tokens", *names], body),
         "",
         heading("Epochs of each language's tokens"),
-        table(["language", *names], [*epochs, most]),
+        table(["language", *names], [*below, most]),
         *more,
     ]
 
@@ -40,3 +42,11 @@ def view(found: Sequence[Baseline], known: Languages, D: float, verbose: bool) -
 def _most(one: Baseline) -> float:
     """The highest number of epochs that is known; NaN where none is."""
     return float(np.nanmax(one.epochs)) if np.isfinite(one.epochs).any() else float("nan")
+
+
+def _ratio(value: float) -> str:
+    return fixed(value, 4)
+
+
+def _epochs(value: float) -> str:
+    return significant(value, 3)

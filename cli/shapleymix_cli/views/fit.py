@@ -13,6 +13,9 @@ from shapleymix_cli.views.tables import Part, heading, matrix, table
 BOUND = 0.01
 """An interval that reaches below this share of its upper end tells only that end."""
 
+MOST_LABELS = 30
+"""Targets, or sources, of which the parameters are shown without `-v`."""
+
 Cell = tuple[float, float, float]
 
 
@@ -31,16 +34,22 @@ def _scores(found: Fit, verbose: bool) -> list[Part]:
     if found.held_out is None:
         return [
             heading(f"On the runs it was fitted to ({count(found.rows, 'row')})"),
-            scores_table(found.fitted_scores),
+            *scores_table(found.fitted_scores, verbose),
         ]
-    parts = [heading(f"On held-out mixtures ({count(found.rows, 'row')}; {fitted})"), scores_table(found.held_out)]
+    parts = [
+        heading(f"On held-out mixtures ({count(found.rows, 'row')}; {fitted})"),
+        *scores_table(found.held_out, verbose),
+    ]
     if verbose:
-        parts += ["", heading("On the runs it was fitted to"), scores_table(found.fitted_scores)]
+        parts += ["", heading("On the runs it was fitted to"), *scores_table(found.fitted_scores, verbose)]
     return parts
 
 
 def _parameters(found: Fit, verbose: bool) -> list[Part]:
     """Symbols a target with their intervals; then each matrix of coefficients."""
+    labels = max(len(found.targets), len(found.sources))
+    if labels > MOST_LABELS and not verbose:
+        return [f"The parameters of {count(labels, 'language')}: see -v, --json or the file of -o.", ""]
     alone: dict[str, dict[str, Cell]] = {}
     paired: dict[str, dict[str, dict[str, Cell]]] = {}
     for symbol, source, target, *cell in found.parameters():

@@ -9,21 +9,29 @@ import numpy as np
 from shapleymix.fitting.comparison import Comparison, Entry
 from shapleymix.fitting.scores import Scores
 from shapleymix_cli.documents.scores import error_of, numbers_of, ranked
-from shapleymix_cli.views.numbers import MISSING, fixed, percent
-from shapleymix_cli.views.tables import Grid, Part, heading, matrix, table
+from shapleymix_cli.views.numbers import MISSING, count, fixed, percent
+from shapleymix_cli.views.tables import Part, heading, matrix, table
+
+MOST_TARGETS = 30
+"""Targets that are shown without `-v`: those of the highest error, in the order of the log."""
 
 
-def scores_table(scores: Scores) -> Grid:
+def scores_table(scores: Scores, verbose: bool) -> list[Part]:
     """A row a target and the mean; coverage only where there are intervals."""
     covered = bool(np.isfinite(scores.coverage).any())
     headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
+    worst = np.argsort(-np.nan_to_num(scores.PE, nan=-np.inf), kind="stable").tolist()
+    shown = set(worst if verbose else worst[:MOST_TARGETS])
+    hidden = len(worst) - len(shown)
     rows = [
         [name, *_cells(row, covered), str(int(scores.rows[place]))]
         for place, (name, row) in enumerate(zip(scores.targets, _rows(scores), strict=True))
+        if place in shown
     ]
     mean = scores.mean
     last = ["mean", *_cells([mean[key] for key in ("PE", "R2", "spearman", "coverage")], covered), ""]
-    return table(headers, [*rows, last])
+    more = [f"... and {count(hidden, 'more target')} with lower errors: -v and --json show all"] if hidden else []
+    return [table(headers, [*rows, last]), *more]
 
 
 def _rows(scores: Scores) -> list[list[float]]:

@@ -1,0 +1,150 @@
+"""Logs that can be fitted and should be questioned: losses in other units, a mean among the targets, budgets in
+billions, single corrupted losses, and checkpoints that are no final losses.
+
+Each question is a sentence that names the place, what was found, and what to do; nothing is left out for it.
+Legend: R rows, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.runs import RunLog
+
+HIGHEST_LOSS = 15.0  # nats a token; an untrained model of a vocabulary of 250,000 has 12.4
+LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
+FEWEST = 1e4  # tokens or parameters of any run worth its row
+SAME_MEAN = 2e-4  # share by which a column may differ from the mean of the others, for rounding
+ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
+LISTED = 3
+
+
+def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
+    """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes.
+
+    Checkpoints are counted here; what they do to a fit, `questions_of_fit` says.
+    """
+    return (*_units_of_losses(log, used), *_mean_column(log, used), *_units_of_budgets(log), *_checkpoints(log))
+
+
+def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+    """What is odd about the residuals (R, K) of a fit: log of measured over fitted loss."""
+    used = used & np.isfinite(residual)
+    return (*_corrupted(log, residual, used), *_drift(log, residual, used))
+
+
+def trajectories(log: RunLog) -> IntArray:
+    """(R,) integers, equal where two rows are checkpoints of one training run."""
+    keys = [f"{size:.17g} {run}" for run, size in zip(log.runs, log.N.tolist(), strict=True)]
+    return np.unique(np.array(keys, dtype=object), return_inverse=True)[1].ravel()
+
+
+def progress(log: RunLog) -> FloatArray:
+    """(R,) share of its run's last D that each row has seen; 1 for runs with one row."""
+    run = trajectories(log)
+    last = np.zeros(int(run.max(initial=-1)) + 1)
+    np.maximum.at(last, run, log.D)
+    return log.D / np.maximum(last, 1e-300)[run]
+
+
+def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
+    high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
+    large = [f"{name} up to {top:.4g}" for name, top in high.items() if top > HIGHEST_LOSS]
+    if large:
+        yield (
+            f"losses above {HIGHEST_LOSS:g} nats a token ({_listed(large)}): are these perplexities? "
+            "The loss is their natural logarithm"
+        )
+    small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
+    if small:
+        yield (
+            f"all losses are below {LOWEST_LOSS:g} nats a token ({_listed(small)}), less than text allows even of a "
+            "byte: are they in another unit? Bits times 0.693 are nats"
+        )
+
+
+def _mean_column(log: RunLog, used: BoolArray) -> Iterator[str]:
+    """A target that is the mean of the others in every row counts them twice."""
+    K = len(log.targets)
+    rows = log.loss[used.all(axis=1)]
+    if K < 3 or len(rows) < 2:
+        return
+    others = (rows.sum(axis=1, keepdims=True) - rows) / (K - 1)
+    spread = rows.max(axis=1) - rows.min(axis=1)
+    means = (np.abs(rows - others) <= SAME_MEAN * others).all(axis=0)
+    if (spread <= 10 * SAME_MEAN * rows.mean(axis=1)).all():
+        return  # all targets are alike: none is the mean of the others
+    for name in np.array(log.targets)[means].tolist():
+        yield (
+            f"loss_{name} is the mean of the other losses in every row, and is fitted and weighed as one more target: "
+            f"drop the column, or give it weight 0"
+        )
+
+
+def _units_of_budgets(log: RunLog) -> Iterator[str]:
+    for name, values, unit in (("D", log.D, "tokens"), ("N", log.N, "parameters")):
+        if values.max() < FEWEST:
+            yield (
+                f"{name} is {values.min():g} to {values.max():g}: are these millions or billions? {name} counts "
+                f"{unit}, written 1e9 or 1B, and a law fitted in other units is asked for other budgets"
+            )
+
+
+def _checkpoints(log: RunLog) -> Iterator[str]:
+    several = int((progress(log) < 1.0).sum())
+    if several:
+        runs = len(np.unique(trajectories(log)))
+        yield (
+            f"{several} of {len(log)} rows are checkpoints of runs that went on ({runs} runs): under a learning rate "
+            "that decays they are no final losses, and early ones still warm up"
+        )
+
+
+def _corrupted(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first."""
+    shown = np.where(used, residual, np.nan)
+    size = np.abs(shown - np.nanmedian(shown, axis=0))
+    scale = 1.4826 * np.nanmedian(size, axis=0)
+    far = used & (np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
+    rows, targets = np.nonzero(far)
+    if not len(rows):
+        return
+    order = np.argsort(-size[rows, targets], kind="stable")
+    named = [
+        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
+        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
+        for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
+    ]
+    yield (
+        f"{len(rows)} of {int(used.sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times the usual "
+        f"residual: {_listed(named)}. Check these rows"
+    )
+
+
+def _drift(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+    """The mean residual in the first and the last quarter of each run's tokens, its own mean taken off."""
+    share, run = progress(log), trajectories(log)
+    if not (share < 1.0).any():
+        return
+    counts = used.sum(axis=1)
+    mean = np.where(used, residual, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    rows = counts > 0
+    total = np.bincount(run[rows], minlength=int(run.max()) + 1)
+    centre = np.bincount(run[rows], mean[rows], minlength=len(total)) / np.maximum(total, 1)
+    off = mean - centre[run]
+    several = rows & (total[run] > 1)
+    first, last = several & (share <= 0.25), several & (share > 0.75)
+    if first.any() and last.any():
+        yield (
+            f"along each run the residuals go from {off[first].mean():+.2%} in the first quarter of its tokens to "
+            f"{off[last].mean():+.2%} in the last: leave out early checkpoints (drop_warmup) and compare the held-out "
+            "error"
+        )
+
+
+def _listed(parts: list[str]) -> str:
+    more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
+    return "; ".join(parts[:LISTED]) + more

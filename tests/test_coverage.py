@@ -1,0 +1,195 @@
+"""What a fit covers, target by target; and what is said, and not shown, of points outside of it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import FAST, log_of, mixtures
+
+from shapleymix.errors import DataError, OutsideError, ShapleyMixWarning, UsageError
+from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, coverage_of
+from shapleymix.fitting.evidence import Filters, gather
+from shapleymix.fitting.extrapolation import FAR, NEAR, distance_in_words
+from shapleymix.fitting.fits import Fit, fit
+from shapleymix.game.values import shapley_values
+from shapleymix.tables.run_reading import read_runs
+
+EN_DE = "en=0.5,de=0.5"
+
+
+@pytest.fixture(scope="module")
+def filtered(fixtures: Path) -> Fit:
+    """The README's fit: losses of runs with few tokens of the target's own language left out."""
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    matrix = shapley_values(read_runs(fixtures / "multilingual5_coalitions.csv"))
+    return fit(log, "shapley-tempered", matrix, min_own_tokens=20_000, starts=2, **FAST)
+
+
+# what is covered
+
+
+def test_ranges_are_of_the_losses_that_were_used_not_of_the_rows():
+    _, _, log = log_of("learned", rows=40)
+    evidence = gather(log, Filters(min_own_tokens=float(np.median(log.p * log.D[:, None]))))
+    found = coverage_of(evidence.log, evidence.weight > 0, np.full(4, np.nan))
+    for j in range(4):
+        rows = np.flatnonzero(evidence.weight[:, j] > 0)
+        assert 0 < len(rows) < 40
+        for i in range(4):
+            ratios = [float(evidence.log.p[row, i]) for row in rows]
+            assert found.p_range[j, i].tolist() == [min(ratios), max(ratios)]
+            runs = {evidence.log.runs[row] for row in rows if evidence.log.p[row, i] > 0}
+            assert found.runs[j, i] == len(runs)
+        assert found.N_range[j].tolist() == [evidence.log.N[rows].min(), evidence.log.N[rows].max()]
+        assert found.D_range[j].tolist() == [evidence.log.D[rows].min(), evidence.log.D[rows].max()]
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), sources=st.integers(0, 4), targets=st.integers(1, 3))
+def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
+    rng = np.random.default_rng(seed)
+    ratios = np.sort(rng.uniform(0, 1, (targets, sources, 2)), axis=-1)
+    budgets = np.sort(10 ** rng.uniform(6, 9, (2, targets, 2)), axis=-1)
+    counts = np.ones((targets, sources), dtype=np.int64)
+    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan))
+    p, N, D = rng.uniform(0, 1, (5, sources)), 10 ** rng.uniform(6, 9, 5), 10 ** rng.uniform(6, 9, 5)
+    found = known.outside(p, N, D)
+    for r in range(5):
+        for j in range(targets):
+            off = [not budgets[0, j, 0] / BUDGET_SLACK <= N[r] <= budgets[0, j, 1] * BUDGET_SLACK]
+            off += [not budgets[1, j, 0] / BUDGET_SLACK <= D[r] <= budgets[1, j, 1] * BUDGET_SLACK]
+            off += [not low - RATIO_SLACK <= x <= high + RATIO_SLACK for x, (low, high) in zip(p[r], ratios[j])]  # noqa: B905
+            assert found[r, j] == any(off)
+
+
+def test_every_used_point_lies_inside(filtered, fixtures):
+    log = read_runs(fixtures / "multilingual5_runs.csv").aligned(filtered.sources, filtered.targets)
+    used = log.p * log.D[:, None] >= 20_000
+    found = filtered.predict(log.p, log.N, log.D)
+    assert used.any()
+    assert not found.outside[used].any()
+
+
+# a filtered fit predicted fr = 14.05 nats without a word
+
+
+@pytest.mark.parametrize("mixture", [EN_DE, "en=1"])
+def test_a_loss_above_the_untrained_models_is_no_prediction(filtered, mixture):
+    fr = filtered.targets.index("fr")
+    raw = filtered.law(filtered.predict(mixture, 97600, "2M").p, np.array([97600.0]), np.array([2e6]))
+    assert raw[0, fr] > 10  # the law's own value stays within reach, and is as absurd as before
+    found = filtered.predict(mixture, 97600, "2M")
+    np.testing.assert_array_equal(found.above_untrained, raw > filtered.coverage.untrained)
+    assert np.isnan(found.losses[0, fr])
+    assert np.isnan([found.low[0, fr], found.high[0, fr]]).all()
+    assert found.outside[0, fr]
+    assert not (found.losses > filtered.coverage.untrained).any()
+    text = "\n".join(found.warnings)
+    assert "no prediction for fr at 1 of 1 points: the law gives more than the 5.544 nats of an untrained model" in text
+    assert "p_fr lies outside of the fitted range 0.02258 to 1 at 1 of 1 points for fr" in text
+    assert "every run that is used has some fr" in text
+
+
+def test_strict_refuses_by_name(filtered):
+    with pytest.raises(OutsideError, match=r"no prediction for .*fr.*: .*p_fr lies outside") as told:
+        filtered.predict(EN_DE, 97600, "2M", strict=True)
+    assert isinstance(told.value, DataError)
+    inside = filtered.predict("uniform", 97600, "2M", strict=True)
+    assert not inside.outside.any()
+    assert inside.warnings == ()
+
+
+def test_the_untrained_loss_is_measured_or_that_of_the_vocabulary(filtered, noisy):
+    np.testing.assert_allclose(filtered.coverage.untrained, [5.54902, 5.54401, 5.54395, 5.55375, 5.52961])
+    _, given_, log = noisy
+    empty = replace(log.select([0]), D=np.zeros(1), p=np.zeros((1, 4)), runs=("empty",), loss=np.full((1, 4), 4.0))
+    empty.loss[0, 3] = np.nan
+    both = fit([log, empty], "shapley", given_.transfer, vocabulary=32_000, **FAST)
+    np.testing.assert_allclose(both.coverage.untrained, [4.0, 4.0, 4.0, np.log(32_000)])
+    assert np.isnan(fit(log, "chinchilla", **FAST).coverage.untrained).all()
+    with pytest.raises(UsageError, match="vocabulary of 1"):
+        fit(log, "chinchilla", vocabulary=1, **FAST)
+
+
+def test_warnings_reach_python_once(filtered):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        found = filtered.predict(EN_DE, 97600, "2M")
+    told = [str(one.message) for one in caught if issubclass(one.category, ShapleyMixWarning)]
+    assert tuple(told) == found.warnings
+    assert {Path(one.filename).name for one in caught} == {Path(__file__).name}
+
+
+# the warning grows with the distance, and names what was held
+
+
+def test_two_times_outside_and_71_700_times_outside_read_differently(filtered):
+    near, far = (filtered.predict("uniform", 97600, D).warnings for D in ("4M", 1998848 * 71_700.0))
+    assert near == (
+        "D lies outside of the fitted range 999.4k to 1.999M at 1 of 1 points, by up to a factor of 2; "
+        "beta was held at 0.5, not fitted: the interval does not know that",
+    )
+    assert far == (
+        "D lies outside of the fitted range 999.4k to 1.999M at 1 of 1 points, by up to a factor of 71,700: "
+        "so far from any run that the number is a guess; "
+        "beta was held at 0.5, not fitted: the interval does not know that",
+    )
+
+
+def test_there_are_three_grades_of_distance():
+    texts = [distance_in_words(factor) for factor in (1.5, NEAR, 1.01 * NEAR, FAR, 1.01 * FAR, 1e9)]
+    assert [("far outside" in text, "a guess" in text) for text in texts] == [
+        (False, False), (False, False), (True, False), (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+
+
+def test_both_held_exponents_are_named(filtered):
+    N, D = filtered.predict("uniform", "1M", "4M").warnings
+    assert "alpha was held at 0.2, not fitted" in N
+    assert "beta was held at 0.5, not fitted" in D
+    _, given_, log = log_of("shapley", rows=30, noise=1e-2)
+    all_told = fit(log, "shapley", given_.transfer, **FAST)
+    assert all_told.held == {}
+    assert all("held at" not in text for text in all_told.predict(log.p, 1e10, 1e12).warnings)
+
+
+def test_a_source_that_no_run_has_is_named(noisy):
+    _, _, log = noisy
+    p = np.column_stack([log.p[:, :3] / log.p[:, :3].sum(axis=1, keepdims=True), np.zeros(36)])
+    found = fit(replace(log, p=p), "learned", **FAST)
+    assert found.unseen == ("zh",)
+    assert found.thin == {}
+    assert any("zh" in text for text in found.warnings)
+    (told,) = [text for text in found.predict("en=0.4,de=0.3,fr=0.2,zh=0.1", 1e8, 3e9).warnings if "p_zh" in text]
+    assert told.endswith("no run that is used has any zh, and its effect is a guess")
+
+
+def test_many_ratios_outside_are_summed_up():
+    _, _, log = log_of("learned", rows=30)
+    found = fit(log, "chinchilla", **FAST)
+    wide = replace(found, sources=tuple(f"s{i}" for i in range(12)), coverage=_twelve(found.coverage))
+    p = mixtures(1, 12, seed=1)
+    texts = wide.predict(p, 1e8, 3e9).warnings
+    assert len(texts) == 9
+    assert texts[-1].startswith("so do, less far, ratios of s")
+
+
+def _twelve(known: Coverage) -> Coverage:
+    """A coverage of twelve sources, none of which was ever seen."""
+    counts = np.zeros((4, 12), dtype=np.int64)
+    return replace(known, p_range=np.zeros((4, 12, 2)), runs=counts)
+
+
+def test_coverage_comes_back_from_a_file_and_refuses_other_languages(filtered, tmp_path):
+    filtered.save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    np.testing.assert_array_equal(again.coverage.p_range, filtered.coverage.p_range)
+    np.testing.assert_array_equal(again.coverage.untrained, filtered.coverage.untrained)
+    with pytest.raises(ValueError, match="p_range has shape"):
+        replace(filtered, coverage=_twelve(filtered.coverage))

@@ -1,0 +1,163 @@
+"""Results in a session: short to print, equal when they hold the same, and one tidy table each."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import log_of
+
+from shapleymix.display import SHOWN_ROWS, html_table, same, short
+from shapleymix.fitting.comparison import compare
+from shapleymix.fitting.evaluation import evaluate
+from shapleymix.fitting.fits import Fit, fit
+from shapleymix.records import FloatArray, IntArray, Record
+
+
+@dataclass(frozen=True)
+class Sample(Record):
+    kind = "test/sample"
+
+    values: FloatArray
+    number: float
+    names: tuple[str, ...]
+    table: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Longer(Sample):
+    kind = "test/longer"
+
+    counts: IntArray
+
+
+def sample(**changes: Any) -> Sample:
+    known = {"values": np.array([1.0, np.nan]), "number": float("nan"), "names": ("a", "b"), "table": {"x": [1.0]}}
+    return Sample(**(known | changes))
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    _, inputs, log = log_of("shapley-tempered", rows=30, noise=1e-2)
+    found = fit(log, "shapley-tempered", inputs.transfer, bootstrap=20, folds=3, starts=2, threads=1)
+    return {
+        "fit": found,
+        "prediction": found.predict(log.p[:3], 1e8, 3e9),
+        "comparison": compare(log, ["chinchilla", "shapley"], inputs.transfer, folds=2, starts=2, threads=1),
+        "evaluation": evaluate(found, log),
+    }
+
+
+KINDS = ["fit", "prediction", "comparison", "evaluation"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_prints_as_a_few_lines(results, kind):
+    """repr(fit) had 119,505 characters."""
+    text = repr(results[kind])
+    assert len(text) < 1500
+    assert text.count("\n") < 16
+    assert text == results[kind].summary()
+
+
+def test_a_fit_says_what_it_is(results):
+    text = repr(results["fit"])
+    assert "law shapley-tempered" in text
+    assert "4 sources, 4 targets, 30 rows" in text
+    assert f"{results['fit'].held_out.mean['PE']:.2%}" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_equals_itself_from_its_file_and_no_other(results, kind, tmp_path):
+    """Equality of results that hold arrays raised a ValueError."""
+    one = results[kind]
+    one.save(tmp_path / "one.json")
+    again = type(one).load(tmp_path / "one.json")
+    assert again == one
+    assert one != replace(one, **_changed(one))
+    assert all(one != other for name, other in results.items() if name != kind)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+
+
+def _changed(one: Any) -> dict[str, Any]:
+    if isinstance(one, Fit):
+        return {"residuals": one.residuals + 1e-12}  # type: ignore[operator]
+    return {"losses": one.losses + 1} if hasattr(one, "losses") else {"rows": one.rows + 1}
+
+
+def test_every_field_counts_in_equality():
+    assert sample() == sample()
+    for changes in (
+        {"values": np.array([1.0, 2.0])},
+        {"values": np.array([1.0])},
+        {"number": 0.0},
+        {"names": ("a",)},
+        {"table": {"x": [2.0]}},
+    ):
+        assert sample(**changes) != sample()
+    assert Longer(**vars(sample()), counts=np.array([1])) != sample()
+    assert sample() != 3
+
+
+values = st.recursive(
+    st.floats() | st.integers() | st.text(max_size=3) | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(one=values, other=values)
+def test_sameness_is_that_of_the_printed_values(one, other):
+    """Of plain values, the text tells NaN from the rest, and hides only -0.0, true and 1, and 1.0 and 1."""
+    assert same(one, one)
+    assert same(one, other) == same(other, one)
+    if repr(one) == repr(other):
+        assert same(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_is_one_tidy_table(results, kind):
+    frame = results[kind].to_polars()
+    columns = results[kind].columns()
+    assert list(frame.columns) == list(columns)
+    assert frame.height == len(next(iter(columns.values()))) > 0
+    text = results[kind]._repr_html_()
+    assert text.count("<tr>") == 1 + min(frame.height, SHOWN_ROWS)
+    assert all(f"<th>{name}</th>" in text for name in columns)
+
+
+def test_the_table_of_a_prediction_has_a_row_a_point_and_target(results):
+    found = results["prediction"]
+    frame = found.to_polars()
+    assert frame.height == 12
+    for row, (run, target, loss, p_en) in enumerate(frame.select("run", "target", "loss", "p_en").iter_rows()):
+        r, j = divmod(row, 4)
+        assert (run, target, loss, p_en) == (str(r), found.targets[j], found.losses[r, j], found.p[r, 0])
+
+
+def test_plain_values(results):
+    told = results["prediction"].to_dict()
+    assert told["losses"] == results["prediction"].losses.tolist()
+    assert results["fit"].to_dict()["coverage"]["runs"] == results["fit"].coverage.runs.tolist()
+
+
+def test_html_is_escaped_and_ends():
+    text = html_table({"a<b": ["<script>"] * 80})
+    assert "<script>" not in text
+    assert html.escape("<script>") in text
+    assert "30 more rows" in text
+
+
+def test_values_are_shortened():
+    assert short(np.zeros((3, 4))) == "3 x 4 numbers"
+    assert short(np.array([1.0, 2.5])) == "1, 2.5"
+    assert short(tuple("abcdefgh")) == "a, b, c, d, e, f, ... (8)"
+    assert short(()) == short({}) == "none"
+    assert short({"a": 1.0}) == "a: 1"

@@ -1,0 +1,145 @@
+"""Logs that fit without an error and should be questioned; and no question where there is nothing to ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated import FAST, log_of
+
+from shapleymix.errors import UsageError
+from shapleymix.fitting.evidence import Filters, evidence_of, gather
+from shapleymix.fitting.fits import fit
+from shapleymix.fitting.questions import progress, questions_of_fit, questions_of_log
+from shapleymix.records import FloatArray
+from shapleymix.tables.run_reading import read_runs
+from shapleymix.tables.runs import RunLog
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "multilingual5_runs.csv"
+
+
+def asked(log: RunLog) -> tuple[str, ...]:
+    return questions_of_log(log, ~np.isnan(log.loss))
+
+
+@pytest.fixture
+def log() -> RunLog:
+    return log_of("shapley", rows=30, noise=5e-3)[2]
+
+
+def with_mean(log: RunLog, digits: int = 8) -> RunLog:
+    mean = np.round(log.loss.mean(axis=1, keepdims=True), digits)
+    return log.with_loss(np.concatenate([log.loss, mean], axis=1), (*log.targets, "avg"))
+
+
+def test_sound_logs_raise_no_question(log):
+    assert asked(log) == ()
+    assert asked(replace(log, p=np.zeros((30, 0)), sources=())) == ()
+    assert asked(read_runs(FIXTURE)) == ()
+    assert asked(log.select([0])) == ()
+    assert asked(log.with_loss(np.full(log.loss.shape, 2.0))) == ()
+
+
+def test_perplexities_are_questioned(log):
+    """Fault: perplexities fitted in silence."""
+    (found,) = asked(log.with_loss(np.exp(log.loss)))
+    assert found.startswith("losses above 15 nats a token (")
+    assert "are these perplexities?" in found
+    one = log.loss.copy()
+    one[:, 2] = np.exp(one[:, 2] + 1)
+    assert "(fr up to" in asked(log.with_loss(one))[0]
+
+
+def test_losses_below_what_text_allows_are_questioned(log):
+    (found,) = asked(log.with_loss(log.loss / 20))
+    assert found.startswith("all losses are below 0.3 nats a token (")
+
+
+@pytest.mark.parametrize("digits", [8, 3])
+def test_a_mean_among_the_targets_is_questioned(log, digits):
+    """Fault: loss_avg was taken for a further target, also where it is rounded."""
+    (found,) = asked(with_mean(log, digits))
+    assert found.startswith("loss_avg is the mean of the other losses in every row")
+    wrong = with_mean(log).loss.copy()
+    wrong[4, -1] *= 1.01
+    assert asked(with_mean(log).with_loss(wrong)) == ()
+
+
+@pytest.mark.parametrize(("name", "unit"), [("D", 1e9), ("N", 1e6)])
+def test_budgets_in_billions_or_millions_are_questioned(log, name, unit):
+    """Fault: D in billions fits, and the law is asked for 1e11 of them."""
+    (found,) = asked(replace(log, **{name: getattr(log, name) / unit}))
+    assert found.startswith(f"{name} is ")
+    assert "millions or billions?" in found
+
+
+def test_questions_of_a_log_are_notices_of_its_fit(log):
+    found = fit(with_mean(log), "learned", **FAST)
+    assert any(notice.startswith("loss_avg is the mean") for notice in found.notices)
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_corrupted_losses_are_named_by_row(log, factor):
+    """Fault: single corrupted losses moved a fit without a word."""
+    spoiled = log.loss.copy()
+    spoiled[7, 1] *= factor
+    spoiled[12, 3] *= factor**1.5
+    found = fit(log.with_loss(spoiled), "learned", **FAST)
+    (notice,) = [notice for notice in found.notices if "far from the law" in notice]
+    assert notice.startswith("2 of 120 losses lie far from the law")
+    assert notice.index("run-12 at D") < notice.index("run-7 at D")
+    assert f"zh {spoiled[12, 3]:.4g}, fitted" in notice
+    assert not any("far from the law" in notice for notice in fit(log, "learned", **FAST).notices)
+
+
+def checkpointed(drift: FloatArray) -> RunLog:
+    """Ten runs of eight checkpoints each, whose log losses are off a law by the drift (8,)."""
+    _, _, first = log_of("chinchilla", rows=10, sizes=(1e8, 2e8, 4e8))
+    law = log_of("chinchilla", rows=10)[0]
+    rows, step = np.repeat(np.arange(10), 8), np.tile(np.arange(1, 9), 10)
+    log = replace(first.select(rows), D=1e9 * step * (1.0 + np.repeat(np.arange(10) % 3, 8)))
+    return log.with_loss(law(log.p, log.N, log.D) * np.exp(drift[step - 1])[:, None])
+
+
+def test_checkpoints_are_questioned_and_their_drift_is_measured():
+    """Fault: checkpoints of a decaying learning rate were taken for final losses."""
+    drift = np.linspace(-0.02, 0.02, 8)
+    log = checkpointed(drift)
+    assert asked(log)[0].startswith("70 of 80 rows are checkpoints of runs that went on (10 runs)")
+    residual = np.tile(drift, 10)[:, None] * np.ones((1, 4))
+    (found,) = questions_of_fit(log, residual, np.ones(log.loss.shape, dtype=bool))
+    assert f"from {drift[:2].mean():+.2%} in the first quarter" in found
+    assert f"to {drift[6:].mean():+.2%} in the last" in found
+
+
+def test_the_share_that_is_dropped_is_of_each_run():
+    log = checkpointed(np.zeros(8))
+    np.testing.assert_allclose(progress(log), np.tile(np.arange(1, 9) / 8, 10))
+    found = gather(log, Filters(drop_warmup=0.25))
+    assert len(found.log) == 70
+    assert "left out 10 rows in the first 25% of their run's tokens" in found.notices
+    single = log_of("shapley", rows=30)[2]
+    assert len(gather(single, Filters(drop_warmup=0.9)).log) == 30
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
+def test_a_warmup_that_is_no_share_is_refused(share):
+    with pytest.raises(UsageError, match="a warm-up of"):
+        Filters(drop_warmup=share)
+
+
+def test_dropping_the_warmup_fits_the_rest(log):
+    noisy = checkpointed(np.array([0.3, 0.2, 0, 0, 0, 0, 0, 0]))
+    whole, rest = (fit(noisy, "chinchilla", drop_warmup=share, **FAST) for share in (0.0, 0.3))
+    assert rest.rows == 60
+    assert rest.fitted_scores.mean["PE"] < 1e-3 < whole.fitted_scores.mean["PE"]
+
+
+def test_unused_losses_are_not_questioned(log):
+    loss = log.loss.copy()
+    loss[0] = 40.0
+    weight = np.ones(30)
+    weight[0] = 0.0
+    assert evidence_of(replace(log.with_loss(loss), weight=weight)).notices == ()
