@@ -315,9 +315,9 @@ def test_a_price_says_how_far_it_reaches():
     assert price.side == "cap"
     free = mixture().mixture["en"]
     assert price.half_at < free
-    assert price.free_at == pytest.approx(free, rel=0.3)
+    assert price.free_at == pytest.approx(free, abs=1e-6)
     half = mixture(caps={"en": price.half_at}).binding[0].per_ratio
-    assert half == pytest.approx(price.per_ratio / 2, rel=0.15)
+    assert half == pytest.approx(price.per_ratio / 2, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ Modules, in reading order:
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, from gradients alone
   engine        the solvers: each takes a problem and returns p, nothing else
+  prices        what the bounds that bind are worth, and how far that holds
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
   optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival
 """

@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
+from shapleymix.mixing.certificate import AT_BOUND, FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.prices import Price, prices_of
@@ -108,7 +108,7 @@ class Mixture(Tabular, Record):
     anchor: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        if not (self.p >= -TOLERANCE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+        if not (self.p >= -AT_BOUND).all() or not abs(self.p.sum() - 1) <= CONVERGED:
             raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
         if not (0 < self.N < np.inf and 0 < self.D < np.inf):
             raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")

@@ -63,7 +63,7 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     heights = task.w[counted] * task.terms.losses(p)[counted]
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
-    unit = max(float(np.abs(cost).max()), float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    unit = _unit(cost, tangents, heights)
     program = _Program(bounds, p, cost / unit, tangents / unit, (heights - heights.max(initial=-np.inf)) / unit)
     duals = program.duals()
     if duals is None:
@@ -79,6 +79,15 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
 def _even(task: Task) -> FloatArray:
     """Weights of a valid, loose bound: for the worst case any average of the weighted losses is below the largest."""
     return task.w / np.count_nonzero(task.w > 0) if task.worst else task.w
+
+
+def _unit(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> float:
+    """A typical slope. The largest would not do: a concave law's slope at a tiny ratio drowns all others."""
+    slopes = np.abs(cost)
+    if len(heights):
+        slopes = slopes + np.abs(tangents[int(np.argmax(heights))])
+    typical = slopes[slopes > 0]
+    return float(np.median(typical)) if len(typical) else max(float(np.abs(tangents).max(initial=0.0)), 1e-300)
 
 
 @dataclass(frozen=True)
@@ -113,13 +122,18 @@ class _Program:
                 np.tile([-np.inf, np.inf], (top, 1)),
             ]
         )
+        goal = np.concatenate([self.cost, np.zeros(extra), np.ones(top)])
+        total = np.concatenate([np.ones(M), np.zeros(extra + top)])[None]
+        # Columns of like size: s in units in which no slope is above one.
+        steepest = np.maximum(np.abs(goal), np.abs(rows).max(axis=0, initial=0.0))
+        scale = np.append(1 / np.maximum(steepest[:M], 1.0), np.ones(extra + top))
         found = linprog(
-            np.concatenate([self.cost, np.zeros(extra), np.ones(top)]),
-            A_ub=rows,
+            goal * scale,
+            A_ub=rows * scale,
             b_ub=np.concatenate(sides),
-            A_eq=np.concatenate([np.ones(M), np.zeros(extra + top)])[None],
+            A_eq=total * scale,
             b_eq=[1.0],
-            bounds=box,
+            bounds=box / scale[:, None],
             method="highs",
         )
         if not found.success:

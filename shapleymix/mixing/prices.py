@@ -18,7 +18,8 @@ from shapleymix.records import FloatArray, Record
 CAP, FLOOR, GROUP_CAP, GROUP_FLOOR = "cap", "floor", "cap of the group", "floor of the group"
 RANGED = 6
 """How many of the dearest bounds get a range: each costs a few solutions."""
-STEPS = 2.0 ** np.arange(-6, 5)
+SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
+"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first."""
 PERCENT = 0.01
 
 
@@ -32,8 +33,8 @@ class Price(Record):
     per_ratio : nats saved per unit of ratio that it gives way, at the margin; per_percent : per 1% of D.
     unit, per_unit : a round number of unique tokens near 0.1% of D, and the nats saved by as many more (for a cap,
         each seen as often as allowed), or by as many fewer demanded (for a floor).
-    half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN where not
-        asked for, or beyond every ratio.
+    half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN for all
+        but the dearest `RANGED` bounds, and under constraints of the user's own.
     """
 
     kind = "price"
@@ -67,6 +68,16 @@ class _Bound:
         values = getattr(task.constraints, field).copy()
         values[self.index] = value
         return replace(task, constraints=replace(task.constraints, **{field: values}))
+
+    @property
+    def end(self) -> float:
+        """Where the bound says nothing."""
+        return 1.0 if self.side in (CAP, GROUP_CAP) else 0.0
+
+    def reached(self, answer: Answer, task: Task) -> float:
+        """The ratio, of the source or the group, at another answer."""
+        group = self.side in (GROUP_CAP, GROUP_FLOOR)
+        return float((task.constraints.members @ answer.p if group else answer.p)[self.index])
 
     def left(self, answer: Answer) -> float:
         """Its price at another answer."""
@@ -127,28 +138,21 @@ def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:
     """For each bound the ratios where half of its price is left, and where it no longer binds."""
     if not found or task.further:
         return [(np.nan, np.nan)] * len(found)
-    places = [_places(bound, task) for bound in found]
-    tasks = [bound.moved(task, value) for bound, values in zip(found, places, strict=True) for value in values]
+    free = solve_all(tuple(bound.moved(task, bound.end) for bound in found))
+    ends = [bound.reached(answer, task) for bound, answer in zip(found, free, strict=True)]
+    places = [bound.at(task) + (end - bound.at(task)) * SHARES for bound, end in zip(found, ends, strict=True)]
+    tasks = [bound.moved(task, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()]
     answers = iter(solve_all(tuple(tasks)))
     return [
-        _crossings(bound, values, [bound.left(next(answers)) for _ in values], task)
-        for bound, values in zip(found, places, strict=True)
+        (_half(bound, values, np.array([bound.left(next(answers)) for _ in values]), task), end)
+        for bound, values, end in zip(found, places, ends, strict=True)
     ]
 
 
-def _places(bound: _Bound, task: Task) -> list[float]:
-    """Where a bound is tried: at growing distances, up to where it says nothing."""
-    here = bound.at(task)
-    if bound.side in (CAP, GROUP_CAP):
-        return np.unique(np.append(np.minimum(here + max(here, 1e-4) * STEPS, 1.0), 1.0)).tolist()
-    return np.unique(np.append(np.maximum(here - here * STEPS[STEPS <= 1], 0.0), 0.0))[::-1].tolist()
-
-
-def _crossings(bound: _Bound, values: list[float], worths: list[float], task: Task) -> tuple[float, float]:
-    """Where the price falls to its half, and to nothing: linear between the places tried."""
-    x = np.array([bound.at(task), *values])
-    y = np.minimum.accumulate(np.array([bound.worth, *worths]) / bound.worth)
-    return _crossing(x, y, 0.5), _crossing(x, y, 1e-6)
+def _half(bound: _Bound, values: FloatArray, worths: FloatArray, task: Task) -> float:
+    """Where half of the price is left: linear between the places tried."""
+    x = np.append(bound.at(task), values)
+    return _crossing(x, np.minimum.accumulate(np.append(bound.worth, worths) / bound.worth), 0.5)
 
 
 def _crossing(x: FloatArray, y: FloatArray, level: float) -> float:

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 NARROW = 1e-13
 ROOMY = 1e-6
@@ -49,8 +49,26 @@ class Rows:
         width = bounds.upper - bounds.lower
         free = np.append(width > NARROW, np.ones(len(inside) - size, dtype=bool))
         inside[:size] = np.where(free[:size], inside[:size], bounds.lower)
+        chosen = _independent(equal[:, free])
+        if len(chosen) >= np.count_nonzero(free[:size]) > 0 and len(inside) == size:
+            free[:] = False  # the equalities leave one mixture, the one inside
         keep = np.any(rows[:, free] != 0, axis=1)
-        return cls(rows[keep], limits[keep], equal, totals, inside, free)
+        return cls(rows[keep], limits[keep], equal[chosen], totals[chosen], inside, free)
+
+
+def _independent(rows: FloatArray) -> IntArray:
+    """Indices of rows that span all: an equality said twice would make Newton's matrix singular."""
+    if not rows.size:
+        return np.zeros(0, dtype=np.int64)
+    chosen: list[int] = []
+    basis = np.zeros((0, rows.shape[1]))
+    for index, row in enumerate(rows):
+        rest = row - (basis @ row) @ basis
+        rest = rest - (basis @ rest) @ basis
+        if np.linalg.norm(rest) > 1e-9 * max(np.linalg.norm(row), 1e-300):
+            chosen.append(index)
+            basis = np.concatenate([basis, rest[None] / np.linalg.norm(rest)])
+    return np.array(chosen, dtype=np.int64)
 
 
 def _written(bounds: Constraints) -> tuple[FloatArray, ...]:
