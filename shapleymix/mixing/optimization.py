@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.laws import Law
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
@@ -286,9 +287,10 @@ def _require_dependence(fit, middle: float) -> None:
     p = np.full(len(fit.sources), 1.0 / len(fit.sources))
     here = fit.terms(middle, middle).losses(p)
     held = dict(getattr(fit, "held", {}) or {})
+    law = getattr(fit, "law", Law)
     for name, symbols, other in (
-        ("N", ("A", "alpha"), fit.terms(10 * middle, middle).losses(p)),
-        ("D", ("B", "beta"), fit.terms(middle, 10 * middle).losses(p)),
+        ("N", law.of_budget("N"), fit.terms(10 * middle, middle).losses(p)),
+        ("D", law.of_budget("D"), fit.terms(middle, 10 * middle).losses(p)),
     ):
         if np.array_equal(here, other):
             why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")
