@@ -37,7 +37,7 @@ def filtered(fixtures: Path) -> Fit:
 def test_ranges_are_of_the_losses_that_were_used_not_of_the_rows():
     _, _, log = log_of("learned", rows=40)
     evidence = gather(log, Filters(min_own_tokens=float(np.median(log.p * log.D[:, None]))))
-    found = coverage_of(evidence, np.full(4, np.nan))
+    found = coverage_of(evidence.log, evidence.weight > 0, np.full(4, np.nan))
     for j in range(4):
         rows = np.flatnonzero(evidence.weight[:, j] > 0)
         assert 0 < len(rows) < 40
@@ -57,7 +57,7 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
     ratios = np.sort(rng.uniform(0, 1, (targets, sources, 2)), axis=-1)
     budgets = np.sort(10 ** rng.uniform(6, 9, (2, targets, 2)), axis=-1)
     counts = np.ones((targets, sources), dtype=np.int64)
-    known = Coverage(ratios, budgets[0], budgets[1], counts, counts, np.full(targets, np.nan))
+    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan))
     p, N, D = rng.uniform(0, 1, (5, sources)), 10 ** rng.uniform(6, 9, 5), 10 ** rng.uniform(6, 9, 5)
     found = known.outside(p, N, D)
     for r in range(5):
@@ -173,9 +173,7 @@ def test_a_source_that_no_run_has_is_named(noisy):
 def test_many_ratios_outside_are_summed_up():
     _, _, log = log_of("learned", rows=30)
     found = fit(log, "chinchilla", **FAST)
-    wide = replace(
-        found, sources=tuple(f"s{i}" for i in range(12)), coverage=_twelve(found.coverage), unseen=(), thin={}
-    )
+    wide = replace(found, sources=tuple(f"s{i}" for i in range(12)), coverage=_twelve(found.coverage))
     p = mixtures(1, 12, seed=1)
     texts = wide.predict(p, 1e8, 3e9).warnings
     assert len(texts) == 9
@@ -185,7 +183,7 @@ def test_many_ratios_outside_are_summed_up():
 def _twelve(known: Coverage) -> Coverage:
     """A coverage of twelve sources, none of which was ever seen."""
     counts = np.zeros((4, 12), dtype=np.int64)
-    return replace(known, p_range=np.zeros((4, 12, 2)), runs=counts, mixtures=counts)
+    return replace(known, p_range=np.zeros((4, 12, 2)), runs=counts)
 
 
 def test_coverage_comes_back_from_a_file_and_refuses_other_languages(filtered, tmp_path):

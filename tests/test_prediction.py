@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
-from shapleymix.errors import DataError, UsageError
+from shapleymix.errors import DataError, ShapleyMixError, UsageError
 from shapleymix.fitting.evaluation import Evaluation, evaluate
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.fitting.prediction import Prediction
@@ -34,6 +34,34 @@ def test_points_in_every_spelling_are_the_same_point(fitted):
     ]
     for spelling in spellings:
         np.testing.assert_array_equal(fitted.predict(*spelling).losses, expected)
+
+
+def test_a_mixture_and_its_file_are_points(fitted, tmp_path):
+    from shapleymix.mixing.optimization import optimize
+
+    mix = optimize(fitted, 1e8, 3e9)
+    mix.save(tmp_path / "mix.json")
+    expected = fitted.predict(mix.p, 1e8, 3e9)
+    for spelling in (mix, tmp_path / "mix.json", str(tmp_path / "mix.json"), mix.mixture):
+        assert fitted.predict(spelling, 1e8, 3e9) == expected
+    assert mix.to_polars().height == 4
+    assert mix.to_polars()["ratio"].to_list() == mix.p.tolist()
+
+
+WRONG = [(object(), 1e8, 1e9), (None, 1e8, 1e9), ([0.25] * 4, object(), 1e9), ("x.json", 1, 1)]
+
+
+@pytest.mark.parametrize("point", WRONG)
+def test_what_spells_no_point_is_our_error(fitted, point):
+    with pytest.raises(ShapleyMixError):
+        fitted.predict(*point)
+
+
+def test_points_of_different_lengths_are_refused(fitted):
+    with pytest.raises(UsageError, match=r"N has 3, expected 1 or 4|p has 4|N has 3"):
+        fitted.predict(mixtures(4, 4), [1e8, 2e8, 3e8], 1e10)
+    with pytest.raises(UsageError, match="2 names for 4 points"):
+        fitted.predict(mixtures(4, 4), 1e8, 1e10, runs=("a", "b"))
 
 
 def test_sizes_broadcast_over_one_mixture(fitted):

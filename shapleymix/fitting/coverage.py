@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.fitting.evidence import Evidence
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.runs import RunLog
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
+FEW_RUNS = 3  # below this many runs with a source, its effect cannot be told from their other differences
+TINY_RATIO = 0.01
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Coverage(Record):
     p_range : (K, M, 2) lowest and highest ratio of each source.
     N_range : (K, 2) fewest and most parameters.
     D_range : (K, 2) fewest and most tokens.
-    runs, mixtures : (K, M) number of different runs, and of mixtures, in which the source has a ratio above 0.
+    runs : (K, M) number of different runs in which the source has a ratio above 0.
     untrained : (K,) loss of a model that has seen no token, nats; NaN where it is not known.
     """
 
@@ -32,7 +34,6 @@ class Coverage(Record):
     N_range: FloatArray
     D_range: FloatArray
     runs: IntArray
-    mixtures: IntArray
     untrained: FloatArray
 
     @property
@@ -53,7 +54,6 @@ class Coverage(Record):
             "N_range": (targets, 2),
             "D_range": (targets, 2),
             "runs": (targets, sources),
-            "mixtures": (targets, sources),
             "untrained": (targets,),
         }
         for name, shape in expected.items():
@@ -62,6 +62,22 @@ class Coverage(Record):
                 raise ValueError(f"{name} has shape {found.shape}, the languages say {shape}")
             if found.shape != shape:  # JSON keeps no shape of an array without entries
                 object.__setattr__(self, name, found.reshape(shape))
+
+    def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Sources with ratio 0 in every used run: nothing is known of their effect."""
+        never = (self.runs == 0).all(axis=0).tolist()
+        return tuple(name for name, empty in zip(sources, never, strict=True) if empty)
+
+    def thin(self, sources: tuple[str, ...]) -> dict[str, str]:
+        """Sources of whose effect little is known, with the reason."""
+        reasons: dict[str, str] = {}
+        for name, runs, highest in zip(sources, self.runs.T, self.whole_p_range[:, 1].tolist(), strict=True):
+            most = int(runs.max())
+            if 0 < most < FEW_RUNS:
+                reasons[name] = f"seen in {most} {'run' if most == 1 else 'runs'}"
+            elif most and highest < TINY_RATIO:
+                reasons[name] = f"seen at ratios up to {highest:.2g} alone"
+        return reasons
 
     def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
@@ -84,11 +100,41 @@ def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
     return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
 
-def coverage_of(evidence: Evidence, untrained: FloatArray) -> Coverage:
-    """What the losses that have a weight cover; every target has at least one.
+def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage:
+    """What the `used` losses (R, K) of a log cover; every target has at least one.
 
     Parameters
     ----------
     untrained : (K,) as in `Coverage`.
     """
-    return Coverage(**evidence.used()._asdict(), untrained=untrained)
+    names = np.unique(np.array(log.runs, dtype=object), return_inverse=True)[1].ravel()
+    return Coverage(
+        p_range=_ranges(log.p, used),
+        N_range=_ranges(log.N[:, None], used)[:, 0],
+        D_range=_ranges(log.D[:, None], used)[:, 0],
+        runs=_distinct_runs(log.p > 0, used, names),
+        untrained=untrained,
+    )
+
+
+def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
+    """Lowest and highest of each column of `values` (R, C) among each target's used rows, (K, C, 2)."""
+    pairs = [(values[rows].min(axis=0), values[rows].max(axis=0)) for rows in used.T]
+    return np.stack([np.stack(pair, axis=-1) for pair in pairs])
+
+
+def _distinct_runs(there: BoolArray, used: BoolArray, names: IntArray) -> IntArray:
+    """How many different runs show each source to each target, (K, M)."""
+    counts = np.zeros((used.shape[1], there.shape[1]), dtype=np.int64)
+    for j, rows in enumerate(used.T):
+        shown = np.zeros((int(names.max()) + 1, there.shape[1]), dtype=bool)
+        np.logical_or.at(shown, names[rows], there[rows])
+        counts[j] = shown.sum(axis=0)
+    return counts
+
+
+def untrained_losses(log: RunLog) -> FloatArray:
+    """Highest measured loss of untrained models (D = 0) for each target, (K,); NaN where the log has none."""
+    losses = log.loss[~log.trained]
+    highest = np.where(np.isnan(losses), -np.inf, losses).max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(highest), highest, np.nan)

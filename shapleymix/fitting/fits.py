@@ -48,8 +48,6 @@ class Fit(Tabular, Record):
     residuals : (99, K) quantiles of held-out log residuals, or None.
     selection : the comparison from which `law="auto"` chose, or None.
     coverage : what the used losses cover, target by target.
-    unseen : sources with ratio 0 in every used run: nothing is known of their effect.
-    thin : sources of whose effect little is known, with the reason.
     rows : number of rows.
     notices : what was left out, and what is to be questioned.
     provenance : what is needed to make the fit again.
@@ -69,8 +67,6 @@ class Fit(Tabular, Record):
     residuals: FloatArray | None
     selection: Comparison | None
     coverage: Coverage
-    unseen: tuple[str, ...]
-    thin: dict[str, str]
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
@@ -119,6 +115,16 @@ class Fit(Tabular, Record):
     def p_range(self) -> FloatArray:
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return self.coverage.whole_p_range
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Sources with ratio 0 in every used run: nothing is known of their effect."""
+        return self.coverage.unseen(self.sources)
+
+    @property
+    def thin(self) -> dict[str, str]:
+        """Sources of whose effect little is known, with the reason."""
+        return self.coverage.thin(self.sources)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -304,7 +310,6 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     """
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-    used = replace(study.evidence, weight=np.where(point.used, study.evidence.weight, 0.0))
     losses, notes = held_out_losses(study, law)
     fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
@@ -320,9 +325,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
-        coverage=coverage_of(used, study.untrained),
-        unseen=used.unseen(),
-        thin=used.thin(),
+        coverage=coverage_of(log, point.used, study.untrained),
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
         provenance=study.provenance(law),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shapleymix.errors import UsageError
+from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.evidence import (
     Evidence,
     Filters,
@@ -137,12 +138,12 @@ def study_of(
     filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
-    return Study(evidence, inputs, settings, seed, _untrained(evidence, inputs, vocabulary))
+    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
 
 
-def _untrained(evidence: Evidence, inputs: Inputs, vocabulary: float | None) -> FloatArray:
+def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
     """Loss of an untrained model (K,): measured in the log, or in the game that gave the matrix, or ln V."""
-    known = evidence.untrained
+    known = untrained_losses(log)
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
         game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])

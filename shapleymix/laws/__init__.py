@@ -1,16 +1,23 @@
 """The laws, and what an author of one needs.
 
+Modules, in reading order:
+
+  symbols         how a law declares the paper's symbols: role, axes, domain, fitted or given
+  terms           the convex pieces of a law in the mixture, which the optimisation works on
+  base            what every law has, most of it by default
+  core            the terms in N and D that most laws share; `chinchilla` is these alone
+  transfer        aggregate transfer Theta, shared by the families that follow
+  shapley         Theta from Shapley values: as printed, tempered, concave
+  learned         Theta from the log alone: linear, concave, with exponents of its own for a target's own language
+  family          Theta from the families of the languages
+  effective_data  Theta inside of the term in D
+  exponential     Data Mixing Laws
+  additive        the additive law of Shukor et al.
+  gbm             boosted trees, a black box
+
 A law is a frozen dataclass that derives from `Law`: its symbols, declared with `fitted` and `given`, and its equation,
 `__call__`. Adding one is a file here and a line in `LAWS`; `tests/test_every_law.py` then holds it to every truth. What
 else it may state: `starts` and `expansion` (a faster and surer fit), `terms` (a proof of its optimum), `defined`.
-
-What they share, in reading order; the laws themselves are those of `LAWS`:
-
-  terms     the convex pieces of a law in the mixture, at one budget: value, gradient, curvature
-  symbols   how a law declares its symbols: axes, domain, role
-  base      what every law has, most of it by default
-  core      the part that most laws share: E + A / N^alpha + B / D^beta
-  transfer  aggregate transfer Theta, which several families share
 """
 
 from __future__ import annotations

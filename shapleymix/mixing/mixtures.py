@@ -16,6 +16,7 @@ from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Rival(Record):
 
 
 @dataclass(frozen=True)
-class Mixture(Record):
+class Mixture(Tabular, Record):
     """The mixture to train on, for N parameters and D tokens.
 
     Attributes
@@ -135,6 +136,14 @@ class Mixture(Record):
             raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
         if not (0 < self.N < np.inf and 0 < self.D < np.inf):
             raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+        for rival in self.baselines:
+            if rival.p.shape != self.p.shape:
+                raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+
+    def columns(self) -> Columns:
+        """One row a source."""
+        arrays = {"ratio": self.p, "low": self.p_low, "high": self.p_high, "floor": self.floors, "cap": self.caps}
+        return {"source": self.sources, **{name: x.tolist() for name, x in (arrays | {"epochs": self.epochs}).items()}}
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.

@@ -133,14 +133,12 @@ def command(
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
     """The options as the core takes them: under the same names."""
     from shapleymix.mixing.demands import Demands
+    from shapleymix_cli.inputs import read_table
 
-    demands = Demands(**asked)
-    table = demands.table
-    if table is not None:
-        out.used(table.origin, table.digest)
-        out.note(f"{table.origin}: {notice}" for notice in table.notices)
-        if demands.weights is None and table.weight is not None:
-            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    table = read_table(out, asked.pop("languages"))
+    demands = Demands(languages=table, **asked)
+    if demands.weights is None and table is not None and table.weight is not None:
+        out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
     return demands
 
 
