@@ -47,8 +47,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.laws import Inputs as Inputs
     from shapleymix.laws import Law as Law
     from shapleymix.laws.base import Terms as Terms
-    from shapleymix.laws.parameters import fitted as fitted
-    from shapleymix.laws.parameters import given as given
+    from shapleymix.laws.symbols import fitted as fitted
+    from shapleymix.laws.symbols import given as given
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.demands import Demands as Demands
@@ -97,8 +97,8 @@ _HOME = {
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",
-    "fitted": "laws.parameters",
-    "given": "laws.parameters",
+    "fitted": "laws.symbols",
+    "given": "laws.symbols",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.optimization",
     "optimize_scales": "mixing.optimization",

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.laws import Law
+from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.demands import Demands
@@ -36,6 +38,7 @@ class FakeFit:
     sources: tuple[str, ...] = SOURCES
     targets: tuple[str, ...] = TARGETS
     held: dict[str, str] = field(default_factory=dict)
+    law: type[Law] = Shapley
 
     def core(self, N: float, D: float) -> np.ndarray:
         size = 400 / N**0.34 if self.size_matters else 0.3
@@ -90,10 +93,10 @@ class OneLaw(FakeFit):
 
     def __init__(self, law: PowerTerms) -> None:
         super().__init__(B=0)
-        object.__setattr__(self, "law", law)
+        object.__setattr__(self, "pieces", law)
 
     def terms(self, N: float, D: float) -> PowerTerms:
-        return self.law  # type: ignore[attr-defined]
+        return self.pieces  # type: ignore[attr-defined]
 
 
 def test_without_replicates_there_are_no_intervals():

@@ -3,6 +3,8 @@
 Modules, in reading order:
 
   settings        how to fit and compare: every default, once
+  coverage        where a fit has data, target by target, and which points lie outside
+  extrapolation   words for points outside of what was fitted
   packing         between a law's named symbols and the vectors that the search works on
   starts          starting points by variable projection
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
@@ -12,8 +14,6 @@ Modules, in reading order:
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   evidence        what a fit gets to see, and what was left out
   study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
-  coverage        where a fit has data, target by target, and which points lie outside
-  extrapolation   words for points outside of what was fitted
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed

@@ -170,7 +170,7 @@ def lower_bound(problem: Problem, p: FloatArray) -> float:
     """A bound from below on the objective of every mixture within the bounds, from tangents at p; -inf if none."""
     w = weights(problem)
     counted = w > 0
-    value, slope = (w * losses(problem, p))[counted], (slopes(problem, p) * w)[:, counted]
+    value, slope = (w * losses(problem, p))[counted], slopes(problem, p)[:, counted] * w[counted]
     if problem.anchor is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             pull = np.where(problem.anchor > 0, np.log(p / problem.anchor) + 1, 0.0)
