@@ -33,7 +33,7 @@ class BindingCap(Record):
     per_billion_tokens: float
 
 
-TOKENS = 1e9
+TOKENS, COLUMNS = 1e9, ("p", "p_low", "p_high", "epochs")
 
 
 def binding_caps(answer: Answer, constraints: Constraints) -> tuple[BindingCap, ...]:
@@ -139,8 +139,7 @@ class Mixture(Tabular, Record):
 
     def columns(self) -> Columns:
         """One row a source."""
-        arrays = {"ratio": self.p, "low": self.p_low, "high": self.p_high, "floor": self.floors, "cap": self.caps}
-        return {"source": self.sources, **{name: x.tolist() for name, x in (arrays | {"epochs": self.epochs}).items()}}
+        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in COLUMNS}
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
