@@ -6,6 +6,18 @@
 >>> mix = sm.optimize(fit, N="243M", D="100B")
 
 Names are loaded when they are first used: importing the package costs next to nothing.
+
+The wings, in the order in which data flows; each imports only from those above it:
+
+  errors   every error: its place, what was expected, the next step
+  files    files read once, with their hash, and written whole
+  display  results as people see them: a few lines, a table, a summary
+  records  results as versioned JSON, read back bit for bit
+  tables   what comes in: run logs, transfer matrices, languages tables
+  game     coalitions, payoffs, exact and sampled Shapley values
+  laws     the laws: one equation with named symbols each
+  fitting  from logs to fitted laws, predictions and comparisons
+  mixing   from a fitted law and a budget to a certified mixture
 """
 
 from __future__ import annotations
@@ -37,8 +49,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.laws import Inputs as Inputs
     from shapleymix.laws import Law as Law
     from shapleymix.laws.base import Terms as Terms
-    from shapleymix.laws.parameters import fitted as fitted
-    from shapleymix.laws.parameters import given as given
+    from shapleymix.laws.symbols import fitted as fitted
+    from shapleymix.laws.symbols import given as given
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.demands import Demands as Demands
@@ -87,8 +99,8 @@ _HOME = {
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",
-    "fitted": "laws.parameters",
-    "given": "laws.parameters",
+    "fitted": "laws.symbols",
+    "given": "laws.symbols",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.optimization",
     "optimize_scales": "mixing.optimization",

@@ -20,7 +20,7 @@ from shapleymix_cli.views.tables import matrix, show
 
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.game import exact_shapley
-from shapleymix.laws.shapley_tempered import ShapleyTempered
+from shapleymix.laws.shapley import ShapleyTempered
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.transfer_reading import read_transfer
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cli_tools import Outcome, Run, runner
 from shapleymix_cli.main import commands
+from shapleymix_cli.views.optimize import mixture_view
+from shapleymix_cli.views.tables import show
 
 from shapleymix.fitting.fits import Fit
+from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.optimization import optimize as run_optimize
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja")
 BUDGET = ("-N", "97600", "-D", "2M")
@@ -93,9 +100,13 @@ def test_bounds_hold_and_have_prices(optimize) -> None:
     assert p["ja"] <= 0.2 + 1e-12
     assert p["en"] >= 0.3 - 1e-12
     assert document["objective"] > free["objective"]
-    assert {cap["source"] for cap in document["binding"]} == {"zh", "ja"}
+    assert {(cap["source"], cap["side"]) for cap in document["binding"]} == {
+        ("zh", "cap"),
+        ("ja", "cap"),
+        ("en", "floor"),
+    }
     looser = optimize("--cap", "zh=0.101,ja=0.2", "--floor", "en=0.3", "--json").document
-    price = next(cap["shadow_price"] for cap in document["binding"] if cap["source"] == "zh")
+    price = next(cap["per_ratio"] for cap in document["binding"] if cap["source"] == "zh")
     assert math.isclose((document["objective"] - looser["objective"]) / 0.001, price, rel_tol=0.02)
 
 
@@ -200,3 +211,40 @@ def test_a_law_without_a_mixture_has_no_optimum(run: Run, fixtures: Path, tmp_pa
     outcome = run("optimize", goal, *BUDGET, "--json")
     assert (outcome.code, outcome.document["error"]["code"]) == (1, "cannot_solve")
     assert outcome.document["error"]["hint"]
+
+
+def test_two_hundred_languages_are_readable() -> None:
+    names, rng = tuple(f"l{place}" for place in range(200)), np.random.default_rng(0)
+    terms = PowerTerms(np.zeros(200), rng.uniform(1, 3, 200), rng.uniform(0.02, 0.2, 200), 0.95 * np.eye(200) + 0.05)
+
+    class Known:
+        sources = targets = names
+
+        def terms(self, N: float, D: float) -> PowerTerms:
+            return terms
+
+        def replicate_terms(self, N: float, D: float) -> None:
+            return None
+
+        def predict(self, p: Any, N: Any, D: Any, level: float = 0.9, **_: Any) -> Any:
+            losses = terms.losses(np.asarray(p))
+            nothing = np.zeros(losses.shape, dtype=bool)
+            return SimpleNamespace(
+                losses=losses, low=losses, high=losses, warnings=(), outside=nothing, above_untrained=nothing
+            )
+
+    free = run_optimize(Known(), 1e9, 1e10)
+    capped = names[int(np.argmax(free.p))]
+    found = run_optimize(Known(), 1e9, 1e10, caps={capped: 1e-4})
+    short, whole = (list(map(str, view_lines(mixture_view(found, "any", verbose)))) for verbose in (False, True))
+    assert len(short) < 100 < len(whole)
+    assert any(line.startswith(f"{capped} ") for line in short), "a language at its cap is shown, however small"
+    assert any("170 sources more" in line for line in short)
+    largest = names[int(np.argmax(found.p))]
+    assert any(line.startswith(f"{largest} ") for line in short)
+
+
+def view_lines(parts: Any) -> list[str]:
+    with redirect_stdout(StringIO()) as screen:
+        show(parts)
+    return screen.getvalue().splitlines()

@@ -15,13 +15,14 @@ from simulated import SIZES, TOKENS, inputs, log_of, mixtures, simulate, true_la
 from shapleymix.errors import SolveError
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.laws import LAWS, Inputs, Law
-from shapleymix.laws.parameters import Parameter
+from shapleymix.laws.symbols import Parameter
 from shapleymix.records import FloatArray
 
 EVERY = pytest.mark.parametrize("name", LAWS)
-CONVEX = [name for name in LAWS if name != "chinchilla"]
-# fitted coefficients carry a weak prior, and additive's floor trades with its mixture term
-LOOSE = {"learned", "learned-concave", "learned-own", "effective-data", "exponential", "additive"}
+CONVEX = [name for name, law in LAWS.items() if law.terms is not Law.terms and "mixture" in law.needs]
+# fitted coefficients carry a weak prior, and trade with the floor
+LOOSE = {name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.fitted())}
+PARTIAL = [name for name, law in LAWS.items() if "families" in law.needs]  # undefined without the target's family
 
 
 def budgets(rows: int) -> tuple[FloatArray, FloatArray]:
@@ -47,13 +48,15 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
     assert law.reference
     assert law.assumption
     assert set(law.needs) <= {"mixture", "transfer", "families"}
-    assert set(law.linear) <= {known.name for known in law.fitted()}
+    assert all(known.vanishes == (known.role == "linear") for known in law.parameters())
     assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.fitted}
     for known in law.fitted():
         assert known.low < known.high
         assert np.isfinite([known.low, known.high]).all()
         assert known.low > 0 or not known.positive
-        assert known.core in (None, "N", "D")
+        assert known.budget in (None, "N", "D")
+        assert known.low <= known.typical[0] < known.typical[1] <= known.high
+        assert len(known.starts)
 
 
 @EVERY
@@ -83,13 +86,33 @@ def test_expansion_is_the_log_of_the_equation_and_its_derivative(name):
     given = inputs(4, 3, seed=1)
     law = true_law(name, given, seed=1)
     p, (N, D) = mixtures(9, 4, seed=2), budgets(9)
-    p[0] = [0.0, 0.5, 0.5, 0.0] if name != "family" else p[0]
+    p[0] = [0.0, 0.5, 0.5, 0.0] if name not in PARTIAL else p[0]
     with np.errstate(all="raise"):
         log_loss, slopes = law.expansion(p, N, D)
     np.testing.assert_allclose(log_loss, np.log(law(p, N, D)), rtol=1e-12)
     assert set(slopes) == {known.name for known in law.fitted()}
     for known in law.fitted():
         np.testing.assert_allclose(slopes[known.name], numeric(law, known, p, N, D), rtol=2e-6, atol=2e-9)
+
+
+@EVERY
+def test_the_default_expansion_is_the_analytic_one(name):
+    """The base's central differences, which a law of one's own is fitted by, against each law's own derivative."""
+    given = inputs(4, 3, seed=4)
+    laws = [true_law(name, given, seed) for seed in (4, 5)]
+    p, (N, D) = mixtures(9, 4, seed=3), budgets(9)
+    p[0] = [0.0, 0.5, 0.5, 0.0]  # undefined under the families' laws: finite there, and meaningless
+    for law in (laws[0], stack(laws)):
+        sure = np.isfinite(law(p, N, D))
+        own, default = law.expansion(p, N, D), Law.expansion(law, p, N, D)
+        np.testing.assert_allclose(default[0][sure], own[0][sure], rtol=1e-12)
+        assert np.isfinite(default[0]).all()
+        assert set(default[1]) == set(own[1])
+        for symbol, slope in own[1].items():
+            where = sure if slope.ndim == sure.ndim else sure[..., None, :]
+            assert np.isfinite(default[1][symbol]).all()
+            gap = np.where(where, default[1][symbol] - slope, 0.0)
+            np.testing.assert_allclose(gap, 0.0, atol=1e-8, err_msg=symbol)
 
 
 def numeric(law: Law, known: Parameter, p: FloatArray, N: FloatArray, D: FloatArray, step: float = 1e-5) -> FloatArray:
@@ -209,12 +232,12 @@ def test_the_gauge_changes_no_prediction(name):
     law = true_law(name, inputs(4, 3), seed=8)
     factor = np.array([0.3, 7.0, 1e-3])
     symbols = symbols_of(law)
-    if "coefficients" in symbols and name != "additive":
-        law = law.replaced(coefficients=symbols["coefficients"] * factor)
-        np.testing.assert_allclose(law.in_gauge().coefficients.max(axis=0), 1.0)  # type: ignore[attr-defined]
-    if "t" in symbols:
-        law = law.replaced(t=symbols["t"] + np.log(factor))
-        np.testing.assert_allclose(law.in_gauge().t.max(axis=0), 0.0, atol=1e-15)  # type: ignore[attr-defined]
+    for known in law.fitted():
+        if known.gauge:
+            shifted = symbols[known.name] * factor if known.positive else symbols[known.name] + np.log(factor)
+            law = law.replaced(**{known.name: shifted})
+            largest = getattr(law.in_gauge(), known.name).max(axis=0)
+            np.testing.assert_allclose(largest, 1.0 if known.positive else 0.0, atol=1e-15)
     p, (N, D) = mixtures(8, 4, seed=8), budgets(8)
     np.testing.assert_allclose(law.in_gauge()(p, N, D), law(p, N, D), rtol=1e-12)
 
@@ -223,7 +246,8 @@ def test_the_gauge_changes_no_prediction(name):
 def test_plain_units_are_those_of_the_search(name):
     law = true_law(name, inputs(4, 3), seed=9)
     p, (N, D) = mixtures(8, 4, seed=9), budgets(8)
-    np.testing.assert_allclose(law.rescaled(5e7, 2e9)(p, N, D), law(p, N / 5e7, D / 2e9), rtol=1e-12)
+    N0, D0 = (5e7, 2e9) if law.relative else (1.0, 1.0)
+    np.testing.assert_allclose(law.rescaled(N0, D0)(p, N, D), law(p, N / N0, D / D0), rtol=1e-12)
 
 
 @EVERY
@@ -239,7 +263,7 @@ def test_no_transfer_at_all_is_nan_and_masked_without_a_warning(name):
     np.testing.assert_array_equal(np.isfinite(losses), mask)
     assert np.isfinite(log_loss).all()
     assert all(np.isfinite(slope).all() for slope in slopes.values())
-    expected = [False, False, True, True] if name.startswith("family") else [True] * 4
+    expected = [False, False, True, True] if name in PARTIAL else [True] * 4
     np.testing.assert_array_equal(mask[0], expected)
     assert mask[1].all()
 
@@ -250,7 +274,7 @@ def test_rows_where_the_law_is_undefined_do_not_bend_the_fit(name):
     p = np.concatenate([log.p, [[0.0, 0.0, 0.4, 0.6]]])
     more = simulate(truth, given, p)
     shown = np.where(np.isnan(more.loss), 9.0, more.loss)  # a measured loss that the law has no word for
-    assert np.isnan(more.loss).any() == name.startswith("family")
+    assert np.isnan(more.loss).any() == (name in PARTIAL)
     settings = {"bootstrap": 0, "folds": 0, "prior": 1e-10, "delta": np.inf, "threads": 1}
     found = fit(replace(more, loss=shown), name, given.transfer, given.languages, **settings)
     sure = ~np.isnan(more.loss)

@@ -13,12 +13,9 @@ from shapleymix.fitting.fits import fit
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import FamilyMean, same_family
-from shapleymix.laws.learned import Learned
-from shapleymix.laws.parameters import Parameter
-from shapleymix.laws.shapley import Shapley
-from shapleymix.laws.shapley_concave import ShapleyConcave
-from shapleymix.laws.shapley_tempered import ShapleyTempered
-from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.laws.learned import Learned, mixture_slopes
+from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
+from shapleymix.laws.symbols import Parameter
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -212,8 +209,8 @@ def test_the_exponential_laws_gauge_stays_within_what_a_fit_may_hold():
 
 
 def test_the_largest_value_of_a_symbol_follows_its_box_and_its_gauge():
-    box = {"axes": "MK", "fitted": True, "low": -60.0, "high": 50.0, "positive": False}
+    box = {"axes": "MK", "role": "shape", "low": -60.0, "high": 50.0, "positive": False}
     assert Parameter("t", **box).largest == 60.0  # type: ignore[arg-type]
     assert Parameter("t", **box, gauge=True).largest == 110.0  # type: ignore[arg-type]
-    assert Parameter("phi", "MK", True, low=1e-3, high=5.0, gauge=True).largest == 5.0
-    assert Parameter("nsv", "MK", False).largest == np.inf
+    assert Parameter("phi", "MK", "coefficients", low=1e-3, high=5.0, gauge=True).largest == 5.0
+    assert Parameter("nsv", "MK", "given").largest == np.inf

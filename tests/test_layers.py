@@ -1,8 +1,9 @@
-"""The shape of the house: who may import whom, and how long a module or a function may be."""
+"""The shape of the house: the maps in the texts are those of the code, and an import goes upward."""
 
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -15,21 +16,56 @@ ORDER = ("errors", "files", "display", "records", "tables", "game", "laws", "fit
 FORBIDDEN = {"torch", "click", "rich", "shapleymix_cli", "shapleymix_irds", "shapleymix_sweep"}
 
 
+NOT_YET = {
+    "shapleymix.mixing.engine.search imports shapleymix.mixing.mixtures",
+    "shapleymix_cli.documents.baselines imports shapleymix_cli.console",
+    "shapleymix_cli.documents.predictions imports shapleymix_cli.console",
+    "shapleymix_cli.documents.writing imports shapleymix_cli.console",
+}
+PACKAGES = {
+    "shapleymix": CORE,
+    "shapleymix_cli": ROOT / "cli/shapleymix_cli",
+    "shapleymix_irds": ROOT / "adapters/shapleymix_irds",
+}
+
+
 def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    """The dotted name under which a file of the three packages is imported."""
+    root = next((folder.parent for folder in PACKAGES.values() if path.is_relative_to(folder)), ROOT / "adapters")
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def listed(path: Path) -> list[str]:
+    """The names in a package's map: lines of its text such as `  names       ordered labels`, in their order."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return re.findall(r"^ {2}(\w+) {2,}\S", text, flags=re.MULTILINE)
 
 
 CORE_MODULES = {module_name(path): path for path in sorted(CORE.rglob("*.py"))}
 OTHERS = sorted(chain((ROOT / "cli").rglob("*.py"), (ROOT / "adapters").rglob("*.py")))
 EVERY = [*CORE_MODULES.values(), *OTHERS]
+MODULES = {module_name(path): path for path in EVERY}
+INITS = {name: path for name, path in MODULES.items() if path.name == "__init__.py"}
+ORDER = listed(CORE / "__init__.py")
 
 
-def imports(path: Path, *, top_only: bool = False) -> set[str]:
-    """Dotted names of everything that a file imports; `from a import b` gives both `a` and `a.b`."""
+def imports(path: Path, *, top_only: bool = False, types: bool = True) -> set[str]:
+    """Dotted names of everything that a file imports; `from a import b` gives both `a` and `a.b`.
+
+    Without `types`, what is imported for type checkers alone does not count.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     names: set[str] = set()
     for node in tree.body if top_only else ast.walk(tree):
+        if node in for_types and not types:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -38,9 +74,39 @@ def imports(path: Path, *, top_only: bool = False) -> set[str]:
     return names
 
 
-def imported_modules(path: Path) -> set[str]:
-    """The core's modules that a file imports; a name from a package is the module if there is one."""
-    return {name for name in imports(path) if name in CORE_MODULES} - {module_name(path)}
+def imported_modules(path: Path, *, loading: bool = False) -> set[str]:
+    """The modules of the three packages that a file imports (only those that it needs to be loaded, on demand)."""
+    return {name for name in imports(path, top_only=loading, types=not loading) if name in MODULES} - {
+        module_name(path)
+    }
+
+
+def children(package: str) -> set[str]:
+    """The modules and packages directly inside of a package."""
+    return {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == package} - {"__main__"}
+
+
+def laws_listed() -> set[str]:
+    """Modules of the laws: `LAWS` is their list, so that a law is one file and one line."""
+    tree = ast.parse((CORE / "laws/__init__.py").read_text(encoding="utf-8"))
+    froms = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {name.rpartition(".")[2] for name in froms if name.startswith("shapleymix.laws.")}
+
+
+def lower_siblings(package: str) -> list[str]:
+    """`a imports b` for each import inside of a package that goes against the order of its map.
+
+    What a function imports when it runs is left to `test_no_import_cycle`.
+    """
+    place = {name: index for index, name in enumerate(listed(INITS[package]))}
+    depth = package.count(".") + 1
+    found = set()
+    for name, path in MODULES.items():
+        inside = [other for other in imported_modules(path, loading=True) if other.startswith(f"{package}.")]
+        own = place.get(name.split(".")[depth], -1) if name.startswith(f"{package}.") else -1
+        lower = [other for other in inside if own >= 0 and place.get(other.split(".")[depth], -1) > own]
+        found |= {f"{name} imports {other}" for other in lower}
+    return sorted(found)
 
 
 def layer(module: str) -> int:
@@ -64,6 +130,24 @@ def test_the_core_is_found():
     assert len(functions(CORE / "records.py")) > 10
 
 
+@pytest.mark.parametrize("package", INITS)
+def test_a_package_lists_its_modules_in_reading_order(package):
+    """Every module is in the map of its package, nothing else is, and each imports from those above it only."""
+    names = listed(INITS[package])
+    assert len(names) == len(set(names))
+    optional = laws_listed() if package == "shapleymix.laws" else set()
+    assert set(names) | optional == children(package)
+    assert set(lower_siblings(package)) <= NOT_YET
+
+
+def test_contributing_draws_the_same_map():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
+    assert drawn == [*(f"shapleymix/{wing}" for wing in ORDER), "cli/shapleymix_cli", "adapters/shapleymix_irds"]
+    mentioned = re.findall(r"`((?:shapleymix|cli|adapters|tests)/[\w/.]+)`", text)
+    assert [name for name in mentioned if not (ROOT / name).exists() and not (ROOT / f"{name}.py").is_file()] == []
+
+
 @pytest.mark.parametrize("module", [name for name in CORE_MODULES if name != "shapleymix"])
 def test_imports_go_upward_only(module):
     assert module.split(".")[1] in ORDER
@@ -72,10 +156,23 @@ def test_imports_go_upward_only(module):
             assert layer(name) <= layer(module), f"{module} imports {name}"
 
 
+def test_the_command_line_and_the_adapters_know_the_core_and_not_each_other():
+    for path in OTHERS:
+        own = "shapleymix_cli" if path.is_relative_to(ROOT / "cli") else "shapleymix_irds"
+        roots = {name.split(".")[0] for name in imported_modules(path)}
+        assert roots <= {own, "shapleymix"}, path
+
+
+def test_no_command_imports_another():
+    folder = PACKAGES["shapleymix_cli"] / "commands"
+    for path in folder.glob("*.py"):
+        assert not {name for name in imported_modules(path) if name.startswith("shapleymix_cli.commands")}, path
+
+
 def test_no_import_cycle():
-    """Importing the root is importing every module's parent, which loads nothing: it is left out."""
-    graph = {name: imported_modules(path) - {"shapleymix"} for name, path in CORE_MODULES.items()}
-    for name, path in CORE_MODULES.items():
+    """Importing a package is importing every module's parent, which loads nothing: it is left out."""
+    graph = {name: imported_modules(path) - set(PACKAGES) for name, path in MODULES.items()}
+    for name, path in MODULES.items():
         if path.name != "__init__.py":
             graph[name] -= {name.rpartition(".")[0]}
     try:
@@ -95,7 +192,7 @@ def test_one_file_imports_cvxpy_and_only_when_asked():
         return {
             name
             for name, path in CORE_MODULES.items()
-            if any(found.split(".")[0] == "cvxpy" for found in imports(path, top_only=top_only))
+            if any(found.split(".")[0] == "cvxpy" for found in imports(path, top_only=top_only, types=False))
         }
 
     assert uses(top_only=False) <= {"shapleymix.mixing.engine.cone"}

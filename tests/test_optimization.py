@@ -111,19 +111,22 @@ def test_caps_follow_from_tokens_and_epochs():
     assert mix.binding[0].origin == "tokens"
 
 
-def test_a_shadow_price_is_what_a_billion_tokens_would_save():
+def test_a_shadow_price_is_what_more_tokens_would_save():
     base, extra = mixture(available=TOKENS), mixture(available={**TOKENS, "fi": 2.001e9})
-    saved = (base.objective - extra.objective) / 0.001
-    assert saved == pytest.approx(base.shadow_prices["fi"], rel=1e-3)
+    saved = (base.objective - extra.objective) / 1e6
+    price = base.binding[0]
+    assert price.unit == 1e8, "0.1% of D"
+    assert saved == pytest.approx(price.per_unit / price.unit, rel=1e-3)
+    assert price.per_percent == pytest.approx(0.01 * base.shadow_prices["fi"])
     capped, looser = mixture(caps={"en": 0.2}), mixture(caps={"en": 0.2001})
     saved_per_ratio = (capped.objective - looser.objective) / 1e-4
-    assert saved_per_ratio == pytest.approx(capped.binding[0].shadow_price, rel=1e-3)
+    assert saved_per_ratio == pytest.approx(capped.binding[0].per_ratio, rel=1e-3)
 
 
 def test_a_group_has_shadow_prices_too():
     options = {"groups": [Group(("de", "fi"), 0.7, 1.0)], "caps": {"de": 0.2}}
     base, looser = mixture(**options), mixture(**{**options, "caps": {"de": 0.20001}})
-    price = next(cap.shadow_price for cap in base.binding if cap.source == "de")
+    price = next(cap.per_ratio for cap in base.binding if cap.source == "de")
     assert (base.objective - looser.objective) / 1e-5 == pytest.approx(price, rel=1e-3)
 
 
@@ -303,3 +306,76 @@ def test_the_file_names_the_ratios(tmp_path):
     mix = mixture()
     mix.save(tmp_path / "mixture.json")
     assert json.loads((tmp_path / "mixture.json").read_text())["mixture"] == mix.mixture
+
+
+def test_a_price_says_how_far_it_reaches():
+    """Issue 6, 5: a shadow price holds at a point."""
+    base = mixture(caps={"en": 0.2})
+    price = base.binding[0]
+    assert price.side == "cap"
+    free = mixture().mixture["en"]
+    assert price.half_at < free
+    assert price.free_at == pytest.approx(free, rel=0.3)
+    half = mixture(caps={"en": price.half_at}).binding[0].per_ratio
+    assert half == pytest.approx(price.per_ratio / 2, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("options", "side"),
+    [({"floors": {"code": 0.2}}, "floor"), ({"groups": [Group(("fi", "code"), 0.0, 0.1)]}, "cap of the group")],
+)
+def test_floors_and_groups_have_prices(options, side):
+    base = mixture(**options)
+    price = next(one for one in base.binding if one.side == side)
+    if side == "floor":
+        looser = mixture(floors={"code": 0.1999})
+    else:
+        looser = mixture(groups=[Group(("fi", "code"), 0.0, 0.1001)])
+    assert (base.objective - looser.objective) / 1e-4 == pytest.approx(price.per_ratio, rel=1e-2)
+
+
+def test_repeated_tokens_are_named():
+    """Issue 6, 1.6: five sources at 8 epochs, and not a word."""
+    notices = " ".join(mixture(available=TOKENS, max_epochs=8).notices)
+    assert "repeated tokens for fresh" in notices
+    assert "fi" in notices.split("repeats")[1]
+    assert not any("repeated" in notice for notice in mixture(available=dict.fromkeys(SOURCES, "9T")).notices)
+
+
+def test_the_penalty_is_apart_from_the_loss():
+    """Issue 6, 1.7: the penalised objective was printed as the mean loss, and the baselines were shifted."""
+    mix, free = mixture(anchor="en=0.7,de=0.1,fi=0.1,code=0.1", kl=0.5), mixture()
+    assert mix.objective == pytest.approx(mix.losses.mean())
+    assert mix.penalty == pytest.approx(0.5 * np.sum(mix.p * np.log(mix.p / [0.7, 0.1, 0.1, 0.1])))
+    assert mix.certificate.objective == pytest.approx(mix.objective + mix.penalty)
+    assert mix.baselines[0].objective == pytest.approx(free.baselines[0].objective)
+    assert mix.kl == 0.5
+    np.testing.assert_allclose(mix.anchor, [0.7, 0.1, 0.1, 0.1])
+
+
+class Untrained(FakeFit):
+    """Predictions above an untrained model's loss wherever a target has less than a tenth of the data."""
+
+    def predict(self, p, N, D, level=0.9):
+        found = super().predict(p, N, D, level)
+        object.__setattr__(found, "above_untrained", np.asarray(p)[:, :3] < 0.1)
+        return found
+
+
+def test_a_rival_above_an_untrained_model_has_no_gain_but_a_reason():
+    """Issue 6, 1.2: a rival at 29.4 nats, where an untrained model has 5.5, gave a gain of 8 nats and P = 100%."""
+    mix = optimize(Untrained(), "1B", "100B", floors=0.11, baselines={"mono": "en=1"})
+    mono = next(rival for rival in mix.baselines if rival.name == "mono")
+    assert "untrained" in mono.reason
+    assert "de, fi" in mono.reason
+    assert np.isnan([mono.objective, mono.gain, mono.probability, mono.gain_low]).all()
+    assert np.isfinite(mix.baselines[0].gain)
+
+
+def test_a_searched_mixture_keeps_groups_and_takes_any_weights():
+    """Issue 6, 2: gbm's rivals ignored groups, and its weights were no others' weights."""
+    options = {"allow_nonconvex": True, "groups": [Group(("fi", "code"), 0.6, 0.9)], "weights": "en=1,de=2,fi=1"}
+    found = optimize(Bumpy(), 1e9, 1e11, **options)
+    assert found.p[2:].sum() >= 0.6 - 1e-9
+    assert not found.baselines[0].within_bounds
+    np.testing.assert_allclose(found.weights, [0.25, 0.5, 0.25])

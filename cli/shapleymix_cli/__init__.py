@@ -1,1 +1,16 @@
-"""The `shapleymix` command line: parse, call the core, show. The only place that rounds numbers."""
+"""The `shapleymix` command line: parse, call the core, show. The only place that rounds numbers.
+
+Modules, in reading order:
+
+  streams    the three standard streams: open where they were closed, and harmless where they cannot be written to
+  budgets    sizes and token counts that a command works at: those given, or the one that the fit knows
+  own_laws   laws by name, or from a user's own file, whose faults are told as the user's
+  documents  what `--json` prints and `-o` writes
+  console    what a command says: its result on standard output, everything else on standard error
+  failures   failures as people and programs see them: one message with its place and hint, and an exit code
+  options    options that commands share, the types of their values, and the commands' own form of help
+  inputs     files as the commands take them, with their notices
+  views      what people see of each result: text and tables, with rounded numbers
+  commands   one file a command
+  main       the `shapleymix` command: a group whose commands are imported only when they run
+"""

@@ -46,7 +46,7 @@ def matrix_of(out: Output, path: str, kind: Kind = None) -> TransferMatrix:
     from shapleymix.tables.transfer_reading import read_transfer
 
     matrix = read_transfer(path, kind=kind)
-    out.used(path, matrix.provenance.get("digest") or sha256_of(matrix))
+    out.used(path, sha256_of(matrix) if matrix.read_from else matrix.provenance["digest"])
     notice = matrix.provenance.get("notice")
     out.warn([f"{path}: {notice}"] if notice else [])
     return matrix

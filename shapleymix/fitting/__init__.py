@@ -1,1 +1,25 @@
-"""From run logs to fitted laws, predictions and comparisons; modules are nouns, and none knows the mixing wing."""
+"""From run logs to fitted laws, predictions and comparisons; modules are nouns, and none knows the mixing wing.
+
+Modules, in reading order:
+
+  settings        how to fit and compare: every default, once
+  packing         between a law's named symbols and the vectors that the search works on
+  starts          starting points by variable projection
+  least_squares   robust nonlinear least squares for many small problems at once; knows no law
+  scores          how well predictions match losses: PE, R2, rank correlation, coverage
+  uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  prediction      predicted losses with intervals and warnings
+  questions       what fits in silence and should be questioned: units, means, corrupted rows
+  evidence        what a fit gets to see, and what was left out
+  coverage        where a fit has data, target by target, and which points lie outside
+  study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
+  extrapolation   words for points outside of what was fitted
+  estimation      fit one law to weighted evidence: every target, start and replicate in one batch
+  identification  which symbols a fit cannot tell, because the objective stays where it is while they move
+  standing        how a fit ended for each target, with advice: a status is a value, never swallowed
+  candidates      whatever can be compared: laws, black boxes, fixed predictors
+  comparison      every law on the same held-out runs, and how sure it is that one beats another
+  fitted          one law fitted to one study, with its replicates and held-out predictions
+  fits            from logs to a fitted law with its error bars, and what of it is not known
+  evaluation      a saved fit against a log that it may never have seen
+"""

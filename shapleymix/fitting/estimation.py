@@ -63,9 +63,9 @@ class Problem:
 
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
+        observed = evidence.observations(law, inputs)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
-        observed = evidence.observations(law, inputs)
         defined = _defined(packing, givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
@@ -98,7 +98,7 @@ class Problem:
         gram = weighted.swapaxes(1, 2) @ weighted
         scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
         values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]))
-        return values[:, -1] / np.maximum(values[:, self.packing.law.gauge], 1e-300)
+        return values[:, -1] / np.maximum(values[:, self.packing.law.gauges()], 1e-300)
 
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
@@ -156,7 +156,7 @@ class Problem:
 
     def _prior(self) -> Prior | None:
         """A weak pull on log coefficients, which a log with zero ratios may leave untold."""
-        coefficient = np.array([name == "coefficients" for name in self.packing.names])
+        coefficient = np.array([known.role == "coefficients" for known in self.packing.owners], dtype=bool)
         if not coefficient.any():
             return None
         precision = self.settings.prior * min(self.settings.delta, USUAL_RESIDUAL)
@@ -172,7 +172,7 @@ class Problem:
                 value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
             )
         )
-        plain = law.in_gauge().rescaled(self.evidence.N0, self.evidence.D0)
+        plain = law.in_gauge().rescaled(*self.evidence.units(type(law)))
         plain = plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
         return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
 

@@ -20,13 +20,6 @@ from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 
-# Where two levels of N or D cannot tell an exponent it is held at what logs with more levels give: alpha .13 to .26,
-# beta .3 to .8 (5Mix, RedPajama, SlimPajama). With two sizes fitted, the error on the third falls from 1.06, 1.04,
-# 0.90% with Chinchilla's .35 to 0.73, 0.63, 0.70% with .2. With two D of one size fitted and later ones held out, beta
-# .5 beats .35 on 5Mix (.37 to .54% against .52 to .73) and SlimPajama and ties on RedPajama; on the five-language log,
-# with two D, .35 is better by .1% of PE in cross-validation, within its standard error.
-HELD_EXPONENTS = {"alpha": 0.2, "beta": 0.5}
-
 
 @dataclass(frozen=True)
 class Filters:
@@ -65,27 +58,33 @@ class Evidence:
         """Geometric mean token count."""
         return float(np.exp(np.log(self.log.D).mean()))
 
+    def units(self, law: type[Law]) -> tuple[float, float]:
+        """N and D are divided by these for the search; by 1 where the law is fitted in plain units."""
+        return (self.N0, self.D0) if law.relative else (1.0, 1.0)
+
     def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
         """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
         chosen = slice(None) if rows is None else rows
         levels = {"N": len(np.unique(self.log.N[chosen])), "D": len(np.unique(self.log.D[chosen]))}
         held: dict[str, float] = {}
         for known in law.fitted():
-            count = levels.get(known.core or "", 3)
+            count = levels[known.budget] if known.budget else 3
             if count == 1:
                 held[known.name] = 0.0
-            elif count == 2 and known.name in HELD_EXPONENTS:
-                held[known.name] = HELD_EXPONENTS[known.name]
+            elif count == 2 and known.usual is not None:
+                held[known.name] = known.usual
         return held
 
     def observations(self, law: type[Law], inputs: Inputs, shares: FloatArray | None = None) -> Observations:
         """The rows in the units of the search; `shares` (R,) multiplies the weights."""
+        law.require(inputs, self.log.N, self.log.D)
         loss = law.seen_losses(self.log.loss, inputs)
         weight = np.where(np.isnan(loss), 0.0, self.weight)
         if shares is not None:
             weight = weight * shares[:, None]
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
-        return Observations(self.log.p, self.log.N / self.N0, self.log.D / self.D0, log_loss, weight)
+        N0, D0 = self.units(law)
+        return Observations(self.log.p, self.log.N / N0, self.log.D / D0, log_loss, weight)
 
 
 def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:

@@ -223,9 +223,9 @@ class Fit(Tabular, Record):
         """For each budget the symbols that were held for lack of its variation, with their value."""
         found: dict[str, dict[str, float]] = {}
         for known in type(self.law).fitted():
-            if known.name in self.held and known.core is not None:
+            if known.name in self.held and known.budget is not None:
                 value = float(np.ravel(getattr(self.law, known.name))[0])
-                found.setdefault(known.core, {})[known.name] = value
+                found.setdefault(known.budget, {})[known.name] = value
         return found
 
     def _impossible(self, above: BoolArray) -> list[str]:

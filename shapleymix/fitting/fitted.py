@@ -62,7 +62,7 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
         report = None if progress is None else (lambda done, total: progress("bootstrap", done, total))
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         replicates = problem.resample(shares, estimate.x[0], report).law
-    held = reasons(problem.packing.held, evidence)
+    held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing, used = statuses(problem, estimate), problem.observed.weight > 0
     return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), used)
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.laws import Law
-from shapleymix.laws.parameters import Parameter
+from shapleymix.laws import Law, Parameter
 from shapleymix.records import FloatArray
 
 
@@ -33,9 +32,14 @@ class Packing:
         return self.sources if parameter.axes == "MK" else 1
 
     @property
+    def owners(self) -> tuple[Parameter, ...]:
+        """The declaration of every unknown's symbol, length P."""
+        return tuple(parameter for parameter in self.free for _ in range(self.width(parameter)))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The symbol of every unknown, length P."""
-        return tuple(parameter.name for parameter in self.free for _ in range(self.width(parameter)))
+        return tuple(parameter.name for parameter in self.owners)
 
     def slices(self) -> dict[str, slice]:
         """Where each symbol lies in the vector."""
@@ -46,8 +50,7 @@ class Packing:
         """The box of the search, two arrays (P,)."""
         pairs = [
             (float(known.encode(np.array(known.low))), float(known.encode(np.array(known.high))))
-            for known in self.free
-            for _ in range(self.width(known))
+            for known in self.owners
         ]
         low, high = np.array(pairs).reshape(-1, 2).T
         return low, high

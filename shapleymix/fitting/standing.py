@@ -10,10 +10,10 @@ from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.identification import untold
 from shapleymix.fitting.least_squares import CONVERGED
+from shapleymix.laws import Law
 from shapleymix.records import FloatArray, Record
 
 ILL_CONDITIONED = 1e12
-VANISHING = ("E", "A", "B", "k")  # symbols whose lower bound stands for zero
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     low, high = problem.packing.bounds()
     meaningful = np.exp(high) == 1.0  # an exponent of 1 is no bound of the search but the linear law
     stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
-    vanished = stuck & (estimate.x[0] <= low) & np.isin(names, VANISHING)
+    owners = problem.packing.owners
+    vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
+    told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(
-        _status(
-            target, estimate.status[0, j], names[vanished[j]], names[stuck[j] & ~vanished[j]], sliding[j], condition[j]
-        )
+        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]], sliding[j], condition[j])
         for j, target in enumerate(problem.inputs.targets)
     )
 
 
-def reasons(held: dict[str, float], evidence: Evidence) -> dict[str, str]:
+def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[str, str]:
     """Why each held symbol was not fitted."""
     levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
     why = {}
     for name, value in held.items():
-        budget = "N" if name in ("A", "alpha") else "D"
+        budget = next(known.budget for known in law.fitted() if known.name == name) or "D"
         if value == 0.0:
             why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): dropped"
         else:
@@ -61,14 +61,13 @@ def _status(
 ) -> TargetStatus:
     if code != CONVERGED:
         return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
-    gone, bound = _unique(vanished), [name for name in _unique(stuck) if name != "coefficients"]
+    gone, bound = _unique(vanished), _unique(stuck)
     advice = [f"{', '.join(gone)} fell to zero: these budgets do not tell it from the other terms"] if gone else []
     advice += [f"{', '.join(bound)} ended at a bound: trust predictions, not the symbol"] if bound else []
     if sliding:
         free = f"{', '.join(sliding)} can move and fit these runs as well: add runs, above all of other sizes"
-        advice = [free, *advice]
-        return TargetStatus(target, "unidentified", "; ".join(advice))
-    if advice:
+        return TargetStatus(target, "unidentified", "; ".join([free, *advice]))
+    if gone or bound:
         return TargetStatus(target, "at-bound", "; ".join(advice))
     if condition > ILL_CONDITIONED:
         sound = "some symbols trade off freely: predictions in range are sound, single symbols are not"

@@ -1,8 +1,8 @@
 """Starting points by variable projection: a grid over exponents, the linear symbols solved exactly at each.
 
-At fixed exponents every law is linear in a few symbols that may not be negative (`Law.linear`); its loss with one of
-them 1 and the others 0 is that symbol's column. Non-negative least squares over at most four columns is solved for
-all problems at once by trying every subset of columns.
+At fixed exponents a law is linear in a few symbols that may not be negative (those of the role "linear"); its loss with
+one of them 1 and the others 0 is that symbol's column. Non-negative least squares over a few columns is solved for all
+problems at once by trying every subset of columns.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import itertools
 import numpy as np
 
 from shapleymix.fitting.packing import Packing
-from shapleymix.laws import Inputs
-from shapleymix.laws.base import Observations
+from shapleymix.laws import Inputs, Observations
 from shapleymix.records import FloatArray
-
-EXPONENTS = (0.1, 0.25, 0.45, 0.8)
 
 
 def starting_points(
@@ -24,7 +21,7 @@ def starting_points(
 ) -> FloatArray:
     """The `keep` best starts of every target, shape (keep, K, P)."""
     symbols = _crossed(packing, observed, inputs, givens)
-    linear = tuple(name for name in packing.law.linear if name not in packing.held)
+    linear = tuple(name for name in packing.law.of_role("linear") if name not in packing.held)
     offset, columns = _columns(packing, symbols, linear, observed, givens)
     relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
     gap = np.exp(observed.log_loss) - offset
@@ -40,16 +37,19 @@ def starting_points(
 def _crossed(
     packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]
 ) -> dict[str, FloatArray]:
-    """The law's own starts crossed with a grid over the free exponents; leading axis S."""
+    """The law's own starts crossed with the declared ones of every other free symbol; leading axis S."""
     symbols = packing.law.starts(observed, inputs, givens)
-    targets = observed.log_loss.shape[1]
-    for name in ("alpha", "beta"):
-        if name not in {known.name for known in packing.free}:
+    shapes = {"K": observed.log_loss.shape[1:], "MK": (packing.sources, observed.log_loss.shape[1])}
+    rows = max((len(value) for value in symbols.values()), default=1)
+    for known in packing.free:
+        if known.name in symbols:
             continue
-        rows = max((len(value) for value in symbols.values()), default=1)
-        symbols = {known: np.concatenate([value] * len(EXPONENTS)) for known, value in symbols.items()}
-        symbols[name] = np.repeat(EXPONENTS, rows)[:, None] * np.ones(targets)
-    return symbols or {"E": np.ones((1, targets))}
+        values = np.ones(1) if known.role == "linear" else known.starts  # linear symbols are solved for later
+        symbols = {name: np.concatenate([value] * len(values)) for name, value in symbols.items()}
+        flat = np.repeat(values, rows).reshape(-1, *(1 for _ in shapes[known.axes]))
+        symbols[known.name] = flat * np.ones(shapes[known.axes])
+        rows *= len(values)
+    return symbols
 
 
 def _columns(
@@ -66,17 +66,20 @@ def _columns(
     def loss(**units: float) -> FloatArray:
         amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in linear}
         law = packing.law(**(symbols | fixed | amounts | givens))
-        return np.nan_to_num(law(observed.p, observed.N, observed.D), nan=0.0, posinf=0.0)
+        with np.errstate(all="ignore"):
+            losses = law(observed.p, observed.N, observed.D)
+        return np.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0)
 
     offset = loss()
-    return offset, np.stack([loss(**{name: 1.0}) - offset for name in linear])
+    columns = [loss(**{name: 1.0}) - offset for name in linear]
+    return offset, np.array(columns).reshape(len(linear), *offset.shape)
 
 
 def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
     """Minimise `x.gram.x / 2 - right.x` over `x >= 0` for every problem, by trying all subsets of columns."""
     columns = right.shape[-1]
     best, value = np.zeros_like(right), np.zeros(right.shape[:-1])
-    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, keepdims=True) + 1e-300
+    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, keepdims=True, initial=0.0) + 1e-300
     for size in range(1, columns + 1):
         for subset in itertools.combinations(range(columns), size):
             inside = np.array(subset)

@@ -1,4 +1,14 @@
-"""The game that languages play: coalitions, payoffs, exact and sampled Shapley values."""
+"""The game that languages play: coalitions, payoffs, exact and sampled Shapley values.
+
+Modules, in reading order:
+
+  exact       exact Shapley values of a game given as a table of all its coalitions
+  coalitions  the game in a run log: coalitions, payoffs, and what is missing
+  kernel      Shapley values from some of the coalitions, by weighted least squares
+  smooth      Shapley values from a smooth model of the payoffs
+  sampled     where not every coalition is known: choose, evaluate, estimate
+  values      from a run log to the matrix of Shapley values
+"""
 
 from __future__ import annotations
 

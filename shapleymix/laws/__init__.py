@@ -1,20 +1,38 @@
-"""The laws, simplest first: one small file each. Adding one is a file and a line in `LAWS`."""
+"""The laws, and what an author of one needs.
+
+Modules, in reading order:
+
+  symbols         how a law declares the paper's symbols: role, axes, domain, fitted or given
+  terms           the convex pieces of a law in the mixture, which the optimisation works on
+  base            what every law has, most of it by default
+  core            the terms in N and D that most laws share; `chinchilla` is these alone
+  transfer        aggregate transfer Theta, shared by the families that follow
+  shapley         Theta from Shapley values: as printed, tempered, concave
+  learned         Theta from the log alone: linear, concave, with exponents of its own for a target's own language
+  family          Theta from the families of the languages
+  effective_data  Theta inside of the term in D
+  exponential     Data Mixing Laws
+  additive        the additive law of Shukor et al.
+  gbm             boosted trees, a black box
+
+A law is a frozen dataclass that derives from `Law`: its symbols, declared with `fitted` and `given`, and its equation,
+`__call__`. Adding one is a file here and a line in `LAWS`; `tests/test_every_law.py` then holds it to every truth. What
+else it may state: `starts` and `expansion` (a faster and surer fit), `terms` (a proof of its optimum), `defined`.
+"""
 
 from __future__ import annotations
 
 from shapleymix.laws.additive import Additive
-from shapleymix.laws.base import Inputs, Law
-from shapleymix.laws.chinchilla import Chinchilla
+from shapleymix.laws.base import Inputs, Law, Observations
+from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.effective_data import EffectiveData
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import Family, FamilyMean
 from shapleymix.laws.gbm import BlackBox, BoostedTrees
-from shapleymix.laws.learned import Learned
-from shapleymix.laws.learned_concave import LearnedConcave
-from shapleymix.laws.learned_own import LearnedOwn
-from shapleymix.laws.shapley import Shapley
-from shapleymix.laws.shapley_concave import ShapleyConcave
-from shapleymix.laws.shapley_tempered import ShapleyTempered
+from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
+from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
+from shapleymix.laws.symbols import Parameter, fitted, given, over_runs
+from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 
 LAWS: dict[str, type[Law]] = {
     law.name: law
@@ -33,7 +51,23 @@ LAWS: dict[str, type[Law]] = {
         Additive,
     )
 }
+"""Every parametric law by its name, simplest first."""
 
 BLACK_BOXES: dict[str, type[BlackBox]] = {BoostedTrees.name: BoostedTrees}
+"""Every law that learns by its own means."""
 
-__all__ = ["BLACK_BOXES", "LAWS", "BlackBox", "Inputs", "Law"]
+__all__ = [
+    "BLACK_BOXES",
+    "LAWS",
+    "BlackBox",
+    "ExponentialTerms",
+    "Inputs",
+    "Law",
+    "Observations",
+    "Parameter",
+    "PowerTerms",
+    "Terms",
+    "fitted",
+    "given",
+    "over_runs",
+]

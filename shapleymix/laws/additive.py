@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.laws.aggregate import concave_powers, log_ratios, over_sources
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.parameters import fitted
-from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.laws.learned import mixture_slopes
+from shapleymix.laws.symbols import fitted
 from shapleymix.laws.terms import PowerTerms
+from shapleymix.laws.transfer import concave_powers, log_ratios, over_sources
 from shapleymix.records import FloatArray
 
 
@@ -25,8 +25,8 @@ class Additive(CoreLaw):
     assumption = "the mixture adds to the loss, whatever N and D"
     needs = ("mixture",)
 
-    coefficients: FloatArray = fitted("MK", low=1e-8, high=1e8)
-    g: FloatArray = fitted("MK", low=0.05, high=1.0)
+    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8, typical=(0.4, 4.0))
+    g: FloatArray = fitted("MK", low=0.05, high=1.0, typical=(0.4, 0.8))
 
     def pieces(self, p: FloatArray) -> FloatArray:
         """`C_ij p_i^g_ij`, shape (..., R, M, K)."""

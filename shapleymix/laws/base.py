@@ -1,8 +1,10 @@
-"""What all laws share: packing, bounds, masks, replicates, rescaling and JSON.
+"""What all laws share: derivatives, bounds, masks, replicates, units and JSON.
 
-A law is a frozen dataclass whose fields are the paper's symbols (`parameters.py`). A field "per target" has shape
+A law is a frozen dataclass whose fields are the paper's symbols (`symbols.py`). A field "per target" has shape
 (..., K), a field "per source and target" (..., M, K); leading axes are replicates. The law itself is `__call__`, and
-reads like the equation; `elasticities` is its derivative, which fitting needs and tests check by finite differences.
+reads like the equation; target j's loss depends on column j of every symbol and on nothing else. That and the symbols
+are all that a law must state: its derivative is taken numerically unless it gives its own `expansion`, the search
+begins where the symbols say, and it is optimised by a general search unless its `terms` state convex pieces.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from shapleymix.errors import UsageError
-from shapleymix.laws.parameters import Parameter, parameters_of
-from shapleymix.laws.terms import ExponentialTerms, PowerTerms
+from shapleymix.errors import FitError, SolveError, UsageError
+from shapleymix.laws.symbols import Budget, Parameter, Role, parameters_of
+from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
-Terms = PowerTerms | ExponentialTerms
-LARGEST = 1e100  # of any symbol; far beyond a fitted A in plain units
+LARGEST = 1e150  # of any symbol; far beyond a fitted A in plain units
+BUDGETS = (1e-30, 1e30)  # N and D of a log; N^alpha with alpha up to 3 stays far within floating point
+STEP = 1e-5  # of a central difference, in a symbol's logarithm
+SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Observations:
-    """What starting values may look at: p (R, M), N and D (R,) relative to `scale`, log losses (R, K), weights.
+    """What starting values may look at: p (R, M), N and D (R,) in the units of the search, log losses, weights (R, K).
 
     A loss that was not measured, or a run left out, has weight zero; its log loss is finite and means nothing.
     """
@@ -51,44 +55,72 @@ class Observations:
 
 @dataclass(frozen=True)
 class Law(Record):
-    """Base of all parametric laws; see the module's text for axes."""
+    """Base of all parametric laws; see the module's text for axes, and `shapleymix.laws` for how to add one."""
 
     name: ClassVar[str]
-    reference: ClassVar[str]
-    assumption: ClassVar[str]
+    reference: ClassVar[str] = ""
+    assumption: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
-    linear: ClassVar[tuple[str, ...]] = ()  # symbols in which the loss is linear, for variable projection
-    gauge: ClassVar[int] = 0  # directions of the symbols that change nothing at all
+    relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        """Predicted losses in nats a token, shape (..., R, K), for p (R, M), N (R,), D (R,)."""
+        """Predicted losses in nats a token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""
         raise NotImplementedError
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Log loss (..., R, K), and its derivative by the logarithm of each fitted symbol (by a real symbol itself).
 
         Shapes: (..., R, K) for symbols per target, (..., R, M, K) for symbols per source and target. Where the law is
-        undefined the numbers are finite and mean nothing.
+        undefined the numbers are finite and mean nothing. The default takes central differences of the equation, two
+        evaluations an unknown; a law that is fitted often states its own, several times faster.
         """
-        raise NotImplementedError
+        log_loss = self._log_loss(p, N, D)
+        return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        """Starting values of the symbols outside the core, each with a leading axis of S starts."""
-        raise NotImplementedError
+        """Starting values that depend on the data, each with a leading axis of S starts: (S, K) or (S, M, K).
+
+        Symbols that are not among them start from `Parameter.starts`; linear symbols are solved for.
+        """
+        return {}
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         """The symbols that come with the inputs."""
         return {}
 
+    @classmethod
+    def require(cls, inputs: Inputs, N: FloatArray, D: FloatArray) -> None:
+        """Refuse a log that the law cannot be fitted to, whatever its losses are.
+
+        Raises
+        ------
+        UsageError
+            If the law needs ratios and the log has none.
+        FitError
+            If N or D (R,) lie beyond what exponents can be applied to, or the law has nothing to fit.
+        """
+        require_ratios(inputs, cls)
+        if not cls.fitted():
+            hint = "compare it as an object with predict(p, N, D), which is taken as it is"
+            raise FitError(f"law {cls.name!r} has no symbol that a fit determines", hint=hint)
+        for budget, values in (("N", N), ("D", D)):
+            beyond = values[(values < BUDGETS[0]) | (values > BUDGETS[1])]
+            if len(beyond):
+                message = f"{budget} = {beyond[0]:g} is beyond what law {cls.name!r} can be fitted to"
+                raise FitError(message, hint=f"give {budget} between {BUDGETS[0]:g} and {BUDGETS[1]:g}")
+
     def defined(self, p: FloatArray) -> BoolArray:
-        """Where the law gives a finite loss, shape (R, K)."""
-        return np.ones((len(p), self.targets_count()), dtype=bool)
+        """Where the law gives a finite loss, shape (..., R, K)."""
+        one = np.ones(len(p))
+        with np.errstate(all="ignore"):
+            return np.isfinite(self(p, one, one))
 
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in p, or a SolveError that says why it has none."""
-        raise NotImplementedError
+        hint = "allow a search without proof (allow_nonconvex), or state the law's convex pieces in `terms`"
+        raise SolveError(f"law {self.name!r} is not known to be convex in the mixture", hint=hint)
 
     @classmethod
     def seen_losses(cls, loss: FloatArray, inputs: Inputs) -> FloatArray:
@@ -104,6 +136,21 @@ class Law(Record):
     def fitted(cls) -> tuple[Parameter, ...]:
         """The symbols that a fit determines."""
         return tuple(parameter for parameter in cls.parameters() if parameter.fitted)
+
+    @classmethod
+    def of_role(cls, role: Role) -> tuple[str, ...]:
+        """Names of the symbols with a role."""
+        return tuple(known.name for known in cls.parameters() if known.role == role)
+
+    @classmethod
+    def of_budget(cls, budget: Budget) -> tuple[str, ...]:
+        """Names of the symbols that cannot be told without variation in N, or in D."""
+        return tuple(known.name for known in cls.fitted() if known.budget == budget)
+
+    @classmethod
+    def gauges(cls) -> int:
+        """Directions of a target's symbols that change no prediction at all."""
+        return sum(known.gauge for known in cls.fitted())
 
     def targets_count(self) -> int:
         """K."""
@@ -125,18 +172,15 @@ class Law(Record):
             shape = (sources, targets) if known.axes == "MK" else (targets,)
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
-            limit = known.largest * 1.001 if known.name not in self.linear and known.largest < 1e3 else LARGEST
+            limit = known.largest * 1.001 if not known.vanishes and known.largest < 1e3 else LARGEST
             if not (np.abs(value) <= limit).all() or (known.positive and (value < 0).any()):
                 raise ValueError(f"{known.name} holds a value outside of its bounds")
 
     def rescaled(self, N0: float, D0: float) -> Self:
-        """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0."""
-        changes: dict[str, FloatArray] = {}
-        if hasattr(self, "A"):
-            changes["A"] = self.A * N0**self.alpha  # type: ignore[attr-defined]
-        if hasattr(self, "B"):
-            changes["B"] = self.B * D0**self.beta  # type: ignore[attr-defined]
-        return dataclasses.replace(self, **changes)
+        """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
+        if self.relative:
+            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescaled`")
+        return self
 
     def in_gauge(self) -> Self:
         """The same law in its standard scale, where fitted symbols are known up to one."""
@@ -150,6 +194,33 @@ class Law(Record):
         """A law whose every symbol is `change(parameter, value)`."""
         symbols = {known.name: change(known, getattr(self, known.name)) for known in self.parameters()}
         return self.replaced(**symbols)
+
+    def _log_loss(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        """Log loss; 0 where undefined, and finite where the loss is not positive or overflows."""
+        with np.errstate(all="ignore"):
+            loss = np.asarray(self(p, N, D))
+        return np.log(np.where(np.isnan(loss), 1.0, np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)))
+
+    def _difference(self, known: Parameter, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        """Central differences of the log loss by what the search moves, all targets of a row at once."""
+        searched = known.encode(np.asarray(getattr(self, known.name)))
+
+        def moved(shift: FloatArray) -> FloatArray:
+            return self.replaced(**{known.name: known.decode(searched + shift)})._log_loss(p, N, D)
+
+        def slope(step: FloatArray) -> FloatArray:
+            return (moved(step) - moved(-step)) / (2 * STEP)
+
+        if known.axes == "K":
+            return slope(np.array(STEP))
+        return np.stack([slope(row) for row in STEP * np.eye(p.shape[1])[:, :, None]], axis=-2)
+
+
+def require_ratios(inputs: Inputs, law: type[Law]) -> None:
+    """Refuse a log without ratios for a law that needs them."""
+    if "mixture" in law.needs and not inputs.sources:
+        hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
+        raise UsageError(f"law {law.name!r} needs ratios, and the log has none", hint=hint)
 
 
 def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from shapleymix.laws.aggregate import mix, safe_log
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.learned import learned_starts
-from shapleymix.laws.parameters import fitted, over_runs
+from shapleymix.laws.symbols import fitted, over_runs
 from shapleymix.laws.terms import PowerTerms
+from shapleymix.laws.transfer import mix, safe_log
 from shapleymix.records import FloatArray
 
 
@@ -27,11 +28,10 @@ class EffectiveData(CoreLaw):
     reference = "Hoffmann et al. 2022, eq. 2, with D Theta in place of D"
     assumption = "a token of another language is worth a fixed share of a token of the target's own"
     needs = ("mixture",)
-    gauge = 1
 
-    B: FloatArray = fitted(low=1e-6)
-    beta: FloatArray = fitted(low=0.02, high=3.0)
-    coefficients: FloatArray = fitted("MK", low=1e-10, high=1e10)
+    B: FloatArray = fitted(role="linear", typical=(1000.0, 2000.0))
+    beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, typical=(0.3, 0.4))
+    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-10, high=1e10, gauge=True, typical=(0.1, 1.0))
 
     def parts(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Theta, the loss, and the data term, each (..., R, K)."""
@@ -57,13 +57,12 @@ class EffectiveData(CoreLaw):
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
         return {"coefficients": learned_starts(observed, (0.1, 0.3, 1.0))["coefficients"]}
 
-    def in_gauge(self):
+    def in_gauge(self) -> Self:
         """The same law with `max_i phi_ij = 1`; the scale goes into B exactly."""
         top = self.coefficients.max(axis=-2)
         scaled = self.coefficients / top[..., None, :]
         return self.replaced(coefficients=scaled, B=self.B * np.exp(-self.beta * np.log(top)))
 
     def terms(self, N: float, D: float) -> PowerTerms:
-        constant, by_size, by_data = self.core_pieces(np.array([N]), np.array([D]))
-        floor = (constant + by_size)[..., 0, :]
-        return PowerTerms(floor, by_data[..., 0, :], self.beta, self.coefficients, None)
+        constant, by_size, by_data = self.pieces_at(N, D)
+        return PowerTerms(constant + by_size, by_data, self.beta, self.coefficients, None)

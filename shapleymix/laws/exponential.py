@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from shapleymix.laws.aggregate import mix
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.parameters import fitted, over_runs
-from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.laws.learned import mixture_slopes
+from shapleymix.laws.symbols import fitted, over_runs
 from shapleymix.laws.terms import ExponentialTerms
+from shapleymix.laws.transfer import mix
 from shapleymix.records import FloatArray
 
 
@@ -27,11 +28,9 @@ class Exponential(CoreLaw):
     reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
-    linear = ("E", "A", "B", "k")
-    gauge = 1
 
-    k: FloatArray = fitted(low=1e-6)
-    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True)
+    k: FloatArray = fitted(role="linear", typical=(0.5, 1.0))
+    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True, typical=(-2.0, 0.0))
 
     def bump(self, p: FloatArray) -> FloatArray:
         """The mixture's term, shape (..., R, K)."""
@@ -52,7 +51,7 @@ class Exponential(CoreLaw):
         slopes = slopes - slopes.mean(axis=0)
         return {"t": np.stack([scale * slopes for scale in (1.0, 2.0, 4.0, 8.0)])}
 
-    def in_gauge(self):
+    def in_gauge(self) -> Self:
         """The same law with `max_i t_ij = 0`; the shift goes into k exactly."""
         top = self.t.max(axis=-2)
         return self.replaced(t=self.t - top[..., None, :], k=self.k * np.exp(top))

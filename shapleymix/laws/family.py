@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
-from shapleymix.laws.aggregate import TransferLaw, grid, safe_log
-from shapleymix.laws.base import Inputs, Observations
-from shapleymix.laws.parameters import given
+from shapleymix.laws.base import Inputs
+from shapleymix.laws.symbols import given
+from shapleymix.laws.transfer import TransferLaw, safe_log, strength
 from shapleymix.records import FloatArray
 
 
@@ -26,6 +26,7 @@ class Family(TransferLaw):
     assumption = "transfer is full within a family and none outside of it"
     needs = ("mixture", "families")
 
+    gamma: FloatArray = strength(0.02, 0.05, 0.1, 0.2, 0.4)
     members: FloatArray = given("MK")
 
     def phi(self) -> FloatArray:
@@ -37,10 +38,6 @@ class Family(TransferLaw):
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         return {"members": same_family(inputs, inputs.sources)}
-
-    @classmethod
-    def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        return grid(len(inputs.targets), gamma=np.array([0.02, 0.05, 0.1, 0.2, 0.4]))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, SolveError, UsageError
-from shapleymix.laws.base import Law, Terms
-from shapleymix.laws.parameters import Parameter
+from shapleymix.laws.base import Inputs, Law, require_ratios
+from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2
@@ -37,6 +38,10 @@ class BlackBox(Law):
     ) -> Self:
         """Learn log losses (R, K) from rows; rows of weight zero must not be looked at."""
         raise NotImplementedError
+
+    @classmethod
+    def require(cls, inputs: Inputs, N: FloatArray, D: FloatArray) -> None:
+        require_ratios(inputs, cls)
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:

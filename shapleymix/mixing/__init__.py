@@ -1,1 +1,20 @@
-"""From a fitted law and a budget to a certified mixture."""
+"""From a fitted law and a budget to a certified mixture.
+
+Modules, in reading order:
+
+  baselines     mixtures that people use without a law, by their usual names
+  groups        bounds on the summed ratio of some sources, as they are written: en+de<=0.3
+  bounds        what a mixture must obey, as asked for and as it stands at one budget
+  feasibility   whether bounds leave a mixture, which do not, and the smallest repair
+  weights       what each target counts for in the objective
+  problem       what is to be minimised, under which bounds: the problem that every engine takes
+  closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
+  demands       all that is asked of a mixture, and the problem that it makes at one budget
+  candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  multipliers   what the bounds weigh in a proof: multipliers by a linear program
+  certificate   how far from optimal a mixture can be, from gradients alone
+  engine        the solvers: each takes a problem and returns p, nothing else
+  prices        what a little more room in each bound that holds is worth
+  mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
+  optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival
+"""

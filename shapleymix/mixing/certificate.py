@@ -72,6 +72,11 @@ class Answer:
     gradient: FloatArray
     engine: str
 
+    @property
+    def proved(self) -> bool:
+        """Whether there is a proof at all: a law without convexity has none."""
+        return not np.isnan(self.certificate.gap)
+
 
 def certified(task: Task, p: FloatArray, engine: str) -> Answer:
     """The answer that p is, with its proof.
@@ -116,6 +121,14 @@ def _off_the_edge(task: Task, p: FloatArray) -> FloatArray:
     if not at_zero.any() or (not ball and np.isfinite(task.gradient(p, task.w)).all()):
         return p
     return np.where(at_zero, TINY, p)
+
+
+def uncertified(task: Task, p: FloatArray, engine: str) -> Answer:
+    """The answer that p is for a law without convexity, of which nothing can be proved."""
+    none = np.full(len(p), np.nan)
+    groups = np.full(len(task.constraints.group_names), np.nan)
+    certificate = Certificate(task.total(p), np.nan, np.nan, np.nan, np.nan)
+    return Answer(p, certificate, none, none, groups, groups, none, engine)
 
 
 def _gap_of_a_program(task: Task, p: FloatArray, base: FloatArray) -> float:

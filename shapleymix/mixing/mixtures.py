@@ -10,9 +10,10 @@ import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.certificate import AT_BOUND, Answer, Certificate
+from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
+from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
@@ -20,45 +21,13 @@ from shapleymix.tables.frames import Columns, Tabular
 
 
 @dataclass(frozen=True)
-class BindingCap(Record):
-    """A source at its cap. `shadow_price` (nats per unit of ratio) and `per_billion_tokens` (nats saved per extra
-    billion unique tokens, at the epochs allowed) say what a little more of it is worth."""
-
-    kind = "binding_cap"
-
-    source: str
-    cap: float
-    origin: str
-    shadow_price: float
-    per_billion_tokens: float
-
-
-TOKENS, COLUMNS = 1e9, ("p", "p_low", "p_high", "epochs")
-
-
-def binding_caps(answer: Answer, constraints: Constraints) -> tuple[BindingCap, ...]:
-    """Sources at a cap below one, with what more of each would be worth."""
-    per_ratio = np.where(np.isnan(constraints.available), 1.0, constraints.epochs) * TOKENS / constraints.D
-    at_cap = (answer.p >= constraints.upper - AT_BOUND) & (constraints.upper < 1)
-    return tuple(
-        BindingCap(
-            constraints.sources[i],
-            float(constraints.upper[i]),
-            constraints.cap_origin[i],
-            float(answer.worth[i]),
-            float(answer.worth[i] * per_ratio[i]),
-        )
-        for i in np.flatnonzero(at_cap)
-    )
-
-
-@dataclass(frozen=True)
 class Rival(Record):
     """A baseline mixture at the same budget.
 
-    `gain` is its objective less the optimum's (nats, positive = the optimum is better), with an interval over the
-    bootstrap replicates; `probability` the share of replicates in which the optimum is better. NaN without
-    replicates. `within_bounds` says whether it obeys the caps, floors and groups of the problem.
+    `objective` is its mean or worst loss, and `penalty` what kl KL(p || anchor) adds to it. `gain` is its loss less the
+    optimum's (nats, positive = the optimum is better), with an interval over the bootstrap replicates; `probability`
+    the share of replicates in which the optimum is better. NaN without replicates, and where `reason` says why there
+    is no number. `within_bounds` says whether it obeys every bound of the problem.
     """
 
     kind = "rival"
@@ -73,6 +42,8 @@ class Rival(Record):
     gain_high: float
     probability: float
     within_bounds: bool
+    penalty: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,9 +56,11 @@ class Mixture(Tabular, Record):
         replicates, and for a method that is not `exact`: the optimum's interval is not its).
     losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
     weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    objective : value at p, with its interval over replicates.
+    objective : mean or worst loss at p, with its interval over replicates.
+    penalty : what kl KL(p || anchor) adds, nats.
+    kl, anchor : weight of the penalty, and the mixture (M,) it pulls to (None without).
     certificate : bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : (M,) bounds; binding : sources at their cap, with shadow prices.
+    caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
     epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
     baselines : comparisons with other mixtures.
     excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
@@ -118,7 +91,7 @@ class Mixture(Tabular, Record):
     certificate: Certificate
     caps: FloatArray
     floors: FloatArray
-    binding: tuple[BindingCap, ...]
+    binding: tuple[Price, ...]
     available: FloatArray
     epochs: FloatArray
     baselines: tuple[Rival, ...]
@@ -130,16 +103,22 @@ class Mixture(Tabular, Record):
     replicates: int
     notices: tuple[str, ...]
     provenance: dict[str, Any]
+    penalty: float = 0.0
+    kl: float = 0.0
+    anchor: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        if not (self.p >= -TOLERANCE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
             raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
         if not (0 < self.N < np.inf and 0 < self.D < np.inf):
             raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+        for rival in self.baselines:
+            if rival.p.shape != self.p.shape:
+                raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
         """One row a source."""
-        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in COLUMNS}
+        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
@@ -181,8 +160,8 @@ class Mixture(Tabular, Record):
 
     @property
     def shadow_prices(self) -> dict[str, float]:
-        """Nats saved per extra billion unique tokens, for each source at its cap."""
-        return {cap.source: cap.per_billion_tokens for cap in self.binding}
+        """Nats saved per unit of ratio that a bound gives way, for each source or group at one."""
+        return {price.source: price.per_ratio for price in self.binding}
 
 
 def _by_label(
@@ -192,8 +171,8 @@ def _by_label(
     return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
 
 
-TOLERANCE = 1e-9
 CONVERGED = 1e-6
+ONCE = 1.0 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -229,10 +208,14 @@ def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     task, answer, bounds = summary.task, summary.answer, summary.task.constraints
-    predicted = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level)
-    optima = summary.optima if summary.demands.method == EXACT else None
-    spread = _interval(optima, summary.level, len(answer.p))
-    values = _values(summary, answer.p)
+    exact = summary.demands.method == EXACT
+    together = np.stack([answer.p, *baselines.values()])
+    predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
+    strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
+    alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
+    spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
+    reasons = _undefined(summary, predicted)
+    values = None if reasons[0] else _values(summary, answer.p)
     low, high = _interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
         sources=tuple(summary.fit.sources),
@@ -248,25 +231,41 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         weights=task.w,
         weights_origin=summary.weights.origin,
         objective_kind=task.objective,
-        objective=answer.certificate.objective,
+        objective=np.nan if reasons[0] else float(task.value(answer.p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
-        binding=binding_caps(answer, bounds),
+        binding=prices_of(task, answer) if exact and answer.proved else (),
         available=bounds.available,
         epochs=realised_epochs(answer.p, bounds),
-        baselines=tuple(_rival(summary, name, p) for name, p in baselines.items()),
-        method=summary.demands.method,
+        baselines=tuple(
+            _rival(summary, name, p, reasons[0] or reason)
+            for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
+        ),
+        method=summary.demands.method if answer.proved else answer.engine,
         engine=answer.engine,
         excess=answer.certificate.objective - summary.best.certificate.objective,
         distance=float(np.abs(answer.p - summary.best.p).sum()),
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, tuple(getattr(predicted, "warnings", ()))),
+        notices=_notices(summary, tuple(getattr(alone, "warnings", ())), reasons[0]),
         provenance=_provenance(summary),
+        penalty=task.penalty(answer.p),
+        kl=task.kl,
+        anchor=task.anchor,
     )
+
+
+def _undefined(summary: Summary, predicted: Any) -> list[str]:
+    """For each mixture, why its objective is no number: targets that count are above the loss of an untrained model."""
+    above = getattr(predicted, "above_untrained", None)
+    if above is None:
+        return [""] * len(predicted.losses)
+    lost = np.asarray(above, dtype=bool) & (summary.task.w > 0)
+    targets = np.array(summary.fit.targets)
+    return [f"above an untrained model's loss for {', '.join(targets[row])}" if row.any() else "" for row in lost]
 
 
 def realised_epochs(p: FloatArray, bounds: Constraints) -> FloatArray:
@@ -276,11 +275,8 @@ def realised_epochs(p: FloatArray, bounds: Constraints) -> FloatArray:
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
-    """Objective of one mixture under each replicate (B,), with the KL term, which all share."""
-    if summary.replicates is None:
-        return None
-    extra = summary.task.penalty(p)
-    return summary.task.value(p, summary.replicates) + (extra if np.isfinite(extra) else 0.0)
+    """The mean or worst loss of one mixture under each replicate (B,)."""
+    return None if summary.replicates is None else summary.task.value(p, summary.replicates)
 
 
 def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
@@ -290,48 +286,56 @@ def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray
     return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
 
 
-def _rival(summary: Summary, name: str, p: FloatArray) -> Rival:
+def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
     task = summary.task
-    objective = task.total(p)
     own, other = _values(summary, summary.answer.p), _values(summary, p)
-    both = None if own is None or other is None else np.stack([other, other - own], axis=1)
+    both = None if reason or own is None or other is None else np.stack([other, other - own], axis=1)
     low, high = _interval(both, summary.level, 2)
+    objective = np.nan if reason else float(task.value(p))
     return Rival(
         name=name,
         p=p,
         objective=objective,
         objective_low=float(low[0]),
         objective_high=float(high[0]),
-        gain=objective - summary.answer.certificate.objective,
+        gain=objective - float(task.value(summary.answer.p)),
         gain_low=float(low[1]),
         gain_high=float(high[1]),
         probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
-        within_bounds=_within(p, task.constraints),
+        within_bounds=violation(p, task.constraints) <= FEASIBLE,
+        penalty=task.penalty(p),
+        reason=reason,
     )
 
 
-def _within(p: FloatArray, bounds: Constraints) -> bool:
-    inside = np.all((p >= bounds.lower - TOLERANCE) & (p <= bounds.upper + TOLERANCE))
-    if bounds.grouped:
-        sums = bounds.members @ p
-        inside &= np.all((sums >= bounds.group_lower - TOLERANCE) & (sums <= bounds.group_upper + TOLERANCE))
-    return bool(inside)
-
-
-def _notices(summary: Summary, warnings: tuple[str, ...]) -> tuple[str, ...]:
-    found = [*summary.notices, *warnings]
+def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tuple[str, ...]:
     task, answer = summary.task, summary.answer
-    if summary.demands.method != EXACT and not _within(answer.p, task.constraints):
+    found = [*summary.notices, *warnings, *_repeated(answer.p, task.constraints)]
+    if undefined:
+        found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
+    if not answer.proved:
+        found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
+    if summary.demands.method != EXACT and violation(answer.p, task.constraints) > FEASIBLE:
         found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
     if summary.demands.method == "first-order-printed":
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
-    if summary.demands.method == EXACT and not answer.certificate.relative_gap <= CONVERGED:
+    if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(task.constraints.available).all():
         found.append("no available tokens are given (languages table): no natural or smoothed mixture to compare with")
-    if not answer.gradient.any():
+    if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))
+
+
+def _repeated(p: FloatArray, bounds: Constraints) -> list[str]:
+    """One notice that names the sources seen more than once: no law here knows what repetition costs."""
+    epochs = realised_epochs(p, bounds)
+    often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
+    if not often:
+        return []
+    named = ", ".join(f"{bounds.sources[i]} {epochs[i]:.3g} times" for i in often)
+    return [f"the law takes repeated tokens for fresh ones, and the mixture repeats {named}"]
 
 
 def _provenance(summary: Summary) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.laws import Law
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
-from shapleymix.mixing.certificate import Answer, certified
+from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
-from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates
 from shapleymix.mixing.mixtures import Mixture, Summary, assemble, usable_replicates
 from shapleymix.mixing.problem import MEAN, Task
@@ -142,11 +144,8 @@ def optimize_scales(
     fit = fit_of(fit)
     known = demands
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
-    if known.allow_nonconvex:
-        from shapleymix.mixing.engine.search import is_convex, optimize_nonconvex
-
-        if not is_convex(fit, *budgets[0]):
-            return tuple(optimize_nonconvex(fit, N, D, known) for N, D in budgets)
+    if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
+        return tuple(_searched(fit, N, D, known) for N, D in budgets)
     pairs = [known.task(fit, fit.terms(N, D), D) for N, D in budgets]
     tasks = tuple(task for task, _ in pairs)
     exact = solve_all(tasks)
@@ -177,9 +176,21 @@ def optimize_scales(
     )
 
 
+def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
+    """The best mixture found under a law without convexity, reported as any other, without a proof."""
+    if demands.method != EXACT:
+        raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
+    task, weights = demands.task(fit, Surface.of(fit, N, D), D)
+    answer = uncertified(task, search(task, demands.seed), NAME)
+    notices = notices_of(demands, task.constraints, weights)
+    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices, demands.level)
+    available = task.constraints.available
+    return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
+
+
 def _printed(method: str, task: Task) -> Answer:
     """A closed form's mixture with its certificate, which tells how far from optimal it may be."""
-    if task.objective != MEAN or task.further or task.constraints.grouped or task.kl:
+    if task.objective != MEAN or task.further or task.constraints.grouped or task.constraints.near or task.kl:
         raise UsageError(f"method {method!r} knows only the mean objective under caps", hint="use method 'exact'")
     return certified(task, closed_form(method, task.terms, task.w, task.constraints), method)
 
@@ -286,9 +297,10 @@ def _require_dependence(fit, middle: float) -> None:
     p = np.full(len(fit.sources), 1.0 / len(fit.sources))
     here = fit.terms(middle, middle).losses(p)
     held = dict(getattr(fit, "held", {}) or {})
+    law = getattr(fit, "law", Law)
     for name, symbols, other in (
-        ("N", ("A", "alpha"), fit.terms(10 * middle, middle).losses(p)),
-        ("D", ("B", "beta"), fit.terms(middle, 10 * middle).losses(p)),
+        ("N", law.of_budget("N"), fit.terms(10 * middle, middle).losses(p)),
+        ("D", law.of_budget("D"), fit.terms(middle, 10 * middle).losses(p)),
     ):
         if np.array_equal(here, other):
             why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")

@@ -21,7 +21,7 @@ class Task:
 
     Attributes
     ----------
-    terms : the law at the budget.
+    terms : the law at the budget; for one without convexity, something that answers `losses` and `objective` only.
     w : (K,) weights of the targets.
     constraints : bounds at the budget.
     objective : `MEAN` or `WORST`.

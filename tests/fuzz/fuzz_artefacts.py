@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
 from dataclasses import dataclass
@@ -68,11 +69,11 @@ def damaged(text: str, edits: tuple[Edit, ...]) -> bytes:
 
 def _change(document: Any, edit: Edit) -> None:
     parent, key = _place(document, edit.steps)
-    value = VALUES[edit.value % len(VALUES)]
+    value = copy.deepcopy(VALUES[edit.value % len(VALUES)])
     if edit.kind == "delete":
         del parent[key]
     elif edit.kind == "repeat" and isinstance(parent, list):
-        parent.insert(key, parent[key])
+        parent.insert(key, copy.deepcopy(parent[key]))
     elif edit.kind == "rename" and isinstance(parent, dict):
         parent[str(value)[:50]] = parent.pop(key)
     elif edit.kind == "swap" and isinstance(parent, list):

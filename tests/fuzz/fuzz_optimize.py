@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 
 import judge
 import numpy as np
@@ -10,12 +11,13 @@ from campaign import Campaign
 from problems import BUDGET, Case, cases
 
 from shapleymix.errors import InfeasibleError, SolveError
+from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.optimization import optimize
 
 BOUND, BETTER, UNPROVEN = 1e-9, 1e-6, 1e-6
 UNJUDGED = "right by its own proof alone"
 CAMPAIGN = Campaign("random optimisations")
-KNOWN = inspect.signature(optimize).parameters
+KNOWN = {*inspect.signature(optimize).parameters, *(field.name for field in fields(Demands))}
 
 
 def unit_of(problem, p) -> float:

@@ -219,7 +219,7 @@ def _groups(case: Case, rng: np.random.Generator, q: FloatArray) -> tuple[FloatA
     for kind in case.groups:
         row = (rng.random(case.M) < rng.uniform(0.1, 0.9)).astype(float)
         row[rng.integers(case.M)] = 1.0
-        total = float(row @ q)
+        total = min(float(row @ q), 1.0)
         members.append(row)
         low.append(0.0 if kind == "cap" else max(0.0, total - (0.0 if kind == "equal" else case.slack)))
         high.append(1.0 if kind == "floor" else min(1.0, total + (0.0 if kind == "equal" else case.slack)))

@@ -15,7 +15,10 @@ from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validat
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
+from shapleymix_irds.accounts.step import Pending  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
+from shapleymix_irds.distributed import World  # noqa: E402
+from shapleymix_irds.engines.base import Outcome  # noqa: E402
 from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
@@ -329,3 +332,16 @@ def test_instrumenting_a_run_does_not_change_it() -> None:
         plain.optimizer.zero_grad()
     for a, b in zip(tracked.model.parameters(), plain.model.parameters(), strict=True):
         assert relative(a, b) < 1e-8
+
+
+def test_validation_losses_of_several_calls_are_averaged_not_summed() -> None:
+    """Each call of a step measures the same validation batches; two calls do not double the loss."""
+    zeros, device = torch.zeros(2, 2, dtype=torch.float64), torch.device("cpu")
+    pending = Pending(step=1, evaluated=True, total=4.0, given=True)
+    for measured in ([2.0, 3.0], [2.0, 5.0], None):
+        val = None if measured is None else torch.tensor(measured, dtype=torch.float64)
+        pending.outcomes.append(Outcome(torch.zeros(1), zeros, zeros, val))
+        pending.tokens.append(torch.ones(2, dtype=torch.float64))
+        pending.losses.append(torch.zeros(2, dtype=torch.float64))
+    sums = pending.close(None, World.of(None, device), device, ("en", "de"))
+    np.testing.assert_allclose(sums.val_losses, [2.0, 4.0])

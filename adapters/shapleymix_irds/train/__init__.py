@@ -1,1 +1,25 @@
-"""Train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run."""
+"""Train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run.
+
+Modules, in reading order:
+
+  config       every setting of a training run: a flag and a key of CONFIG.toml
+  disk         a disk that takes no more is an error that says which file
+  checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
+  distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
+  mixtures     the mixture a run trains on: written out, or in a file
+  model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings; and its named sizes
+  plan         when a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop
+  sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks
+  telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
+  app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
+  telemetry    what a run shows and keeps
+  textfiles    documents of text out of `.txt`, `.jsonl` (plain, gzip or zstd) and `.parquet` files
+  tokens       text to token numbers, and token numbers that are on disk already
+  toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text
+  corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
+  evaluate     test losses of each language, shared out over the ranks
+  results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
+  setup        the parts of a run: model, optimiser, loss, tracker
+  loop         the training loop: one model, one mixture, from the first step or from the last checkpoint
+  launch       from settings to a finished run
+"""

@@ -1,1 +1,15 @@
-"""One file a command."""
+"""One file a command.
+
+Modules, in reading order:
+
+  baselines  `shapleymix baselines`: mixtures that need no law, with the epochs they make of each source
+  compare    `shapleymix compare`: several laws on the same held-out runs
+  evaluate   `shapleymix evaluate`: a fit against runs that it has not seen
+  example    `shapleymix example`: the small tables on which the examples of every help run
+  fit        `shapleymix fit`: from run logs to a fitted law
+  laws       `shapleymix laws`: the laws there are
+  optimize   `shapleymix optimize`: the best mixture at a budget, with its certificate
+  predict    `shapleymix predict`: losses of mixtures, with intervals, and which of several is better
+  shapley    `shapleymix shapley`: from coalition runs to a transfer matrix
+  transfer   `shapleymix transfer`: show a transfer matrix, compare two, calibrate one
+"""

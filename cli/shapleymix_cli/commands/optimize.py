@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -121,34 +120,24 @@ def command(
     fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
-    found = [_with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
+    found = [with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
     if output:
         save(out, found[0], output, force)
     law = type(fit.law).name
-    marked = [with_provenance(out, one) for one in found]
-    out.emit(lambda: mixtures_document(marked, law), lambda: _view(found, law, out.verbose))
+    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
 
 
 def _demands(out: Output, asked: dict[str, Any]) -> Demands:
     """The options as the core takes them: under the same names."""
     from shapleymix.mixing.demands import Demands
+    from shapleymix_cli.inputs import read_table
 
-    demands = Demands(**asked)
-    table = demands.table
-    if table is not None:
-        out.used(table.origin, table.digest)
-        out.note(f"{table.origin}: {notice}" for notice in table.notices)
-        if demands.weights is None and table.weight is not None:
-            out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
+    table = read_table(out, asked.pop("languages"))
+    demands = Demands(languages=table, **asked)
+    if demands.weights is None and table is not None and table.weight is not None:
+        out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
     return demands
-
-
-def _with_provenance(out: Output, found: Mixture) -> Mixture:
-    """The call and its inputs, so that what is printed and what is written are one document."""
-    from shapleymix_cli.documents.writing import provenance
-
-    return replace(found, provenance=provenance(out) | found.provenance | {"command": out.command_line})
 
 
 def _check_output(

@@ -1,1 +1,15 @@
-"""What people see of each result: text and tables, with rounded numbers."""
+"""What people see of each result: text and tables, with rounded numbers.
+
+Modules, in reading order:
+
+  numbers    numbers as people read them
+  tables     aligned plain tables that fold between columns at the width of the page; coloured on a terminal only
+  baselines  baselines on the screen: their ratios and realised epochs side by side
+  laws       the list of laws on the screen
+  optimize   optimal mixtures on the screen
+  predict    predicted losses, and mixtures side by side, on the screen
+  scores     scores of laws on the screen
+  fit        a fit on the screen
+  shapley    Shapley values on the screen
+  transfer   transfer matrices, and how alike two are, on the screen
+"""

@@ -8,16 +8,27 @@ from typing import Any
 import numpy as np
 
 from shapleymix.mixing.mixtures import Mixture
-from shapleymix_cli.views.numbers import MISSING, each, fixed, interval, percent, significant, size
+from shapleymix.records import FloatArray
+from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
 from shapleymix_cli.views.tables import heading, table
 
 ROUNDING = 1e-15
+AT_BOUND = 1e-9
+MOST_ROWS = 30
+"""Rows of a table that are shown without `-v`."""
 
 
 def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Any] = [heading(_title(found, law)), _ratios(found), "", *_proof(found)]
-    parts += ["", heading("Predicted losses in nats"), _losses(found), "", *_prices(found), *_rivals(found)]
+    parts: list[Any] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
+    parts += [
+        "",
+        heading("Predicted losses in nats"),
+        *_losses(found, verbose),
+        "",
+        *_prices(found, verbose),
+        *_rivals(found),
+    ]
     return [*parts, *([f"Weights {found.weights_origin}."] if verbose else [])]
 
 
@@ -35,8 +46,9 @@ def _title(found: Mixture, law: str) -> str:
     return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
 
 
-def _ratios(found: Mixture) -> Any:
-    """A row a source: ratio, interval, tokens, cap and epochs where there are any."""
+def _ratios(found: Mixture, verbose: bool) -> list[Any]:
+    """A row a source: ratio, interval, tokens, cap and epochs where there are any; of many, the largest and those at a
+    bound."""
     capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
     floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
     headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
@@ -53,7 +65,18 @@ def _ratios(found: Mixture) -> Any:
         ]
         for i, name in enumerate(found.sources)
     ]
-    return table(headers, rows)
+    at_bound = (found.p >= found.caps - AT_BOUND) | ((found.floors > 0) & (found.p <= found.floors + AT_BOUND))
+    return _shortened(headers, rows, np.where(at_bound, 1.0, 0.0) + found.p, "source", verbose)
+
+
+def _shortened(headers: Sequence[str], rows: list[list[str]], rank: FloatArray, noun: str, verbose: bool) -> list[Any]:
+    """The table, or its highest-ranking rows in their order and how many are not shown."""
+    if verbose or len(rows) <= MOST_ROWS:
+        return [table(headers, rows)]
+    kept = sorted(np.argsort(-rank, kind="stable")[:MOST_ROWS].tolist())
+    more = f"... and {count(len(rows) - MOST_ROWS, noun)} more: -v, --json and -o show all"
+    shown = [rows[row] for row in kept]
+    return [table(headers, shown), more]
 
 
 def _when(condition: bool, cell: str) -> list[str]:
@@ -65,6 +88,8 @@ def _proof(found: Mixture) -> list[str]:
     spread = interval(found.objective_low, found.objective_high)
     kind = "mean loss" if found.objective_kind == "mean" else "worst loss"
     lines = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"]
+    if found.kl > 0:
+        lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
     lines[0] += f", {percent(found.level, 0)} interval {spread}" if spread else ""
     if np.isfinite(found.gap):
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
@@ -78,28 +103,33 @@ def _proof(found: Mixture) -> list[str]:
     return lines
 
 
-def _losses(found: Mixture) -> Any:
+def _losses(found: Mixture, verbose: bool) -> list[Any]:
+    """A row a target; of many, those of the highest loss."""
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
     cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
-    return table(["target", "loss", f"{percent(found.level, 0)} interval", "weight"], cells)
+    headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight"]
+    return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), "target", verbose)
 
 
-def _prices(found: Mixture) -> list[Any]:
-    """What one more unit of each language at its cap would save."""
+def _prices(found: Mixture, verbose: bool) -> list[Any]:
+    """What the bounds that bind would save if they gave way, and how far that reaches."""
     if not found.binding:
         return []
     rows = [
         [
-            cap.source,
-            fixed(cap.cap, 4),
-            cap.origin,
-            significant(cap.shadow_price, 3),
-            significant(cap.per_billion_tokens, 3),
+            price.source,
+            f"{price.side} {fixed(price.bound, 4)}",
+            significant(price.per_percent, 3),
+            f"{significant(price.per_unit, 3)} per {size(price.unit)}",
+            "" if np.isnan(price.half_at) else fixed(price.half_at, 4),
+            "" if np.isnan(price.free_at) else fixed(price.free_at, 4),
         ]
-        for cap in found.binding
+        for price in found.binding
     ]
-    headers = ["source", "cap", "cap from", "saved per unit of ratio", "saved per 1B more tokens"]
-    return [heading("Shadow prices in nats, of the languages at their cap"), table(headers, rows), ""]
+    headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
+    worth = np.array([price.per_percent for price in found.binding])
+    shown = _shortened(headers, rows, worth, "language", verbose)
+    return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
 
 
 def _rivals(found: Mixture) -> list[Any]:
@@ -111,7 +141,7 @@ def _rivals(found: Mixture) -> list[Any]:
     rows = [
         [
             rival.name,
-            fixed(rival.objective, 4),
+            rival.reason or fixed(rival.objective, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, lambda gain: fixed(gain, 4))),
             *_when(spread, percent(rival.probability, 0)),

@@ -1,13 +1,14 @@
-"""Aggregate transfer `Theta_j = sum_i phi_ij p_i^a_j`, its logarithm, and the laws' shared derivative pieces."""
+"""Aggregate transfer `Theta_j = sum_i phi_ij p_i^a_j`, and what the laws `C_j Theta_j^-gamma_j` share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.parameters import fitted, over_runs
+from shapleymix.laws.symbols import fitted, over_runs
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.records import BoolArray, FloatArray
 
@@ -51,11 +52,21 @@ def log_ratios(p: FloatArray) -> FloatArray:
     return np.log(np.where(p > 0, p, 1.0))
 
 
+def strength(*start: float) -> Any:
+    """Declare gamma, how strongly transfer acts; members say where their search begins."""
+    return fitted(low=1e-6, high=20.0, start=start, typical=(0.1, 0.3))
+
+
+def concavity(*start: float) -> Any:
+    """Declare an exponent of ratios, in (0, 1]; 1 is no bound of the search but the law that is linear in them."""
+    return fitted(low=0.05, high=1.0, start=start, typical=(0.4, 0.8))
+
+
 @dataclass(frozen=True)
 class TransferLaw(CoreLaw):
     """`L_j = C_j(N, D) Theta_j(p)^-gamma_j`; members say what phi and a are made of (ShapleyLaw paper, section 3.3)."""
 
-    gamma: FloatArray = fitted(low=1e-6, high=20.0)
+    gamma: FloatArray = strength()
 
     def phi(self) -> FloatArray:
         """Transfer coefficients, shape (..., M, K)."""
@@ -105,9 +116,3 @@ class TransferLaw(CoreLaw):
         s = None if a is None else np.broadcast_to(a, np.broadcast_shapes(a.shape, phi.shape))
         scale = self.core_at(N, D)
         return PowerTerms(np.zeros_like(scale), scale, self.gamma, phi, s)
-
-
-def grid(targets: int, **axes: FloatArray) -> dict[str, FloatArray]:
-    """Every combination of the values, the same for every target: arrays of shape (S, K)."""
-    crossed = np.meshgrid(*axes.values(), indexing="ij")
-    return {name: np.tile(values.reshape(-1, 1), targets) for name, values in zip(axes, crossed, strict=True)}

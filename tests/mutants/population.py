@@ -1,0 +1,144 @@
+"""All mutants of the code under trial, and a seeded sample of them."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import random
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from operators import every_operator
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CORE = ROOT / "shapleymix"
+UNDER_TRIAL = (
+    *sorted((CORE / "mixing").rglob("*.py")),
+    *sorted((CORE / "game").glob("*.py")),
+    *sorted((CORE / "laws").glob("*.py")),
+    CORE / "fitting" / "scores.py",
+    CORE / "fitting" / "comparison.py",
+)
+
+
+NUMBERS = 0.25
+"""Part of the changed numbers that is drawn from: they are two of five mutants, and many only tune a search."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change to one file: the `occurrence`-th place where an operator applies."""
+
+    path: str
+    operator: str
+    occurrence: int
+
+    @cached_property
+    def code(self) -> str:
+        """The changed file."""
+        made = mutate_code(self.original, every_operator()[self.operator], self.occurrence)
+        assert made is not None, self
+        return made
+
+    @property
+    def original(self) -> str:
+        """The file as it is."""
+        return (ROOT / self.path).read_text(encoding="utf-8")
+
+    @cached_property
+    def change(self) -> tuple[str, str]:
+        """The changed lines before and after, without their indentation."""
+        marked = list(difflib.ndiff(self.original.splitlines(), self.code.splitlines()))
+        gone, come = ([line[2:].strip() for line in marked if line[0] == sign] for sign in "-+")
+        return " ".join(gone), " ".join(come)
+
+    @property
+    def label(self) -> str:
+        """What a person reads of it."""
+        before, after = self.change
+        return f"{self.path} [{self.operator}]\n    - {before}\n    + {after}"
+
+
+def population() -> list[Mutant]:
+    """Every mutant, in a fixed order."""
+    found: list[Mutant] = []
+    for path in UNDER_TRIAL:
+        tree = list(ast_nodes(get_ast(path.read_text(encoding="utf-8"))))
+        name = str(path.relative_to(ROOT))
+        for label, operator in every_operator().items():
+            places = sum(sum(1 for _ in operator.mutation_positions(node)) for node in tree)
+            found += [Mutant(name, label, index) for index in range(places)]
+    return found
+
+
+def sampled(count: int, seed: int, only: str = "") -> list[Mutant]:
+    """`count` mutants that differ from the original in more than words about types, drawn without replacement."""
+    pool = [mutant for mutant in population() if only in mutant.path]
+    draw = random.Random(seed)
+    draw.shuffle(pool)
+    pool = [mutant for mutant in pool if mutant.operator != "NumberReplacer" or draw.random() < NUMBERS]
+    chosen: list[Mutant] = []
+    for mutant in pool:
+        if len(chosen) == count:
+            break
+        if changes_something(mutant):
+            chosen.append(mutant)
+    return chosen
+
+
+def changes_something(mutant: Mutant) -> bool:
+    """Whether the code that runs is different, and is code at all."""
+    try:
+        return _bare(mutant.code) != _bare(mutant.original)
+    except SyntaxError:
+        return False
+
+
+def _bare(code: str) -> str:
+    """The syntax tree without annotations and texts: none of them decides an answer."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+    return ast.dump(tree)
+
+
+def tests_of(path: str) -> tuple[str, ...]:
+    """The test files that concern a module, by the most specific entry of `tests.toml`."""
+    table: dict[str, list[str]] = tomllib.loads((HERE / "tests.toml").read_text(encoding="utf-8"))["tests"]
+    entries = [entry for entry in table if path.startswith(entry)]
+    return tuple(f"tests/{name}.py" for name in table[max(entries, key=len)])
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A known change that no test can tell from the original, and why."""
+
+    path: str
+    before: str
+    after: str
+    reason: str
+
+
+def known_equivalents() -> dict[tuple[str, str, str], str]:
+    """Reasons by file, line before and line after."""
+    entries = tomllib.loads((HERE / "equivalent.toml").read_text(encoding="utf-8")).get("mutant", [])
+    known = [Equivalent(**entry) for entry in entries]
+    return {(each.path, each.before, each.after): each.reason for each in known}
+
+
+def stale(known: dict[tuple[str, str, str], str]) -> Iterator[str]:
+    """Entries whose line is no longer in the code."""
+    for path, before, _ in known:
+        if not (ROOT / path).is_file() or before not in (ROOT / path).read_text(encoding="utf-8"):
+            yield f"{path}: {before}"

@@ -1,0 +1,40 @@
+"""`--law auto`: one paired standard error, not two, and the fewest numbers among those within it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shapleymix.fitting.comparison import Comparison, Entry
+from shapleymix.fitting.scores import Scores
+
+
+def comparison(errors: list[float], sizes: list[int], in_standard_errors: float) -> Comparison:
+    """Laws with mean errors and numbers a target; every gap is so many of its standard errors."""
+    entries = []
+    for place, (error, size) in enumerate(zip(errors, sizes, strict=True)):
+        nothing = np.full(1, np.nan)
+        scores = Scores(("en",), np.array([error]), nothing, nothing, nothing, np.array([9]))
+        entries.append(Entry(f"law-{place}", size, scores, 1.0, 0.01, None))
+    mean = np.array(errors)
+    gap = mean[:, None] - mean
+    better = np.where(gap < 0, 0.9, np.where(gap > 0, 0.1, 0.5))
+    return Comparison(tuple(entries), better, "folds", 9, gap, np.abs(gap) / in_standard_errors, ())
+
+
+@pytest.mark.parametrize(
+    ("in_standard_errors", "chosen"),
+    [(0.5, "law-0"), (0.999, "law-0"), (1.001, "law-1"), (1.5, "law-1"), (1.999, "law-1"), (3.0, "law-1")],
+)
+def test_a_simpler_law_is_taken_within_one_standard_error_and_no_further(in_standard_errors, chosen):
+    table = comparison([0.021, 0.020], [3, 7], in_standard_errors)
+    assert table.best() == "law-1"
+    assert table.simplest() == chosen
+
+
+def test_among_equally_simple_laws_the_better_is_taken():
+    assert comparison([0.023, 0.022, 0.020], [3, 3, 7], 0.9).simplest() == "law-1"
+
+
+def test_a_larger_law_is_never_taken_for_being_close():
+    assert comparison([0.020, 0.0201], [3, 7], 0.5).simplest() == "law-0"
