@@ -29,7 +29,9 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
+    from shapleymix.errors import OutsideError as OutsideError
     from shapleymix.errors import ShapleyMixError as ShapleyMixError
+    from shapleymix.errors import ShapleyMixWarning as ShapleyMixWarning
     from shapleymix.errors import SolveError as SolveError
     from shapleymix.errors import StoreError as StoreError
     from shapleymix.errors import UsageError as UsageError
@@ -124,9 +126,11 @@ __all__ = [
     "Languages",
     "Law",
     "Mixture",
+    "OutsideError",
     "Prediction",
     "RunLog",
     "ShapleyMixError",
+    "ShapleyMixWarning",
     "SolveError",
     "StoreError",
     "Terms",

@@ -45,7 +45,7 @@ def test_a_mixture_and_its_file_are_points(fitted, tmp_path):
     for spelling in (mix, tmp_path / "mix.json", str(tmp_path / "mix.json"), mix.mixture):
         assert fitted.predict(spelling, 1e8, 3e9) == expected
     assert mix.to_polars().height == 4
-    assert mix.to_polars()["ratio"].to_list() == mix.p.tolist()
+    assert mix.to_polars()["p"].to_list() == mix.p.tolist()
 
 
 WRONG = [(object(), 1e8, 1e9), (None, 1e8, 1e9), ([0.25] * 4, object(), 1e9), ("x.json", 1, 1)]

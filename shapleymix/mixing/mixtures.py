@@ -118,8 +118,7 @@ class Mixture(Tabular, Record):
 
     def columns(self) -> Columns:
         """One row a source."""
-        arrays = {"ratio": self.p, "low": self.p_low, "high": self.p_high, "floor": self.floors, "cap": self.caps}
-        return {"source": self.sources, **{name: x.tolist() for name, x in (arrays | {"epochs": self.epochs}).items()}}
+        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
