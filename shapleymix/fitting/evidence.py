@@ -77,7 +77,7 @@ class Evidence:
 
     def observations(self, law: type[Law], inputs: Inputs, shares: FloatArray | None = None) -> Observations:
         """The rows in the units of the search; `shares` (R,) multiplies the weights."""
-        law.require(inputs, self.log.N, self.log.D)
+        law.require(inputs)
         loss = law.seen_losses(self.log.loss, inputs)
         weight = np.where(np.isnan(loss), 0.0, self.weight)
         if shares is not None:

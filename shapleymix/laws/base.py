@@ -24,7 +24,6 @@ from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 LARGEST = 1e150  # of any symbol; far beyond a fitted A in plain units
-BUDGETS = (1e-30, 1e30)  # N and D of a log; N^alpha with alpha up to 3 stays far within floating point
 STEP = 1e-5  # of a central difference, in a symbol's logarithm
 SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 
@@ -91,7 +90,7 @@ class Law(Record):
         return {}
 
     @classmethod
-    def require(cls, inputs: Inputs, N: FloatArray, D: FloatArray) -> None:
+    def require(cls, inputs: Inputs) -> None:
         """Refuse a log that the law cannot be fitted to, whatever its losses are.
 
         Raises
@@ -99,17 +98,12 @@ class Law(Record):
         UsageError
             If the law needs ratios and the log has none.
         FitError
-            If N or D (R,) lie beyond what exponents can be applied to, or the law has nothing to fit.
+            If the law has nothing to fit.
         """
         require_ratios(inputs, cls)
         if not cls.fitted():
             hint = "compare it as an object with predict(p, N, D), which is taken as it is"
             raise FitError(f"law {cls.name!r} has no symbol that a fit determines", hint=hint)
-        for budget, values in (("N", N), ("D", D)):
-            beyond = values[(values < BUDGETS[0]) | (values > BUDGETS[1])]
-            if len(beyond):
-                message = f"{budget} = {beyond[0]:g} is beyond what law {cls.name!r} can be fitted to"
-                raise FitError(message, hint=f"give {budget} between {BUDGETS[0]:g} and {BUDGETS[1]:g}")
 
     def defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""

@@ -40,7 +40,7 @@ class BlackBox(Law):
         raise NotImplementedError
 
     @classmethod
-    def require(cls, inputs: Inputs, N: FloatArray, D: FloatArray) -> None:
+    def require(cls, inputs: Inputs) -> None:
         require_ratios(inputs, cls)
 
     @classmethod
