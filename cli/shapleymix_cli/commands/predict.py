@@ -84,7 +84,7 @@ def command(
     lies outside of what was fitted; --strict refuses such a point.
     """
     from shapleymix_cli.documents.predictions import prediction_document, write_predictions
-    from shapleymix_cli.inputs import load_fit, named_mixtures, read_table
+    from shapleymix_cli.inputs import load_fit, read_table
 
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
@@ -95,10 +95,11 @@ def command(
     if table:
         points = _table_points(out, fit, table)
     else:
+        from shapleymix.mixing.baselines import rivals_of
         from shapleymix.mixing.bounds import Bounds
 
         supply = Bounds(languages=read_table(out, languages), available=available)
-        named = named_mixtures(mixtures)
+        named = rivals_of(mixtures)
         N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
         points = _grid(fit, named, N, D, supply)
         repeated = _repeated(fit, points, supply)
