@@ -12,7 +12,7 @@ from shapleymix.mixing.bounds import Bounds, Constraints, Group
 from shapleymix.mixing.certificate import ProofError, certified, not_negative, violation
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import WORST, Task
 
 M = K = 5
 NAMES = tuple(f"l{i}" for i in range(M))
