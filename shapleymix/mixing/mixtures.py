@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
@@ -120,7 +121,7 @@ class Mixture(Tabular, Record):
         """One row a source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
         Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
@@ -165,10 +166,11 @@ class Mixture(Tabular, Record):
 
 
 def _by_label(
-    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Columns of a document as one row of named values a label."""
-    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
+    labels: tuple[str, ...], document: Mapping[str, Json], fields: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """Columns of a document as one row of named values for each label."""
+    columns = {name: cast(list[Json], document[field]) for field, name in fields.items()}
+    return {label: {name: column[row] for name, column in columns.items()} for row, label in enumerate(labels)}
 
 
 CONVERGED = 1e-6
