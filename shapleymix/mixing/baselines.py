@@ -41,9 +41,14 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
 
     Parameters
     ----------
-    text : `uniform`, `natural`, `temperature:T` or `unimax:E`.
-    sources : (M,) labels, for messages. available : (M,) unique tokens at hand, NaN where not known.
-    D : tokens to train on.
+    text : str
+        `uniform`, `natural`, `temperature:T` or `unimax:E`.
+    sources : sequence of str (M,)
+        Labels, for messages.
+    available : array (M,)
+        Unique tokens at hand, NaN where not known.
+    D : float
+        Tokens to train on.
 
     Raises
     ------
