@@ -35,8 +35,10 @@ def drawn(packing: Packing, x: FloatArray, told: FloatArray, seed: int) -> Float
 
     Parameters
     ----------
-    told : (K, M) share of the replicates in which a source keeps the unknowns that were fitted.
-    seed : of the draws.
+    told : array (K, M)
+        Share of the replicates in which a source keeps the unknowns that were fitted.
+    seed : int
+        Of the draws.
     """
     if (told == 1).all():
         return x
