@@ -61,6 +61,7 @@ class Demands(Bounds):
     level : probability of the intervals.
     seed : of the multi-start search; only laws without convexity need it.
     allow_nonconvex : solve laws without convexity by multi-start, without a certificate.
+    what_if : changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
     """
 
     weights: WeightSpec | None = None
@@ -77,6 +78,7 @@ class Demands(Bounds):
     level: float = 0.9
     seed: int = 0
     allow_nonconvex: bool = False
+    what_if: Sequence[str] | str = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +93,8 @@ class Demands(Bounds):
         if not 0 < parse_number(self.level, "level") < 1:
             raise UsageError(f"level {self.level} is not between 0 and 1")
         parse_ratio(self.smoothing, "smoothing")
+        if self.what_if and self.method != EXACT:
+            raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
 
     def _require_effect(self) -> None:

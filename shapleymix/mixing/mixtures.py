@@ -12,10 +12,12 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
+from shapleymix.mixing.gains import gain, interval, undefined
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.repetition import realised_epochs, repetition
 from shapleymix.mixing.weights import Weights
+from shapleymix.mixing.what_if import Change, WhatIf, answered
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 
@@ -63,6 +65,7 @@ class Mixture(Tabular, Record):
     caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
     epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
     baselines : comparisons with other mixtures.
+    what_if : the optimum with other unique tokens at hand, for each change that was asked for.
     excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
     """
 
@@ -106,6 +109,7 @@ class Mixture(Tabular, Record):
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
+    what_if: tuple[WhatIf, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
@@ -115,6 +119,9 @@ class Mixture(Tabular, Record):
         for rival in self.baselines:
             if rival.p.shape != self.p.shape:
                 raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+        for other in self.what_if:
+            if other.p.shape != self.p.shape:
+                raise ValueError(f"what_if: {other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
         """One row a source."""
@@ -190,7 +197,12 @@ class Summary:
     replicates: Terms | None
     optima: FloatArray | None
     notices: tuple[str, ...]
-    level: float
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def level(self) -> float:
+        """Probability of the intervals."""
+        return self.demands.level
 
 
 def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
@@ -212,10 +224,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
     strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
     alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
-    spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
-    reasons = _undefined(summary, predicted)
+    spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
+    reasons = undefined(predicted, task.w, tuple(summary.fit.targets))
     values = None if reasons[0] else _values(summary, answer.p)
-    low, high = _interval(None if values is None else values[:, None], summary.level, 1)
+    low, high = interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
         sources=tuple(summary.fit.sources),
         targets=tuple(summary.fit.targets),
@@ -254,17 +266,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         penalty=task.penalty(answer.p),
         kl=task.kl,
         anchor=task.anchor,
+        what_if=answered(summary.fit, summary.N, summary.demands, summary.changes, task, answer, summary.replicates)
+        if summary.changes
+        else (),
     )
-
-
-def _undefined(summary: Summary, predicted: Any) -> list[str]:
-    """For each mixture, why its objective is no number: targets that count are above the loss of an untrained model."""
-    above = getattr(predicted, "above_untrained", None)
-    if above is None:
-        return [""] * len(predicted.losses)
-    lost = np.asarray(above, dtype=bool) & (summary.task.w > 0)
-    targets = np.array(summary.fit.targets)
-    return [f"above an untrained model's loss for {', '.join(targets[row])}" if row.any() else "" for row in lost]
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
@@ -272,29 +277,21 @@ def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     return None if summary.replicates is None else summary.task.value(p, summary.replicates)
 
 
-def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
-    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
-    if values is None:
-        return np.full((2, width), np.nan)
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
-
-
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    task = summary.task
-    own, other = _values(summary, summary.answer.p), _values(summary, p)
-    both = None if reason or own is None or other is None else np.stack([other, other - own], axis=1)
-    low, high = _interval(both, summary.level, 2)
-    objective = np.nan if reason else float(task.value(p))
+    task, replicates = summary.task, None if reason else summary.replicates
+    values = None if replicates is None else task.value(p, replicates)[:, None]
+    low, high = interval(values, summary.level, 1)
+    found = gain(task, summary.answer.p, p, replicates, summary.level)
     return Rival(
         name=name,
         p=p,
-        objective=objective,
+        objective=np.nan if reason else float(task.value(p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
-        gain=objective - float(task.value(summary.answer.p)),
-        gain_low=float(low[1]),
-        gain_high=float(high[1]),
-        probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
+        gain=np.nan if reason else found.value,
+        gain_low=found.low,
+        gain_high=found.high,
+        probability=found.probability,
         within_bounds=violation(p, task.constraints) <= FEASIBLE,
         penalty=task.penalty(p),
         reason=reason,
