@@ -16,14 +16,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError
+from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.solving import solve_all
-from shapleymix.mixing.gains import interval, undefined
+from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
+from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import usable_replicates
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.repetition import repetition
@@ -146,7 +147,7 @@ def frontier(
     shares, answers = _spread(task, w, points)
     entries, told = _entries(fit, size, demands, task, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
-    return Frontier(
+    found = Frontier(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
         N=size,
@@ -163,6 +164,8 @@ def frontier(
         notices=tuple(dict.fromkeys((*notes, *notices_of(demands, task.constraints, weights), *told, *few))),
         provenance={"fit": dict(getattr(fit, "provenance", None) or {}), "groups": list(task.constraints.group_names)},
     )
+    caution(found.notices)
+    return found
 
 
 def _require_plain(demands: Demands) -> None:
@@ -262,22 +265,19 @@ def _entries(
     replicates: Terms | None,
 ) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
-    strictly = {"strict": True} if demands.strict else {}  # a fit of a user's own need not know the word
-    D, p = float(task.constraints.D), np.stack([answer.p for answer in answers])
-    predicted = fit.predict(p, N, D, level=demands.level, **strictly)
-    reasons = [undefined(predicted, side, tuple(fit.targets)) for side in w]
-    entries = []
-    for place, (share, answer) in enumerate(zip(shares.tolist(), answers, strict=True)):
-        why = [side[place] for side in reasons]
+    bounds, entries, told = task.constraints, [], []
+    for share, answer in zip(shares.tolist(), answers, strict=True):
+        seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+        why = [seen.reason(0, side) for side in w]
         sides = [
-            _reported(task.terms, replicates, side, answer.p, demands.level, bool(told))
-            for side, told in zip(w, why, strict=True)
+            _reported(task.terms, replicates, side, answer.p, demands.level, bool(lost))
+            for side, lost in zip(w, why, strict=True)
         ]
-        losses = np.asarray(predicted.losses, dtype=float)[place]
+        losses = np.asarray(seen.optimum.losses, dtype=float)[0]
         reason = "; ".join(dict.fromkeys(filter(None, why)))
         entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
-    repeated = dict.fromkeys(told for answer in answers for told in repetition(answer.p, task.constraints))
-    return tuple(entries), (*getattr(predicted, "warnings", ()), *repeated)
+        told += [*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D, "a point")]
+    return tuple(entries), tuple(dict.fromkeys(told))
 
 
 def _reported(

@@ -1,9 +1,8 @@
-"""What one mixture gains over another, paired over the replicates of a fit; and where a law says nothing of one."""
+"""What one mixture gains over another, paired over the replicates of a fit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -41,14 +40,3 @@ def interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
     if values is None:
         return np.full((2, width), np.nan)
     return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
-
-
-def undefined(predicted: Any, w: FloatArray, targets: tuple[str, ...]) -> list[str]:
-    """For each predicted mixture, why its objective is no number: targets that count (by their weights `w` (K,)) are
-    above the loss of an untrained model. Empty where there is no reason."""
-    above = getattr(predicted, "above_untrained", None)
-    if above is None:
-        return [""] * len(predicted.losses)
-    lost = np.asarray(above, dtype=bool) & (w > 0)
-    names = np.array(targets)
-    return [f"above an untrained model's loss for {', '.join(names[row])}" if row.any() else "" for row in lost]

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution
 from shapleymix.laws import Law
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, named_baselines
@@ -22,7 +22,7 @@ from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates
-from shapleymix.mixing.mixtures import Mixture, Summary, assemble, usable_replicates
+from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble, usable_replicates
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.mixing.what_if import changes_of
@@ -132,7 +132,10 @@ def optimize(
         allow_nonconvex=allow_nonconvex,
         what_if=what_if,
     )
-    return optimize_scales(fit, [N], [D], demands)[0]
+    found = optimize_scales(fit, [N], [D], demands)[0]
+    further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
+    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
+    return found
 
 
 def optimize_scales(

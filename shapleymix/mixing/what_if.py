@@ -18,14 +18,16 @@ import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.demands import Demands, FitLike
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
-from shapleymix.mixing.gains import gain, undefined
+from shapleymix.mixing.gains import gain
+from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Task
-from shapleymix.mixing.repetition import realised_epochs, repetition
+from shapleymix.mixing.repetition import repetition
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.sizes import format_size, parse_size
 
@@ -145,12 +147,14 @@ def answered(
     task: Task,
     base: Answer,
     replicates: Terms | None,
+    lost: str,
 ) -> tuple[WhatIf, ...]:
     """The optimum under each change, beside the answer without it.
 
     Parameters
     ----------
     task, base : the problem without changes, and its optimum. replicates : the law's bootstrap, or None.
+    lost : why the loss of that optimum is no number; empty where it is one.
 
     Raises
     ------
@@ -163,7 +167,7 @@ def answered(
     solved = iter(solve_all(new) if new else ())
     answers = [next(solved) if is_new else base for is_new in moved]
     return tuple(
-        _answered(fit, N, demands, change, other, answer, base, replicates)
+        _answered(fit, N, demands, change, other, answer, base, replicates, lost)
         for change, other, answer in zip(changes, tasks, answers, strict=True)
     )
 
@@ -199,19 +203,18 @@ def _answered(
     answer: Answer,
     base: Answer,
     replicates: Terms | None,
+    lost: str,
 ) -> WhatIf:
     bounds = task.constraints
-    strictly = {"strict": True} if demands.strict else {}  # a fit of a user's own need not know the word
-    both = fit.predict(np.stack([base.p, answer.p]), N, bounds.D, level=demands.level)
-    alone = fit.predict(answer.p[None], N, bounds.D, level=demands.level, **strictly)
-    reason = next(filter(None, reversed(undefined(both, task.w, fit.targets))), "")
+    seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+    reason = seen.reason(0, task.w) or lost
     found = gain(task, answer.p, base.p, None if reason else replicates, demands.level)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
         p=answer.p,
         caps=bounds.upper,
-        epochs=realised_epochs(answer.p, bounds),
+        epochs=epochs_of(answer.p, bounds.available, bounds.D),
         objective=np.nan if reason else float(task.value(answer.p)),
         penalty=task.penalty(answer.p),
         gain=np.nan if reason else found.value,
@@ -220,5 +223,5 @@ def _answered(
         probability=found.probability,
         certificate=answer.certificate,
         reason=reason,
-        notices=(*getattr(alone, "warnings", ()), *repetition(answer.p, bounds)),
+        notices=(*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D)),
     )
