@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from shapleymix.display import cut, text_table
+from shapleymix.errors import ShapleyMixWarning
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.repetition import realised_epochs, repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.sizes import format_size
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,19 @@ class Mixture(Tabular, Record):
         """One row a source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
+    def summary(self) -> str:
+        """The ratios, the objective with its proof, and what to beware of."""
+        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
+        return "\n".join(
+            [
+                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
+                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
+                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
+                *text_table(self.columns()),
+                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
+            ]
+        )
+
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
@@ -193,25 +209,16 @@ class Summary:
     level: float
 
 
-def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
-    """Replicates whose parameters are finite, and how many were not."""
-    if terms is None:
-        return None, ()
-    sane = finite_members(terms)
-    if sane.all():
-        return terms, ()
-    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
-    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))
-
-
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     task, answer, bounds = summary.task, summary.answer, summary.task.constraints
     exact = summary.demands.method == EXACT
     together = np.stack([answer.p, *baselines.values()])
-    predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
     strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
-    alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShapleyMixWarning)  # what concerns the answer is among its notices
+        predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
+        alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
     spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = _undefined(summary, predicted)
     values = None if reasons[0] else _values(summary, answer.p)
@@ -301,9 +308,9 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
     )
 
 
-def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tuple[str, ...]:
+def _notices(summary: Summary, told: tuple[str, ...], undefined: str) -> tuple[str, ...]:
     task, answer = summary.task, summary.answer
-    found = [*summary.notices, *warnings, *repetition(answer.p, task.constraints)]
+    found = [*summary.notices, *told, *repetition(answer.p, task.constraints)]
     if undefined:
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
@@ -314,8 +321,6 @@ def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tup
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
     if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
-    if np.isnan(task.constraints.available).all():
-        found.append("no available tokens are given (languages table): no natural or smoothed mixture to compare with")
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

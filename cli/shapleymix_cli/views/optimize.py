@@ -149,7 +149,11 @@ def _rivals(found: Mixture) -> list[Any]:
         ]
         for rival in found.baselines
     ]
-    return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows)]
+    supplied = bool(np.isfinite(found.available).any())
+    more = (
+        [] if supplied else ["With the tokens that there are (--languages), natural and smoothed are compared as well."]
+    )
+    return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows), *more]
 
 
 def _small(value: float) -> str:
