@@ -100,3 +100,15 @@ def test_rivals_have_names_of_their_own_or_are_their_own():
         "en=1": "en=1",
         "old.json": "old.json",
     }
+
+
+def test_two_different_mixtures_of_one_name_are_refused():
+    with pytest.raises(UsageError, match="two mixtures are named"):
+        rivals_of(["a=en=1", "a=de=1"])
+    assert list(rivals_of(["a=en=1", "a=en=1", "en=1", "en=1"])) == ["a", "en=1"]
+
+
+def test_a_rival_cannot_take_the_name_of_another_mixture():
+    with pytest.raises(UsageError, match="two mixtures are named 'uniform'"):
+        named_baselines(SOURCES, AVAILABLE, 0.5, ["uniform=unimax:1"], 1e3)
+    assert list(named_baselines(SOURCES, np.full(4, np.nan), 0.5, ["uniform"], 1e3)) == ["uniform"]

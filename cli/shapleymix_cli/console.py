@@ -23,10 +23,14 @@ class Output:
 
     Parameters
     ----------
-    as_json : the result is one JSON document.
-    quiet : no remarks, no warnings, no progress.
-    verbose : more of everything.
-    command_line : the call as it goes into what is written.
+    as_json : bool
+        Print the result as one JSON document.
+    quiet : bool
+        Print no notes, warnings or progress.
+    verbose : bool
+        Show all rows of tables, and tracebacks.
+    command_line : str
+        The call, as it is written into results.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, command_line: str) -> None:

@@ -33,15 +33,17 @@ def smooth_shapley(
 
     Parameters
     ----------
-    members : (C, K)
+    members : array (C, K)
         The coalitions seen; the empty and the grand one are among them.
-    payoffs : (C, T)
-    noise : (C, T), optional
+    payoffs : array (C, T)
+        Payoff of each coalition on every target.
+    noise : array (C, T), optional
         Variance of each payoff; propagated to the standard errors.
 
     Returns
     -------
-    values, stderr : (K, T)
+    values, stderr : array (K, T)
+        Shapley values and their standard errors.
     """
     posteriors = [_posterior(members, payoffs, rho) for rho in RHO_GRID]
     shares = _shares(np.stack([each.log_evidence for each in posteriors]))

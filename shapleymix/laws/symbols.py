@@ -100,7 +100,7 @@ def fitted(
     ----------
     axes : {"K", "MK"}
         One value for each target, or one for each source and target.
-    role : Role
+    role : str
         See `Role`. A linear symbol is "K".
     low, high : float
         Bounds of the search. A linear symbol at `low` counts as zero.
@@ -113,7 +113,7 @@ def fitted(
     start : tuple of float
         Where the search begins, crossed with the other symbols' values; not needed for linear symbols, nor for those
         that the law's `starts` gives.
-    typical : (float, float)
+    typical : tuple of float
         The range that real logs give, in plain units; simulated logs draw from it.
     gauge : bool
         The symbol is known up to a factor for each target (a shift, if it is real), which other symbols absorb.

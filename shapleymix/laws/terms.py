@@ -72,11 +72,13 @@ class Terms:
 
         Parameters
         ----------
-        p : (..., M) mixture; its leading axes broadcast with those of the terms.
+        p : array (..., M)
+            Mixture; its leading axes broadcast with those of the terms.
 
         Returns
         -------
-        (..., K), +inf where a target's Theta is zero.
+        array (..., K)
+            Losses in nats per token; +inf where a target's Theta is zero.
         """
         return self.floor + self._values(p)
 
@@ -147,9 +149,13 @@ class PowerTerms(Terms):
 
     Attributes
     ----------
-    floor, a, gamma : (..., K), all >= 0 but the floor, which is free. a is the budget's part in nats.
-    phi : (..., M, K) >= 0, transfer of source i to target j.
-    s : (..., M, K) in (0, 1], concavity in the data; None for all ones.
+    floor, a, gamma : array (..., K)
+        Loss that no mixture removes (of either sign), the budget's part in nats (>= 0), and the exponent of Theta (>=
+        0).
+    phi : array (..., M, K)
+        Transfer of source i to target j, >= 0.
+    s : array (..., M, K), optional
+        Exponents of the ratios, in (0, 1]; None for all ones.
     """
 
     a: FloatArray
@@ -187,8 +193,10 @@ class ExponentialTerms(Terms):
 
     Attributes
     ----------
-    floor, k : (..., K), k >= 0.
-    t : (..., M, K), any sign.
+    floor, k : array (..., K)
+        Loss that no mixture removes, and the scale k >= 0 of what it can, nats.
+    t : array (..., M, K)
+        Effect of source i on target j, of either sign.
     """
 
     k: FloatArray

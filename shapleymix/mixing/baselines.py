@@ -123,25 +123,50 @@ def named_baselines(
     given: Rivals | None,
     D: float,
 ) -> dict[str, FloatArray]:
-    """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures."""
+    """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
+
+    Raises
+    ------
+    UsageError
+        If two different mixtures have one name, or one cannot be read.
+    """
     found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
         found[f"smoothed ({smoothing:g})"] = smoothed(available, smoothing)
         found["natural"] = smoothed(available, 1.0)
     for name, mixture in rivals_of(given).items():
-        found[name] = mixture_of(mixture, sources, available, D)
+        p = mixture_of(mixture, sources, available, D)
+        if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
+            raise _one_name(name)
+        found[name] = p
     return found
 
 
 def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
-    """Mixtures to compare with, by name; `plan=en=0.5,de=0.5` has one, any other is its own."""
+    """Mixtures to compare with, by name; `plan=en=0.5,de=0.5` has one, any other is its own.
+
+    Raises
+    ------
+    UsageError
+        If two different mixtures have one name; the same one twice is one.
+    """
     if given is None:
         return {}
     if isinstance(given, Mapping):
         return {str(name): mixture for name, mixture in given.items()}
     if isinstance(given, str) or not isinstance(given, Sequence):
         given = [given]
-    return dict(_named_rival(mixture, place) for place, mixture in enumerate(given))
+    found: dict[str, MixtureSpec] = {}
+    for place, mixture in enumerate(given):
+        name, meant = _named_rival(mixture, place)
+        if name in found and not (isinstance(meant, str) and found[name] == meant):
+            raise _one_name(name)
+        found[name] = meant
+    return found
+
+
+def _one_name(name: str) -> UsageError:
+    return UsageError(f"two mixtures are named {name!r}", hint="give each its own name: NAME=MIX")
 
 
 def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:

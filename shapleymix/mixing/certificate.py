@@ -86,7 +86,7 @@ def certified(task: Task, p: FloatArray, engine: str) -> Answer:
     ProofError
         If the gap of a mixture within its bounds is negative by more than rounding.
     """
-    task = task.supported()
+    asked, task = task.constraints, task.supported
     base = _off_the_edge(task, p)
     found = multipliers_of(task, base)
     gradient, bounds = task.gradient(base, found.w), task.constraints
@@ -105,8 +105,8 @@ def certified(task: Task, p: FloatArray, engine: str) -> Answer:
     return Answer(
         p=p,
         certificate=certificate_of(task.total(p), gap, float(price)),
-        worth=np.maximum(pull, 0.0) * (p >= bounds.upper - AT_BOUND),
-        cost=np.maximum(-pull, 0.0) * (p <= bounds.lower + AT_BOUND),
+        worth=np.where(p >= asked.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
+        cost=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
         group_worth=np.maximum(-found.groups, 0.0),
         group_cost=np.maximum(found.groups, 0.0),
         gradient=gradient,

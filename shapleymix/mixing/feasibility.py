@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from shapleymix.errors import Fault, InfeasibleError, SolveError
 from shapleymix.mixing.bounds import FIXED, L1, TOKENS, UNSEEN, Constraints, Near
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sizes import format_size
 
 NOTICEABLE = 1e-9
@@ -103,6 +103,34 @@ def require_anchor(constraints: Constraints, anchor: FloatArray) -> None:
         faults = [Fault(f"{text}: {fault.message}", hint=hint) for fault in inner]
     if faults:
         raise InfeasibleError.of(faults, "the bounds with the anchor")
+
+
+MOST = 1e12
+
+
+def without_room(constraints: Constraints) -> BoolArray:
+    """Sources (M,) whose ratio the groups together hold at zero, though no bound of its own does.
+
+    One linear program over y = p times a factor, free to grow until every source that can be used has at least 1.
+    """
+    G, M = constraints.members.shape
+    doubtful = (constraints.lower <= 0) & (constraints.upper > 0)
+    if not G or not doubtful.any():
+        return np.zeros(M, dtype=bool)
+    rows = np.concatenate([np.eye(M), -np.eye(M), constraints.members, -constraints.members])
+    limits = np.concatenate([constraints.upper, -constraints.lower, constraints.group_upper, -constraints.group_lower])
+    found = linprog(
+        np.concatenate([np.zeros(M + 1), -np.ones(M)]),
+        A_ub=np.block([[rows, -limits[:, None], np.zeros((len(rows), M))], [-np.eye(M), np.zeros((M, 1)), np.eye(M)]]),
+        b_ub=np.zeros(len(rows) + M),
+        A_eq=np.concatenate([np.ones(M), [-1.0], np.zeros(M)])[None],
+        b_eq=[0.0],
+        bounds=[*[(0.0, None)] * M, (1.0, MOST), *[(0.0, 1.0)] * M],
+        method="highs",
+    )
+    if not found.success:
+        return np.zeros(M, dtype=bool)
+    return doubtful & (np.asarray(found.x[M + 1 :]) < 0.5)
 
 
 def _too_far(constraints: Constraints, near: Near) -> list[Fault]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shapleymix.display import cut, text_table
-from shapleymix.errors import ShapleyMixWarning
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
-from shapleymix.mixing.repetition import realised_epochs, repetition
+from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -188,6 +188,7 @@ def _by_label(
 
 
 CONVERGED = 1e-6
+NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
 
 @dataclass(frozen=True)
@@ -213,14 +214,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     task, answer, bounds = summary.task, summary.answer, summary.task.constraints
     exact = summary.demands.method == EXACT
-    together = np.stack([answer.p, *baselines.values()])
-    strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShapleyMixWarning)  # what concerns the answer is among its notices
-        predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
-        alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
+    seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
+    predicted = seen.optimum
     spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
-    reasons = _undefined(summary, predicted)
+    reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
     values = None if reasons[0] else _values(summary, answer.p)
     low, high = _interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
@@ -245,7 +242,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         floors=bounds.lower,
         binding=prices_of(task, answer) if exact and answer.proved else (),
         available=bounds.available,
-        epochs=realised_epochs(answer.p, bounds),
+        epochs=epochs_of(answer.p, bounds.available, bounds.D),
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
@@ -256,22 +253,12 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, tuple(getattr(alone, "warnings", ())), reasons[0]),
+        notices=_notices(summary, baselines, seen.warnings, reasons[0]),
         provenance=_provenance(summary),
         penalty=task.penalty(answer.p),
         kl=task.kl,
         anchor=task.anchor,
     )
-
-
-def _undefined(summary: Summary, predicted: Any) -> list[str]:
-    """For each mixture, why its objective is no number: targets that count are above the loss of an untrained model."""
-    above = getattr(predicted, "above_untrained", None)
-    if above is None:
-        return [""] * len(predicted.losses)
-    lost = np.asarray(above, dtype=bool) & (summary.task.w > 0)
-    targets = np.array(summary.fit.targets)
-    return [f"above an untrained model's loss for {', '.join(targets[row])}" if row.any() else "" for row in lost]
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
@@ -308,9 +295,13 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
     )
 
 
-def _notices(summary: Summary, told: tuple[str, ...], undefined: str) -> tuple[str, ...]:
-    task, answer = summary.task, summary.answer
-    found = [*summary.notices, *told, *repetition(answer.p, task.constraints)]
+def _notices(
+    summary: Summary, baselines: dict[str, FloatArray], warnings: tuple[str, ...], undefined: str
+) -> tuple[str, ...]:
+    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
+    found = [*summary.notices, *warnings]
+    for who, p in (("the mixture", answer.p), *((f"the rival {name}", p) for name, p in baselines.items())):
+        found += repetition(p, bounds.sources, bounds.available, bounds.D, who)
     if undefined:
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
@@ -321,6 +312,8 @@ def _notices(summary: Summary, told: tuple[str, ...], undefined: str) -> tuple[s
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
     if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
+    if np.isnan(task.constraints.available).all():
+        found.append(NO_SUPPLY)
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

@@ -22,6 +22,8 @@ from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.problem import Task, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
+NEXT_TO_NOTHING = 1e-9  # of the largest slope
+
 
 @dataclass(frozen=True)
 class Multipliers:
@@ -63,10 +65,12 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     heights = task.w[counted] * task.terms.losses(p)[counted]
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
-    unit = _unit(cost, tangents, heights)
-    program = _Program(bounds, p, cost / unit, tangents / unit, (heights - heights.max(initial=-np.inf)) / unit)
-    duals = program.duals()
-    if duals is None:
+    highest = heights - heights.max(initial=-np.inf)
+    for unit in _units(cost, tangents, heights):
+        duals = _Program(bounds, p, cost / unit, tangents / unit, highest / unit).duals()
+        if duals is not None:
+            break
+    else:
         return none
     targets, groups, ball, limit = duals
     w = task.w
@@ -81,13 +85,18 @@ def _even(task: Task) -> FloatArray:
     return task.w / np.count_nonzero(task.w > 0) if task.worst else task.w
 
 
-def _unit(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> float:
-    """A typical slope. The largest would not do: a concave law's slope at a tiny ratio drowns all others."""
+def _units(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> tuple[float, float]:
+    """A typical slope, and the largest: scales for the program, which has a solution but may fail for its scale.
+
+    The largest drowns all others where a concave law is steep at a tiny ratio; slopes that are next to nothing beside
+    it, such as those of languages that teach nothing, do not count for what is typical.
+    """
     slopes = np.abs(cost)
     if len(heights):
         slopes = slopes + np.abs(tangents[int(np.argmax(heights))])
-    typical = slopes[slopes > 0]
-    return float(np.median(typical)) if len(typical) else max(float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    largest = max(float(slopes.max(initial=0.0)), float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    typical = slopes[slopes > NEXT_TO_NOTHING * largest]
+    return (float(np.median(typical)) if len(typical) else largest), largest
 
 
 @dataclass(frozen=True)

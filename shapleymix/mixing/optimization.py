@@ -22,7 +22,7 @@ from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
-from shapleymix.mixing.mixtures import Mixture, Summary, assemble
+from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.records import FloatArray
@@ -129,7 +129,7 @@ def optimize(
         allow_nonconvex=allow_nonconvex,
     )
     (found,) = _at_scales(fit_of(fit), [N], [D], demands)
-    caution(found.notices)
+    caution(notice for notice in found.notices if notice != NO_SUPPLY)
     return found
 
 
@@ -144,7 +144,7 @@ def optimize_scales(
     demands : the keywords of `optimize`, as one value.
     """
     found = _at_scales(fit_of(fit), Ns, Ds, demands)
-    caution(dict.fromkeys(notice for one in found for notice in one.notices))
+    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
     return found
 
 
@@ -241,7 +241,7 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = _at_scales(fit, [N], [D], demands)
     found = replace(found, notices=(*notes, *found.notices))
-    caution(found.notices)
+    caution(notice for notice in found.notices if notice != NO_SUPPLY)
     return found
 
 

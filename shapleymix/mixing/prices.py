@@ -16,8 +16,9 @@ from shapleymix.mixing.problem import Task
 from shapleymix.records import FloatArray, Record
 
 CAP, FLOOR, GROUP_CAP, GROUP_FLOOR = "cap", "floor", "cap of the group", "floor of the group"
-RANGED = 6
-"""How many of the dearest bounds get a range: each costs a few solutions."""
+RANGED, RANGED_ALONE = 6, 2
+"""How many of the dearest bounds get a range, each at the cost of a few solutions: where one batch solves them all,
+and where each is solved alone."""
 SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
 """Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first."""
 PERCENT = 0.01
@@ -34,7 +35,7 @@ class Price(Record):
     unit, per_unit : a round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap,
         each seen as often as allowed), or by as many fewer demanded (for a floor).
     half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN for all
-        but the dearest `RANGED` bounds, and under constraints of the user's own.
+        but the dearest bounds, and under constraints of the user's own.
     """
 
     kind = "price"
@@ -102,7 +103,7 @@ def prices_of(task: Task, answer: Answer) -> tuple[Price, ...]:
         for i in np.flatnonzero(there & (worths > 1e-9 * max(abs(answer.certificate.objective), 1e-300)))
     ]
     found.sort(key=lambda bound: -bound.worth)
-    ranges = _ranges(task, found[:RANGED])
+    ranges = _ranges(task, found[: RANGED if task.standard else RANGED_ALONE])
     return tuple(
         _price(task, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
         for place, bound in enumerate(found)
@@ -140,7 +141,8 @@ def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:
         return [(np.nan, np.nan)] * len(found)
     free = solve_all(tuple(bound.moved(task, bound.end) for bound in found))
     ends = [bound.reached(answer, task) for bound, answer in zip(found, free, strict=True)]
-    places = [bound.at(task) + (end - bound.at(task)) * SHARES for bound, end in zip(found, ends, strict=True)]
+    shares = SHARES if task.standard else SHARES[2::3]
+    places = [bound.at(task) + (end - bound.at(task)) * shares for bound, end in zip(found, ends, strict=True)]
     tasks = [bound.moved(task, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()]
     answers = iter(solve_all(tuple(tasks)))
     return [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.feasibility import without_room
 from shapleymix.records import FloatArray
 
 MEAN, WORST = "mean", "worst"
@@ -53,10 +55,12 @@ class Task:
         """Whether there is a KL penalty."""
         return self.kl > 0 and self.anchor is not None
 
+    @cached_property
     def supported(self) -> Task:
-        """The same problem without the sources whose use costs infinitely much: those outside of the support of the
-        anchor, or of the centre of a KL ball, stay at their floors."""
-        bounds, upper = self.constraints, self.constraints.upper
+        """The same problem without the sources that nothing can use: those outside of the support of the anchor, or
+        of the centre of a KL ball, where they cost infinitely much, and those that the groups hold at ratio zero."""
+        bounds = self.constraints
+        upper = np.where(without_room(bounds), bounds.lower, bounds.upper) if bounds.grouped else bounds.upper
         if self.penalised and self.anchor is not None:
             upper = np.where(self.anchor > 0, upper, bounds.lower)
         if bounds.near is not None and bounds.near.kind == "kl":

@@ -32,22 +32,36 @@ class RunLog:
 
     A row with `D = 0` is an untrained model, the empty coalition.
 
-    Parameters
+    Attributes
     ----------
-    runs : (R,) ids of training trajectories; the checkpoints of one run share its id.
-    N : (R,) non-embedding parameters.
-    D : (R,) tokens seen.
-    p : (R, M) ratios; a row sums to one, or to zero where the model is untrained.
-    loss : (R, K) nats a token; NaN = not measured.
-    sources, targets : M and K labels; separate sets.
-    weight : (R,) weights in fitting, or None for ones.
-    split : (R,) `fit` or `held-out`, or None where the log says nothing.
-    seed : (R,) seeds as written, or None.
-    origin : the file.
-    digest : SHA-256 of the bytes read; of several files, that of their hashes.
-    files : each file that was read, with its own hash.
-    notices : what reading changed or ignored.
-    lines : (R,) line of each row in its file.
+    runs : tuple of str (R,)
+        Ids of training trajectories; the checkpoints of one run share its id.
+    N : array (R,)
+        Non-embedding parameters.
+    D : array (R,)
+        Tokens seen.
+    p : array (R, M)
+        Ratios; a row sums to one, or to zero where the model is untrained.
+    loss : array (R, K)
+        Losses, nats per token; NaN where not measured.
+    sources, targets : tuple of str
+        M and K labels; separate sets.
+    weight : array (R,), optional
+        Weights in fitting; None for all ones.
+    split : tuple of str (R,), optional
+        `fit` or `held-out`; None where the log does not say.
+    seed : tuple of str (R,), optional
+        Seeds as they are written.
+    origin : str
+        Name of the file.
+    digest : str
+        SHA-256 of the bytes read; for several files, the hash of their hashes.
+    files : tuple of Origin
+        Each file that was read, with its own hash.
+    notices : tuple of str
+        What reading changed or ignored.
+    lines : int array (R,), optional
+        Line of each row in its file.
     """
 
     runs: tuple[str, ...]

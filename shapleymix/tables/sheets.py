@@ -132,9 +132,12 @@ def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = Fal
 
     Parameters
     ----------
-    faults : takes a fault for every cell that is no finite number.
-    empty : whether an empty cell is allowed.
-    sizes : whether `243M` is a number.
+    faults : list of Fault
+        Gets a fault for every cell that is no finite number.
+    empty : bool
+        Whether an empty cell is allowed.
+    sizes : bool
+        Whether `243M` is a number.
     """
     cells = sheet.columns[column]
     values = _quick(cells)

@@ -105,9 +105,10 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
 
     Parameters
     ----------
-    given : `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one,
-        or the word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding
-        and renormalised.
+    given : MixtureSpec
+        `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one, or the
+        word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding and
+        renormalised.
 
     Raises
     ------

@@ -30,14 +30,19 @@ SIDECAR_KIND = "transfer-provenance"
 class TransferMatrix(Record):
     """Shapley values of M sources for K targets.
 
-    Parameters
+    Attributes
     ----------
-    sources, targets : M and K labels; separate sets.
-    sv : (M, K) raw values, nats of loss drop; None where only normalised ones are known.
-    nsv : (M, K) normalised values in (0, 1]: `exp(sv - column maximum)` (ShapleyLaw paper, section on NSV), so
-        that each target's best source has 1.
-    stderr : (M, K) standard errors of `sv`, or None.
-    provenance : N, D, method, steps, calibration, `loss_drop` per target: whatever is known, JSON-ready.
+    sources, targets : tuple of str
+        M and K labels; separate sets.
+    sv : array (M, K), optional
+        Raw Shapley values, nats of loss drop; None where only normalised ones are known.
+    nsv : array (M, K)
+        Normalised values in (0, 1]: `exp(sv - column maximum)` (ShapleyLaw paper, section on NSV), so that each
+        target's best source has 1.
+    stderr : array (M, K), optional
+        Standard errors of `sv`.
+    provenance : dict
+        What is known of the matrix's making, JSON-ready: N, D, method, steps, calibration, `loss_drop` by target.
     """
 
     kind: ClassVar[str] = "transfer"
@@ -124,7 +129,9 @@ class TransferMatrix(Record):
 
         Parameters
         ----------
-        loss_drop : (K,) nats, or by target; by default what the table said (`provenance["loss_drop"]`).
+        loss_drop : array (K,) or mapping, optional
+            Measured loss drops in nats, in order or by target; by default those of the table
+            (`provenance["loss_drop"]`).
 
         Raises
         ------

@@ -40,9 +40,11 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
 
     Parameters
     ----------
-    table : a tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a
-        wide one, `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
-    kind : what the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
+    table : Table
+        A tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a wide one,
+        `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
+    kind : {"raw", "normalized"}, optional
+        What the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
 
     Raises
     ------

@@ -66,9 +66,8 @@ def _mixtures(known: Languages, tokens: float, asked: Sequence[str]) -> tuple[Ba
     UsageError
         If a mixture is none, or two have one name.
     """
-    from shapleymix.mixing.baselines import Baseline, epochs_of, mixture_of
-    from shapleymix_cli.inputs import named_mixtures
+    from shapleymix.mixing.baselines import Baseline, epochs_of, mixture_of, rivals_of
 
     names, available = known.names, known.available_tokens
-    found = {name: mixture_of(given, names, available, tokens) for name, given in named_mixtures(asked).items()}
+    found = {name: mixture_of(given, names, available, tokens) for name, given in rivals_of(asked).items()}
     return tuple(Baseline(name, p, epochs_of(p, available, tokens)) for name, p in found.items())

@@ -33,7 +33,7 @@ def solve_cone(task: Task) -> FloatArray:
     """
     import cvxpy as cp
 
-    task = task.supported()
+    task = task.supported
     p = cp.Variable(len(task.constraints.sources))
     demands = _demands(cp, task, p)
     counted = np.flatnonzero(task.w > 0)

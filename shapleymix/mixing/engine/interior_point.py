@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import get_lapack_funcs, lu_solve
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.mixing.engine.program import Program
@@ -28,7 +28,8 @@ TO_THE_WALL = 0.995
 CURVED_WALL = 0.01
 OVERSHOOT = 0.9
 MAX_HALVINGS = 25
-RIDGE = 1e-16
+RIDGES = (1e-16, 1e-13, 1e-10)
+GETRF = get_lapack_funcs("getrf", dtype=np.float64)
 TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 
@@ -48,7 +49,7 @@ def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
     SolveError
         If the objective is not finite inside the bounds.
     """
-    task = task.supported()
+    task = task.supported
     with np.errstate(all="ignore"):
         rows = Rows.of(task.constraints) if rows is None else rows
         return _solved(Program(task, rows, _inside(task, rows)))
@@ -197,6 +198,17 @@ def _search(program: Program, point: _Point, move: FloatArray, way: FloatArray, 
     return 0.0
 
 
+def _factor(matrix: FloatArray, signs: FloatArray) -> tuple[NDArray[np.float64], NDArray[np.int32]] | None:
+    """LU factors; the ridge on the diagonal grows while the matrix is singular. None where it is not finite."""
+    if not np.isfinite(matrix).all():
+        return None
+    for ridge in RIDGES:
+        factor, pivots, _ = GETRF(matrix + np.diag(ridge * signs))
+        if factor.diagonal().all():
+            return factor, pivots
+    return None
+
+
 @dataclass
 class _System:
     """Newton's matrix at one iterate, factorised once.
@@ -223,11 +235,10 @@ class _System:
         size = np.sqrt(np.maximum(H.diagonal(), 1e-12))
         own = np.concatenate([J[~single], program.equal])[:, free] / size
         H = H / size / size[:, None]
-        H[np.diag_indices(len(H))] += RIDGE
-        soft = np.append(-1 / stiff[~single], np.full(len(program.equal), -RIDGE))
+        soft = np.append(-1 / stiff[~single], np.zeros(len(program.equal)))
         matrix = np.block([[H, own.T], [own, np.diag(soft)]])
-        factor = lu_factor(matrix, check_finite=False) if np.isfinite(matrix).all() else None
-        return cls(program, point, J, ~single, size, factor)
+        signs = np.append(np.ones(len(H)), -np.ones(len(soft)))
+        return cls(program, point, J, ~single, size, _factor(matrix, signs))
 
     def direction(self, gradient: FloatArray, target: FloatArray, x: FloatArray) -> FloatArray:
         """The move (x) at which slacks times multipliers would be `target`; NaN where the matrix is not finite.

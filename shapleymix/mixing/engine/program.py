@@ -79,7 +79,7 @@ class Program:
             slope = np.zeros((1, len(x)))
             slope[0, : self.M] = divergence_gradient(p, self.ball.center)
             parts.append(slope)
-        return np.concatenate(parts)
+        return np.where(self.free, np.concatenate(parts), 0.0)
 
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient of the objective, in units."""
@@ -87,7 +87,7 @@ class Program:
         full[: self.M] = self.task.penalty_gradient(p) if self.worst else self.task.gradient(p, self.w)
         if self.worst:
             full[-1] = 1.0
-        return full / self.unit
+        return np.where(self.free, full, 0.0) / self.unit
 
     def hessian(self, x: FloatArray, z: FloatArray) -> FloatArray:
         """Curvature of objective and curved rows at multipliers z (rows), in units."""

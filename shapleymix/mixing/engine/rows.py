@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray
 
 NARROW = 1e-13
 ROOMY = 1e-6
-ROOM = 1e-11
+ROOM = 1e-12
+MOST = 1e12
+CENTRING = 60
 
 
 @dataclass(frozen=True)
@@ -42,33 +45,41 @@ class Rows:
         rows, limits, units, equal, totals = _written(bounds)
         inside, room = _deepest(rows, limits, units, equal, totals)
         if room <= ROOMY:
-            inside, strict = _averaged(rows, limits, equal, totals)
+            inside, strict = _strictly_inside(rows, limits, equal, totals)
             equal, totals = np.concatenate([equal, rows[~strict]]), np.concatenate([totals, limits[~strict]])
             rows, limits = rows[strict], limits[strict]
         size = len(bounds.sources)
         width = bounds.upper - bounds.lower
         free = np.append(width > NARROW, np.ones(len(inside) - size, dtype=bool))
         inside[:size] = np.where(free[:size], inside[:size], bounds.lower)
-        chosen = _independent(equal[:, free])
-        if len(chosen) >= np.count_nonzero(free[:size]) > 0 and len(inside) == size:
-            free[:] = False  # the equalities leave one mixture, the one inside
+        equal, totals = _independent(equal, totals, free)
+        free[free] = _moving(equal[:, free])
+        if room <= ROOMY:
+            inside = _centred(rows, limits, equal, free, inside)
         keep = np.any(rows[:, free] != 0, axis=1)
-        return cls(rows[keep], limits[keep], equal[chosen], totals[chosen], inside, free)
+        return cls(rows[keep], limits[keep], equal, totals, inside, free)
 
 
-def _independent(rows: FloatArray) -> IntArray:
-    """Indices of rows that span all: an equality said twice would make Newton's matrix singular."""
-    if not rows.size:
-        return np.zeros(0, dtype=np.int64)
+def _independent(equal: FloatArray, totals: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Equalities that span all: one said twice would make Newton's matrix singular."""
     chosen: list[int] = []
-    basis = np.zeros((0, rows.shape[1]))
-    for index, row in enumerate(rows):
+    basis = np.zeros((0, np.count_nonzero(free)))
+    for index, row in enumerate(equal[:, free]):
         rest = row - (basis @ row) @ basis
         rest = rest - (basis @ rest) @ basis
         if np.linalg.norm(rest) > 1e-9 * max(np.linalg.norm(row), 1e-300):
             chosen.append(index)
             basis = np.concatenate([basis, rest[None] / np.linalg.norm(rest)])
-    return np.array(chosen, dtype=np.int64)
+    return equal[chosen], totals[chosen]
+
+
+def _moving(equal: FloatArray) -> BoolArray:
+    """Which entries the equalities let move at all."""
+    size = equal.shape[1]
+    if not size:
+        return np.zeros(0, dtype=bool)
+    along = null_space(equal) if len(equal) else np.eye(size)
+    return np.abs(along).max(axis=1, initial=0.0) > 1e-9
 
 
 def _written(bounds: Constraints) -> tuple[FloatArray, ...]:
@@ -118,16 +129,52 @@ def _deepest(
     return inside, float(np.min(slack / units, initial=1.0))
 
 
-def _averaged(
+def _strictly_inside(
     rows: FloatArray, limits: FloatArray, equal: FloatArray, totals: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """The mean of the points that are deepest in each row, and which rows can be met strictly at all."""
-    points = []
-    for row in rows:
-        found = linprog(row, A_ub=rows, b_ub=limits, A_eq=equal, b_eq=totals, bounds=(None, None), method="highs")
-        if found.x is not None:
-            points.append(found.x)
-    if not points:
+    """A point with as many slacks above zero as any point has, and which they are.
+
+    One linear program over y = x times a factor, free to grow until every slack that can be positive is at least 1:
+    slacks of 1e-9 are then far above the solver's tolerance.
+    """
+    m, n = rows.shape
+    goal = np.concatenate([np.zeros(n + 1), -np.ones(m)])
+    found = linprog(
+        goal,
+        A_ub=np.column_stack([rows, -limits, np.eye(m)]),
+        b_ub=np.zeros(m),
+        A_eq=np.column_stack([equal, -totals, np.zeros((len(equal), m))]),
+        b_eq=np.zeros(len(equal)),
+        bounds=[*[(None, None)] * n, (1.0, MOST), *[(0.0, 1.0)] * m],
+        method="highs",
+    )
+    if not found.success:
         raise InfeasibleError("the bounds leave no mixture", hint="widen a group's bounds, or the distance allowed")
-    inside = np.mean(points, axis=0)
-    return inside, limits - rows @ inside > ROOM
+    inside = np.asarray(found.x[:n], dtype=float) / float(found.x[n])
+    return inside, (np.asarray(found.x[n + 1 :]) > 0.5) & (limits - rows @ inside > ROOM)
+
+
+def _centred(
+    rows: FloatArray, limits: FloatArray, equal: FloatArray, free: BoolArray, inside: FloatArray
+) -> FloatArray:
+    """The analytic centre of the rows, by Newton's method from a point strictly inside; equalities are kept."""
+    if not free.any():
+        return inside
+    x = inside.copy()
+    along = null_space(equal[:, free]) if len(equal) else np.eye(np.count_nonzero(free))
+    ways = rows[:, free] @ along
+    ways = ways[np.abs(ways).max(axis=1, initial=0.0) > 0]
+    slack = (limits - rows @ x)[np.abs(rows[:, free] @ along).max(axis=1, initial=0.0) > 0]
+    if not len(slack) or not along.shape[1]:
+        return x
+    for _ in range(CENTRING):
+        scaled = ways / slack[:, None]
+        move = np.linalg.lstsq(scaled, -np.ones(len(slack)), rcond=None)[0]
+        shift = scaled @ move
+        size = float(np.linalg.norm(shift))
+        step = 1.0 if size < 0.25 else min(1 / (1 + size), 0.9 / max(float(shift.max()), 1e-300))
+        x[free] += step * (along @ move)
+        slack = slack * (1 - step * shift)
+        if size < 0.1:
+            break
+    return x

@@ -54,7 +54,7 @@ def _one_by_one(task: Task, replicates: Terms) -> FloatArray:
     members = [task.with_terms(flat.take(b)) for b in range(len(flat.floor))]
     if task.further:
         return np.stack([_cone(member) for member in members])
-    rows = Rows.of(task.supported().constraints)
+    rows = Rows.of(task.supported.constraints)
     return np.stack([solve_interior(member, rows) for member in members])
 
 
