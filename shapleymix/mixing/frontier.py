@@ -21,11 +21,10 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of, notices_of
-from shapleymix.mixing.engine.solving import solve_all
+from shapleymix.mixing.engine.solving import solve_all, usable_replicates
 from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.mixtures import usable_replicates
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.sides import sides_of

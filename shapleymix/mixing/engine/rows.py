@@ -161,7 +161,7 @@ def _centred(
     if not free.any():
         return inside
     x = inside.copy()
-    along = null_space(equal[:, free]) if len(equal) else np.eye(np.count_nonzero(free))
+    along = null_space(equal[:, free]) if len(equal) else np.eye(int(np.count_nonzero(free)))
     ways = rows[:, free] @ along
     ways = ways[np.abs(ways).max(axis=1, initial=0.0) > 0]
     slack = (limits - rows @ x)[np.abs(rows[:, free] @ along).max(axis=1, initial=0.0) > 0]
