@@ -22,6 +22,10 @@ from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.problem import Task, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
+REACHES = (np.inf, 1e-2, 1e-6)
+"""How far below the largest loss, relative to it, a target may be to have a say. Steep slopes of targets that do not
+matter can be beyond what a linear program's solver takes; then only those near the top are asked."""
+
 
 @dataclass(frozen=True)
 class Multipliers:
@@ -64,14 +68,20 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
     unit = _unit(cost, tangents, heights)
-    program = _Program(bounds, p, cost / unit, tangents / unit, (heights - heights.max(initial=-np.inf)) / unit)
-    duals = program.duals()
+    below = heights - heights.max(initial=-np.inf)
+    duals, near = None, np.zeros(0, dtype=bool)
+    for reach in REACHES:
+        near = below >= -reach * np.abs(heights).max(initial=1e-300)
+        duals = _Program(bounds, p, cost / unit, tangents[near] / unit, below[near] / unit).duals()
+        if duals is not None:
+            break
     if duals is None:
         return none
     targets, groups, ball, limit = duals
     w = task.w
     if task.worst:
         w = np.zeros_like(task.w)
+        counted = counted[near]
         w[counted] = task.w[counted] * targets / targets.sum() if targets.sum() > 0 else _even(task)[counted]
     return Multipliers(w, groups * unit, ball * unit, limit * unit)
 
