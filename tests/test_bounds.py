@@ -88,6 +88,30 @@ def test_groups_read_as_they_are_written():
     assert caught.value.hint == "write 60% or 0.6"
 
 
+@pytest.mark.parametrize("text", ["0.2<=en+de<=0.5", "20% <= en + de <= .5", "50%>=en+de>=0.2"])
+def test_a_group_between_two_ratios(text):
+    group = Group.read(text)
+    assert (group.sources, group.lower, group.upper, group.label) == (("en", "de"), 0.2, 0.5, "en+de")
+    assert Group.read("0.1<=cjk: zh+ja<=0.3").label == "cjk"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.2<=en>=0.1", "no bound"),
+        ("0.2<=<=0.5", "no bound"),
+        ("0.2<=en+<=0.5", "no bound"),
+        ("0.5<=en<=0.2", "a floor 0.5 above its cap 0.2"),
+        ("20<=en<=50", "not a ratio"),
+        ("0.2<=en<=0.3<=0.5", "no bound"),
+        ("0.2=en=0.3", "no bound"),
+    ],
+)
+def test_a_group_between_wrong_ratios_is_told(text, message):
+    with pytest.raises(UsageError, match=message):
+        Group.read(text)
+
+
 def test_labels_that_hold_signs_are_found():
     found = Bounds(groups=["c++<=0.3", "web:en+c++>=0.1", "x: web:en<=0.2"]).at(("c++", "web:en", "de"), 1e9)
     np.testing.assert_array_equal(found.members, [[1, 0, 0], [1, 1, 0], [0, 1, 0]])

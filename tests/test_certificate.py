@@ -12,7 +12,7 @@ from shapleymix.mixing.bounds import Bounds, Constraints, Group
 from shapleymix.mixing.certificate import ProofError, certified, not_negative, violation
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import WORST, Task
 
 M = K = 5
 NAMES = tuple(f"l{i}" for i in range(M))
@@ -126,3 +126,15 @@ def test_no_answer_at_all_where_none_is_within_the_bounds(monkeypatch):
     monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda task: outside)
     with pytest.raises(SolveError, match="no mixture within the bounds"):
         solve(task)
+
+
+@pytest.mark.parametrize("D", [1e6, 8e6])
+def test_the_worst_case_is_proved_under_coefficients_that_are_next_to_nothing(D):
+    """Most tempered Shapley values are 1e-12: a typical slope taken over them put the proof's program off its scale."""
+    rng = np.random.default_rng(0)
+    phi = np.where(np.eye(5) > 0, 1.0, 10.0 ** rng.uniform(-14, -11, (5, 5)))
+    phi[0, 1], phi[3, 4] = 0.4, 0.3
+    terms = PowerTerms(np.zeros(5), rng.uniform(2, 3, 5) + 1e6 / D, rng.uniform(0.05, 0.3, 5), phi)
+    names = tuple("abcde")
+    answer = solve(Task(terms, np.ones(5), Bounds().at(names, D), WORST))
+    assert answer.certificate.relative_gap < 1e-8

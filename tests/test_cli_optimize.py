@@ -136,6 +136,17 @@ def test_groups_and_the_worst_case(optimize) -> None:
     assert worst["objective"] <= max(document["losses"])
 
 
+def test_strict_covers_the_optimum_and_names_what_is_outside(run: Run, saved: Path) -> None:
+    far = ("optimize", saved, "-N", "97600", "-D", "2B")
+    assert "lies outside" in run(*far).err
+    refused = run(*far, "--strict")
+    assert (refused.code, refused.out) == (1, "")
+    assert "no prediction for" in refused.err
+    assert "D lies outside" in refused.err
+    near = run("optimize", saved, *BUDGET, "--strict", "--compare-to", "far=en=1")
+    assert near.code == 0, near.err  # a rival outside of what was fitted is no reason to refuse the optimum
+
+
 def test_lists_of_budgets_make_a_table(run: Run, saved: Path) -> None:
     call = ("optimize", saved, "-N", "25k,97600", "-D", "1M,2M", "-q")
     scales = run(*call, "--json").document["scales"]

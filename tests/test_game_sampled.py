@@ -15,7 +15,7 @@ from shapleymix.game import estimate_shapley, exact_shapley, sampled_shapley
 from shapleymix.game.exact import joining_weights, masks_of, members_of, sizes_of
 from shapleymix.game.kernel import kernel_shapley
 from shapleymix.game.sampled import exact_variance, sample_coalitions
-from shapleymix.game.smooth import RHO_GRID, _influence, smooth_shapley
+from shapleymix.game.smooth import RHO_GRID, _influence, _posterior, smooth_shapley
 
 METHODS = ["smooth", "kernel"]
 
@@ -276,3 +276,34 @@ def test_noise_of_each_coalition_enters_by_its_own_weight(loud: int | None) -> N
     additive = held @ generator.normal(size=(5, 2))
     _, stderr = kernel_shapley(held, additive, noise)
     np.testing.assert_allclose(stderr**2, weights**2 @ noise, rtol=1e-9, atol=1e-20)
+
+
+@pytest.mark.parametrize(("players", "samples"), [(5, 10), (5, 16), (6, 30), (7, 14)])
+def test_sampled_coalitions_come_in_pairs_the_empty_and_the_grand_one_first(players, samples):
+    """Whoever stops early has the ends of the game, and complements of what is there."""
+    drawn = sample_coalitions(players, samples, np.random.default_rng(1))
+    assert not drawn[0].any()
+    np.testing.assert_array_equal(drawn[1::2], ~drawn[::2])
+    assert len(np.unique(drawn, axis=0)) == len(drawn) == 2 + samples
+
+
+def test_the_smooth_model_is_the_textbooks_restricted_likelihood():
+    """Universal kriging by dense inverses: the likelihood of each rho, and the variance with its degrees of freedom."""
+    players, rho = 4, 0.6
+    rng = np.random.default_rng(3)
+    members = sample_coalitions(players, 10, rng)
+    payoffs = rng.normal(size=(len(members), 2))
+    found = _posterior(members, payoffs, rho)
+    trend = np.column_stack([np.ones(len(members)), members])
+    K = rho ** np.abs(members[:, None].astype(int) - members.astype(int)).sum(axis=-1) + 1e-9 * np.eye(len(members))
+    precision = np.linalg.inv(K)
+    normal = trend.T @ precision @ trend
+    residual = payoffs - trend @ np.linalg.solve(normal, trend.T @ precision @ payoffs)
+    squares = np.einsum("rt,rs,st->t", residual, precision, residual)
+    freedom = len(members) - trend.shape[1]
+    likelihood = -0.5 * (freedom * np.log(squares) + np.linalg.slogdet(K)[1] + np.linalg.slogdet(normal)[1])
+    np.testing.assert_allclose(found.log_evidence, likelihood, rtol=1e-6)
+    ratio = found.variance / squares
+    np.testing.assert_allclose(ratio[:, 0], ratio[:, 1], rtol=1e-6)
+    unit = found.variance[:, 0] * (freedom - 2) / squares[0]
+    assert ((unit > 0) & (unit < 1)).all()

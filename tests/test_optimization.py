@@ -133,6 +133,30 @@ def test_a_group_has_shadow_prices_too():
     assert (base.objective - looser.objective) / 1e-5 == pytest.approx(price, rel=1e-3)
 
 
+def test_a_group_between_two_ratios_binds_on_either_side():
+    free, high = mixture(), mixture(groups="0.1<=en+de<=0.3")
+    assert free.p[:2].sum() > 0.3
+    assert high.p[:2].sum() == pytest.approx(0.3)
+    low = mixture(groups="60%<=fi+code<=90%")
+    assert low.p[2:].sum() == pytest.approx(0.6)
+    assert {price.side for price in (*high.binding, *low.binding)} == {"cap of the group", "floor of the group"}
+    assert max(high.relative_gap, low.relative_gap) <= 1e-8
+
+
+class Partial(FakeFit):
+    """A fit that no run of "code" went into."""
+
+    unseen = ("code",)
+
+
+def test_a_source_that_is_held_as_unseen_has_no_price():
+    held, asked = optimize(Partial(), 1e9, 1e11, caps="en=0.1"), optimize(Partial(), 1e9, 1e11, caps="en=0.1,code=0")
+    for mix in (held, asked):
+        assert mix.mixture["code"] == 0
+        assert [price.source for price in mix.binding] == ["en"]
+    assert any("no run of the fit ever saw code" in notice for notice in held.notices)
+
+
 def test_weights_change_what_is_optimal():
     plain, finnish = mixture(), mixture(weights={"en": 0, "de": 0, "fi": 1})
     assert finnish.mixture["fi"] > plain.mixture["fi"]

@@ -18,13 +18,13 @@ from shapleymix_irds.errors import LanguageError, TrackerError
 class Batch:
     """Sequences of one rank, sorted by group.
 
-    Parameters
+    Attributes
     ----------
-    x, y
-        (B, S) each.
-    bounds
+    x, y : tensor (B, S)
+        Sequences and their labels.
+    bounds : list of int
         First sequence of each group, and B at the end.
-    tokens
+    tokens : tensor
         Tokens with a label in each group, float64 on the CPU.
     """
 

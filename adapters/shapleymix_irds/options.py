@@ -14,28 +14,28 @@ Setting = str | int | bool | list[str] | None
 class Options:
     """Settings of a tracker beyond the common ones.
 
-    Parameters
+    Attributes
     ----------
-    seed
+    seed : int
         Seed of the evaluated steps and of the rotation of the validation set.
-    val_sequences
-        Validation sequences a language at an evaluation; the set rotates, so that few suffice. The grouped engine
+    val_sequences : int
+        Validation sequences of each language at an evaluation; the set rotates, so that few suffice. The grouped engine
         divides them among the calls of a step, one or more each.
-    overhead
+    overhead : float
         With `every="auto"`: the share of a plain run's time that may be added.
-    total_steps
+    total_steps : int, optional
         Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
-    ignore_index
+    ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
-    unseen_limit
-        Evaluations in a row without a token of a language after which that is an error.
-    chunk_mib
-        Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows.
-        None: 8 on a CPU, where it is kept for the next layer; 512 on a GPU.
-    measure_sequences
-        Validation sequences a language on which the loss drop of the run is measured (for calibration).
-    micro_batches
-        Calls of `backward` a step; with at least K of them `engine="auto"` takes "micro".
+    unseen_limit : int
+        Number of consecutive evaluations without a token of a language after which an error is raised.
+    chunk_mib : float, optional
+        Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows. None: 8
+        on a CPU, where it is kept for the next layer; 512 on a GPU.
+    measure_sequences : int
+        Validation sequences of each language on which the loss drop of the run is measured (for calibration).
+    micro_batches : int
+        Calls of `backward` in each step; with at least K of them `engine="auto"` takes "micro".
     """
 
     seed: int = 0
@@ -68,10 +68,10 @@ def automatic(options: Options, tokens: float, val_tokens: int | None, languages
 
     Parameters
     ----------
-    tokens, val_tokens
-        Of one training step and one evaluation, on one rank; None: validation-free.
-    languages
-        K.
+    tokens, val_tokens : float, optional
+        Tokens of one training step and of one evaluation, on one rank; None where there is no validation set.
+    languages : int
+        Number of languages, K.
     """
     extra = extra_cost(tokens, val_tokens or 0, languages, val_tokens is None)
     return Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)

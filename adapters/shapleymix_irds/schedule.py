@@ -41,11 +41,11 @@ def extra_cost(tokens: float, val_tokens: float, languages: int, halves: bool = 
 
     Parameters
     ----------
-    tokens, val_tokens
+    tokens, val_tokens : float
         Tokens of one training step and of one evaluation, on one rank.
-    languages
-        K.
-    halves
+    languages : int
+        Number of languages, K.
+    halves : bool
         Whether the validation-free mode is on: no validation tokens, but two groups a language.
     """
     groups = 2 * languages if halves else languages
@@ -57,11 +57,11 @@ def choose_every(extra: float, overhead: float, total_steps: int | None) -> int:
 
     Parameters
     ----------
-    extra
-        What `extra_cost` says.
-    overhead
+    extra : float
+        Extra cost of an evaluated step, as `extra_cost` gives it.
+    overhead : float
         The share of a plain run's time that may be added, for example 0.05.
-    total_steps
+    total_steps : int, optional
         Length of the run in steps, if known: then m grows until about `AIM` evaluations are left.
     """
     least = max(1, math.ceil(extra / overhead))

@@ -18,16 +18,16 @@ VERSION = 1
 class State:
     """One tracker between two steps; floats read back exactly.
 
-    Parameters
+    Attributes
     ----------
-    settings
-        What must not change over a resume, by name.
-    every
-        m of the schedule, None where no step has been seen yet.
-    ledger, losses
+    settings : dict
+        Settings that must not change when a run is resumed, by name.
+    every : int, optional
+        Block length m of the schedule; None before the first step.
+    ledger, losses : Ledger or Losses
         The accounts of the run.
-    steps, tokens, next_step
-        How far the run is.
+    steps, tokens, next_step : int or float
+        Progress of the run.
     """
 
     settings: dict[str, Setting]

@@ -50,26 +50,26 @@ class IRDS:
 
     Parameters
     ----------
-    model
+    model : nn.Module
         The module as it is called in `loss_fn`: plain, compiled, DDP or FSDP2 (`fully_shard`). Wrap it first.
-    languages
+    languages : sequence of str
         Names of the K languages.
-    val
-        Validation sequences of each language, `{name: (x, y)}` with x and y of shape (n, S), S as in training;
-        the same on every rank. None: validation-free, where fresh training sequences stand in (single-epoch
-        data from the validation distribution only).
-    every
-        m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
-    engine
-        "grouped" (one concatenated pass), "micro" (language-pure micro-batches: any layer, any option), or
-        "auto": grouped where every parameter is covered.
-    order
-        1, or 2: validation gradients at the middle of the step (needs K gradients of memory; engine micro).
-    precondition
+    val : mapping of str to Sequences, optional
+        Validation sequences of each language, `{name: (x, y)}` with x and y of shape (n, S), S as in training; the same
+        on every rank. None: validation-free, where fresh training sequences stand in (single-epoch data from the
+        validation distribution only).
+    every : int or "auto"
+        Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
+    engine : {"auto", "grouped", "micro"}
+        "grouped" (one concatenated pass), "micro" (language-pure micro-batches: any layer, any option), or "auto":
+        grouped where every parameter is covered.
+    order : {1, 2}
+        With 2, validation gradients are taken at the middle of the step (needs K gradients of memory; engine micro).
+    precondition : torch.optim.Optimizer, optional
         The AdamW optimiser, if the products are to be weighted by 1 / (sqrt(v) + eps) (engine micro).
-    process_group
+    process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
-    out
+    out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
     """
 
@@ -120,19 +120,20 @@ class IRDS:
 
         Parameters
         ----------
-        loss_fn
-            `loss_fn(x, y)` returns the token loss summed over each sequence, shape (B,): it calls the model
-            that was given to the tracker. It may return a pair: (what is trained on, for example with z-loss;
-            the plain loss to measure on validation sequences).
-        x, y
+        loss_fn : callable
+            `loss_fn(x, y)` returns the token loss summed over each sequence, shape (B,), by a call of the model that
+            was given to the tracker. It may return a pair: the loss to train on (for example with z-loss), and the
+            plain loss to measure on validation sequences.
+        x, y : tensor
             This rank's sequences and labels, shape (B, S).
-        lang
+        lang : tensor or sequence of str
             Language of each sequence, shape (B,): indices into `languages`, or names.
-        step
-            Counted from 0. Several calls with one step accumulate; then give `tokens` and `micro_batches`.
-        tokens
-            Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided; the
-            same in each of its calls. None, where there is one call: its own over all ranks (one all-reduce).
+        step : int
+            Number of the step, counted from 0. Several calls with one step accumulate; then give `tokens` and
+            `micro_batches`.
+        tokens : int, optional
+            Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided; the same in
+            each of its calls. None, where there is one call: its own over all ranks (one all-reduce).
 
         Returns
         -------
@@ -160,10 +161,10 @@ class IRDS:
 
         Parameters
         ----------
-        lr
+        lr : float
             The scheduled learning rate of this step.
-        grad_norm, max_norm
-            What `clip_grad_norm_` returned and its limit, if the gradients were clipped.
+        grad_norm, max_norm : float, optional
+            The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         """
         pending = self.pending
         if pending is None:

@@ -10,8 +10,10 @@ def budget(option: str, given: tuple[float, ...] | None, fitted: list[float]) ->
 
     Parameters
     ----------
-    option : `-N` or `-D`, for the message.
-    fitted : lowest and highest that was fitted.
+    option : str
+        Name of the option, `-N` or `-D`, for the message.
+    fitted : list of float
+        Lowest and highest value that was fitted.
 
     Raises
     ------

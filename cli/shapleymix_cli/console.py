@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from shapleymix.errors import printable
 from shapleymix_cli.documents.plain import print_document
@@ -23,10 +23,14 @@ class Output:
 
     Parameters
     ----------
-    as_json : the result is one JSON document.
-    quiet : no remarks, no warnings, no progress.
-    verbose : more of everything.
-    command_line : the call as it goes into what is written.
+    as_json : bool
+        Print the result as one JSON document.
+    quiet : bool
+        Print no notes, warnings or progress.
+    verbose : bool
+        Show all rows of tables, and tracebacks.
+    command_line : str
+        The call, as it is written into results.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, command_line: str) -> None:
@@ -61,7 +65,7 @@ class Output:
         for message in dict.fromkeys(messages):
             say(f"{kind}{message}")
 
-    def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Part]]) -> None:
+    def emit(self, document: Callable[[], Mapping[str, object]], view: Callable[[], Iterable[Part]]) -> None:
         """Show the result: the document with `--json`, else the view (texts and rich tables)."""
         self._line.clear()
         if self.as_json:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from shapleymix.records import Record
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
-    from shapleymix.tables.simplex import MixtureSpec
     from shapleymix.tables.transfer import TransferMatrix
 
 Kind = Literal["raw", "normalized"] | None
@@ -83,22 +82,3 @@ def sha256_of(record: Record) -> str:
     """Hash of the file that a result was loaded from."""
     assert record.read_from is not None
     return record.read_from.sha256
-
-
-def named_mixtures(mixtures: Sequence[str]) -> dict[str, MixtureSpec]:
-    """The mixtures by name; `plan=en=0.5,de=0.5` has one, any other is its own.
-
-    Raises
-    ------
-    UsageError
-        If two different mixtures have one name.
-    """
-    from shapleymix.mixing.baselines import rivals_of
-
-    found: dict[str, MixtureSpec] = {}
-    for text in dict.fromkeys(mixtures):
-        ((name, given),) = rivals_of([text]).items()
-        if name in found:
-            raise UsageError(f"two mixtures are named {name!r}", hint="give each its own name: --mixture NAME=MIX")
-        found[name] = given
-    return found

@@ -31,14 +31,22 @@ class Game:
 
     Attributes
     ----------
-    players, targets : names, K and T.
-    masks : (C,) bitmasks of the coalitions, ascending; the first is the empty one.
-    loss : (C, T) nats; the mean where a coalition was run several times.
-    repeats : (C,) runs of each coalition.
-    noise : (C, T) variance of each mean, or None where no coalition was run twice.
-    N, D : size and tokens of the coalitions' runs.
-    origin : the log.
-    notices : what a reader should know of the choices made.
+    players, targets : tuple of str
+        Names of the K players and T targets.
+    masks : int array (C,)
+        Bitmasks of the coalitions, ascending; the first is the empty one.
+    loss : array (C, T)
+        Loss of each coalition, nats; the mean where it was run several times.
+    repeats : int array (C,)
+        Number of runs of each coalition.
+    noise : array (C, T), optional
+        Variance of each mean; None where no coalition was run twice.
+    N, D : float
+        Size and tokens of the coalitions' runs.
+    origin : str
+        The file of the log.
+    notices : tuple of str
+        Choices that were made and that a reader should know.
     """
 
     players: tuple[str, ...]
@@ -101,6 +109,7 @@ def coalition_game(log: RunLog, *, n: float | None = None, d: float | None = Non
     Parameters
     ----------
     log : RunLog
+        The log in which to look for coalition runs.
     n, d : float, optional
         The size and token count to use, to within 1%. By default the one (N, D) that has all coalitions; if none
         has, the one that has the most.

@@ -29,13 +29,13 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    payoffs : (2**K, T)
+    payoffs : array (2**K, T)
         Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask. The array
         is read once, block by block, and never copied whole.
 
     Returns
     -------
-    (K, T)
+    array (K, T)
         In the unit of the payoffs. Columns sum to `payoffs[-1] - payoffs[0]` to rounding (efficiency).
 
     Raises
@@ -65,12 +65,15 @@ def contract(table: FloatArray, member: FloatArray, absent: FloatArray) -> Float
 
     Parameters
     ----------
-    table : (2**K, T)
-    member, absent : (K + 1,)
+    table : array (2**K, T)
+        Values of the coalitions, in the order of their bitmasks.
+    member, absent : array (K + 1,)
+        Weights by the size of the coalition, where player i is in it and where not.
 
     Returns
     -------
-    (K, T)
+    array (K, T)
+        The sums for each player and target.
     """
     players = _log2(len(table))
     low = min(players, _BLOCK_PLAYERS)

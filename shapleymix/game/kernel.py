@@ -24,15 +24,17 @@ def kernel_shapley(
 
     Parameters
     ----------
-    members : (C, K)
+    members : array (C, K)
         The coalitions seen; the empty and the grand one are among them.
-    payoffs : (C, T)
-    noise : (C, T), optional
+    payoffs : array (C, T)
+        Payoff of each coalition on every target.
+    noise : array (C, T), optional
         Variance of each payoff; propagated to the standard errors.
 
     Returns
     -------
-    values, stderr : (K, T)
+    values, stderr : array (K, T)
+        Shapley values and their standard errors.
     """
     players = members.shape[1]
     sizes = members.sum(axis=1)

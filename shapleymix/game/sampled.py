@@ -30,9 +30,9 @@ class Estimate:
 
     Attributes
     ----------
-    values : (K, T)
+    values : array (K, T)
         Columns sum to the grand coalition's payoff exactly, as exact values do.
-    stderr : (K, T)
+    stderr : array (K, T)
         Standard errors: of the coalitions that were not seen, and of noise in those that were. Zero if there is
         neither.
     method : str
@@ -69,6 +69,7 @@ def sampled_shapley(
     samples : int
         Coalitions to evaluate besides the empty and the grand one; at least 2 K (all are taken if there are fewer).
     seed : int or Generator
+        Seed of the draw of coalitions, or the generator to draw from.
     method : {"auto", "smooth", "kernel"}
         `smooth` is the more accurate one at every budget, `kernel` the one for many thousands of coalitions;
         `auto` takes `smooth` up to 2000 coalitions.
@@ -97,11 +98,11 @@ def estimate_shapley(
 
     Parameters
     ----------
-    members : (C, K)
+    members : array (C, K)
         Distinct coalitions, the empty and the grand one among them.
-    payoffs : (C, T)
+    payoffs : array (C, T)
         Any constant may be added to a column: only differences matter.
-    noise : (C, T), optional
+    noise : array (C, T), optional
         Variance of each payoff, independent between coalitions.
     players : tuple of str, optional
         Names, for messages.
@@ -137,7 +138,7 @@ def sample_coalitions(players: int, samples: int, generator: np.random.Generator
 
     Returns
     -------
-    (2 + samples, K)
+    array (2 + samples, K)
         One coalition fewer if `samples` is odd; all 2**K in the order of their bitmasks if `samples` allows.
     """
     if samples >= 2**players - 2:

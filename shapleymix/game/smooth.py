@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +32,17 @@ def smooth_shapley(
 
     Parameters
     ----------
-    members : (C, K)
+    members : array (C, K)
         The coalitions seen; the empty and the grand one are among them.
-    payoffs : (C, T)
-    noise : (C, T), optional
+    payoffs : array (C, T)
+        Payoff of each coalition on every target.
+    noise : array (C, T), optional
         Variance of each payoff; propagated to the standard errors.
 
     Returns
     -------
-    values, stderr : (K, T)
+    values, stderr : array (K, T)
+        Shapley values and their standard errors.
     """
     posteriors = [_posterior(members, payoffs, rho) for rho in RHO_GRID]
     shares = _shares(np.stack([each.log_evidence for each in posteriors]))
@@ -52,6 +53,9 @@ def smooth_shapley(
         squares = np.stack([each.weights**2 for each in posteriors])
         variance += np.einsum("gt,gkc,ct->kt", shares, squares, noise, optimize=True)
     return values, np.sqrt(variance)
+
+
+Real = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def _posterior(members: BoolArray, payoffs: FloatArray, rho: float) -> _Posterio
     )
 
 
-def _log_evidence(squares: FloatArray, freedom: int, factor: NDArray[Any], triangle: NDArray[Any]) -> FloatArray:
+def _log_evidence(squares: FloatArray, freedom: int, factor: Real, triangle: Real) -> FloatArray:
     """Restricted log likelihood of each target, its scale tau profiled out."""
     volume = np.log(np.diag(factor)).sum() + np.log(np.abs(np.diag(triangle))).sum()
     return -0.5 * freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) - volume

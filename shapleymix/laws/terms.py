@@ -12,12 +12,16 @@ sources, then K targets; leading axes broadcast. Theta = 0 is an infinite loss, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+Rows = int | IntArray | BoolArray
+"""A place, places, or a mask."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,13 @@ class Terms:
 
         Parameters
         ----------
-        p : (..., M) mixture; its leading axes broadcast with those of the terms.
+        p : array (..., M)
+            Mixture; its leading axes broadcast with those of the terms.
 
         Returns
         -------
-        (..., K), +inf where a target's Theta is zero.
+        array (..., K)
+            Losses in nats per token; +inf where a target's Theta is zero.
         """
         return self.floor + self._values(p)
 
@@ -104,11 +110,11 @@ class Terms:
         at = self.slopes(p)
         return _product(at.inner, at.first[..., None, :])
 
-    def select(self, targets: Any) -> Self:
+    def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
         return self._changed(lambda name, value: np.asarray(value)[..., targets])
 
-    def select_sources(self, sources: Any) -> Self:
+    def select_sources(self, sources: Rows) -> Self:
         """The terms with some sources only, the others at ratio zero (indices or mask)."""
         return self._changed(lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value)
 
@@ -117,22 +123,22 @@ class Terms:
         shape = self.batch if batch is None else batch
         size = int(np.prod(shape))
 
-        def flattened(name: str, value: Any) -> FloatArray:
+        def flattened(name: str, value: FloatArray) -> FloatArray:
             own = np.asarray(value, dtype=float)
             tail = own.shape[-2:] if name in MATRICES else own.shape[-1:]
             return np.broadcast_to(own, shape + tail).reshape((size, *tail))
 
         return self._changed(flattened)
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: Rows | slice) -> Self:
         """Some members of the first leading axis; every field must have it (see `flat`)."""
         return self._changed(lambda name, value: np.asarray(value)[rows])
 
-    def _arrays(self) -> list[tuple[str, Any]]:
+    def _arrays(self) -> list[tuple[str, FloatArray]]:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return [(name, value) for name, value in named if value is not None]
 
-    def _changed(self, change: Any) -> Self:
+    def _changed(self, change: Callable[[str, FloatArray], FloatArray]) -> Self:
         return replace(self, **{name: change(name, value) for name, value in self._arrays()})
 
 
@@ -147,9 +153,13 @@ class PowerTerms(Terms):
 
     Attributes
     ----------
-    floor, a, gamma : (..., K), all >= 0 but the floor, which is free. a is the budget's part in nats.
-    phi : (..., M, K) >= 0, transfer of source i to target j.
-    s : (..., M, K) in (0, 1], concavity in the data; None for all ones.
+    floor, a, gamma : array (..., K)
+        Loss that no mixture removes (of either sign), the budget's part in nats (>= 0), and the exponent of Theta (>=
+        0).
+    phi : array (..., M, K)
+        Transfer of source i to target j, >= 0.
+    s : array (..., M, K), optional
+        Exponents of the ratios, in (0, 1]; None for all ones.
     """
 
     a: FloatArray
@@ -187,8 +197,10 @@ class ExponentialTerms(Terms):
 
     Attributes
     ----------
-    floor, k : (..., K), k >= 0.
-    t : (..., M, K), any sign.
+    floor, k : array (..., K)
+        Loss that no mixture removes, and the scale k >= 0 of what it can, nats.
+    t : array (..., M, K)
+        Effect of source i on target j, of either sign.
     """
 
     k: FloatArray

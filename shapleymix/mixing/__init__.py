@@ -15,6 +15,7 @@ Modules, in reading order:
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else
   prices        what the bounds that bind are worth, and how far that reaches
+  judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
   repetition    how often a mixture sees each token, and a warning above once
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
   optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival

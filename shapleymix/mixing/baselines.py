@@ -16,6 +16,7 @@ from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_positive, ratio_number
 from shapleymix.tables.simplex import HasMixture, MixtureSpec, is_file_name, parse_mixture, uniform
+from shapleymix.tables.sizes import format_size
 
 NAMES = ("natural", "temperature", "unimax", "uniform")
 USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")
@@ -40,9 +41,14 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
 
     Parameters
     ----------
-    text : `uniform`, `natural`, `temperature:T` or `unimax:E`.
-    sources : (M,) labels, for messages. available : (M,) unique tokens at hand, NaN where not known.
-    D : tokens to train on.
+    text : str
+        `uniform`, `natural`, `temperature:T` or `unimax:E`.
+    sources : sequence of str (M,)
+        Labels, for messages.
+    available : array (M,)
+        Unique tokens at hand, NaN where not known.
+    D : float
+        Tokens to train on.
 
     Raises
     ------
@@ -58,7 +64,30 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
     if kind == "natural":
         return smoothed(available, 1.0)
     value = parse_positive(number, f"the number of {text!r}")
-    return smoothed(available, 1 / value) if kind == "temperature" else unimax(available, D, value)
+    if kind == "temperature":
+        return smoothed(available, 1 / value)
+    _require_filled(text, value, available, D)
+    return unimax(available, D, value)
+
+
+def usual(available: FloatArray, D: float) -> tuple[str, ...]:
+    """The names of `USUAL` that stand for a mixture here: without a UniMax whose epochs do not fill D."""
+    return tuple(name for name in USUAL if _epochs_needed(available, D) <= float(name.partition("unimax:")[2] or "inf"))
+
+
+def _epochs_needed(available: FloatArray, D: float) -> float:
+    """Epochs of everything that make D tokens."""
+    total = float(np.nansum(available))
+    return D / total if total > 0 else np.inf
+
+
+def _require_filled(text: str, epochs: float, available: FloatArray, D: float) -> None:
+    """The paper normalises takings that do not fill D; realised epochs would then not be those of the name."""
+    needed = _epochs_needed(available, D)
+    if needed > epochs * (1 + 1e-9):
+        held = f"{epochs:g} epochs of all sources are {format_size(epochs * float(np.nansum(available)))} tokens"
+        hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
+        raise UsageError(f"{text!r} does not fill D = {format_size(D)}: {held}", hint=hint)
 
 
 def is_name(text: str, sources: Sequence[str]) -> bool:
@@ -123,25 +152,50 @@ def named_baselines(
     given: Rivals | None,
     D: float,
 ) -> dict[str, FloatArray]:
-    """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures."""
+    """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
+
+    Raises
+    ------
+    UsageError
+        If two different mixtures have one name, or one cannot be read.
+    """
     found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
         found[f"smoothed ({smoothing:g})"] = smoothed(available, smoothing)
         found["natural"] = smoothed(available, 1.0)
     for name, mixture in rivals_of(given).items():
-        found[name] = mixture_of(mixture, sources, available, D)
+        p = mixture_of(mixture, sources, available, D)
+        if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
+            raise _one_name(name)
+        found[name] = p
     return found
 
 
 def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
-    """Mixtures to compare with, by name; `plan=en=0.5,de=0.5` has one, any other is its own."""
+    """Mixtures to compare with, by name; `plan=en=0.5,de=0.5` has one, any other is its own.
+
+    Raises
+    ------
+    UsageError
+        If two different mixtures have one name; the same one twice is one.
+    """
     if given is None:
         return {}
     if isinstance(given, Mapping):
         return {str(name): mixture for name, mixture in given.items()}
     if isinstance(given, str) or not isinstance(given, Sequence):
         given = [given]
-    return dict(_named_rival(mixture, place) for place, mixture in enumerate(given))
+    found: dict[str, MixtureSpec] = {}
+    for place, mixture in enumerate(given):
+        name, meant = _named_rival(mixture, place)
+        if name in found and not (isinstance(meant, str) and found[name] == meant):
+            raise _one_name(name)
+        found[name] = meant
+    return found
+
+
+def _one_name(name: str) -> UsageError:
+    return UsageError(f"two mixtures are named {name!r}", hint="give each its own name: NAME=MIX")
 
 
 def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:

@@ -1,4 +1,7 @@
-"""Bounds on the summed ratio of some sources, as they are written: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`."""
+"""Bounds on the summed ratio of some sources, as they are written: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`.
+
+`0.2<=en+de<=0.5` bounds it from both sides.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from shapleymix.tables.languages import Languages
 from shapleymix.tables.names import repeated
 
 _BOUND = re.compile(r"(?P<members>[^<>=]+)(?P<sign><=|>=|=)(?P<bound>[^<>=]+)")
-_HINT = "write it like 'en+de<=0.6' or 'cjk: zh+ja>=10%'"
+_BETWEEN = re.compile(
+    r"(?P<first>[^<>=:]*\d[^<>=:]*)(?P<sign><=|>=)(?P<members>[^<>=]+)(?P=sign)(?P<last>[^<>=:]*\d[^<>=:]*)"
+)
+_HINT = "write it like 'en+de<=0.6', '0.2<=en+de<=0.5' or 'cjk: zh+ja>=10%'"
 
 Families = Mapping[str, tuple[str, ...]]
 
@@ -23,9 +29,12 @@ class Group:
 
     Attributes
     ----------
-    sources : labels of sources, or of families where a languages table tells their members.
-    lower, upper : ratios.
-    name : what it is called in messages and results; None = its sources, joined.
+    sources : tuple of str
+        Labels of sources, or of families where a languages table tells their members.
+    lower, upper : float
+        Bounds of the summed ratio.
+    name : str, optional
+        Name in messages and results; None stands for the sources' names, joined.
     """
 
     sources: tuple[str, ...]
@@ -55,27 +64,28 @@ class Group:
 
     @classmethod
     def read(cls, text: str, known: Sequence[str] = ()) -> Group:
-        """A group from `en+de<=0.6`, `cjk: zh+ja>=0.1` or `en+de=50%`.
+        """A group from `en+de<=0.6`, `cjk: zh+ja>=0.1`, `en+de=50%` or `0.2<=en+de<=0.5`.
 
         Parameters
         ----------
-        text : the bound. known : labels of sources and families, which may hold a `+` or a `:` themselves.
+        text : str
+            The bound.
+        known : sequence of str
+            Labels of sources and families, which may hold a `+` or a `:` themselves.
 
         Raises
         ------
         UsageError
             If it is no bound.
         """
-        found = _BOUND.fullmatch(text.strip()) if isinstance(text, str) else None
+        whole = text.strip() if isinstance(text, str) else ""
+        found = _BETWEEN.fullmatch(whole) or _BOUND.fullmatch(whole)
         if found is None:
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
         name, members = _members(found["members"].strip(), known)
         if not all(members):
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
-        bound = parse_ratio(found["bound"].strip(), f"the group {text.strip()!r}")
-        lower = bound if found["sign"] != "<=" else 0.0
-        upper = bound if found["sign"] != ">=" else 1.0
-        return cls(members, lower, upper, name)
+        return cls(members, *_limits(found), name)
 
 
 def groups_of(
@@ -85,8 +95,12 @@ def groups_of(
 
     Parameters
     ----------
-    given : groups, as they are or as text.
-    sources : (M,) labels. families : sources of each family.
+    given : Group, str, or a sequence of them
+        Groups, as they are or as text.
+    sources : sequence of str (M,)
+        Labels.
+    families : mapping
+        Sources of each family.
 
     Raises
     ------
@@ -137,6 +151,17 @@ def _resolved(group: Group, sources: tuple[str, ...], families: Families) -> Gro
 def _unknown_hint(name: str, sources: tuple[str, ...], families: Families) -> str | None:
     hint = did_you_mean(name, (*sources, *families))
     return hint if families else f"{hint}; families need a languages table" if name[:1].isupper() else hint
+
+
+def _limits(found: re.Match[str]) -> tuple[float, float]:
+    """The lower and the upper ratio of a bound, of one side or of both."""
+    what, parts = f"the group {found[0]!r}", found.groupdict()
+    if "first" in parts:
+        ends = [parse_ratio(parts[end].strip(), what) for end in ("first", "last")]
+        lower, upper = ends if parts["sign"] == "<=" else reversed(ends)
+        return lower, upper
+    bound = parse_ratio(parts["bound"].strip(), what)
+    return (bound if parts["sign"] != "<=" else 0.0, bound if parts["sign"] != ">=" else 1.0)
 
 
 def _members(text: str, known: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

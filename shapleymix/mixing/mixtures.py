@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.engine.solving import finite_members
+from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
-from shapleymix.mixing.repetition import realised_epochs, repetition
+from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -52,18 +55,33 @@ class Mixture(Tabular, Record):
 
     Attributes
     ----------
-    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without
-        replicates, and for a method that is not `exact`: the optimum's interval is not its).
-    losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    objective : mean or worst loss at p, with its interval over replicates.
-    penalty : what kl KL(p || anchor) adds, nats.
-    kl, anchor : weight of the penalty, and the mixture (M,) it pulls to (None without).
-    certificate : bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
-    epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
-    baselines : comparisons with other mixtures.
-    excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
+    p : array (M,)
+        Ratios of tokens.
+    p_low, p_high : array (M,)
+        Interval of the optimum over bootstrap replicates; NaN without replicates, and for methods other than `exact`.
+    losses, losses_low, losses_high : array (K,)
+        Predicted losses at p, nats per token, with the law's interval.
+    weights, weights_origin : array (K,) and str
+        Weights of the losses in the objective, and where they come from.
+    objective : float
+        Mean or worst loss at p, with its interval over replicates.
+    penalty : float
+        The term kl * KL(p || anchor), nats.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty and the mixture that it pulls towards; None without a penalty.
+    certificate : Certificate
+        Bound on what any other feasible mixture could gain; NaN where none exists.
+    caps, floors : array (M,)
+        Bounds of the ratios.
+    binding : tuple of Price
+        Bounds that hold the optimum back, with their shadow prices.
+    epochs : array (M,)
+        Realised repetitions p D / available, NaN where the available tokens are not known.
+    baselines : tuple of Rival
+        Comparisons with other mixtures.
+    excess, distance : float
+        For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
+        two.
     """
 
     kind = "mixture"
@@ -120,7 +138,7 @@ class Mixture(Tabular, Record):
         """One row a source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
         Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
@@ -165,13 +183,15 @@ class Mixture(Tabular, Record):
 
 
 def _by_label(
-    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Columns of a document as one row of named values a label."""
-    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
+    labels: tuple[str, ...], document: Mapping[str, Json], fields: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """Columns of a document as one row of named values for each label."""
+    columns = {name: cast(list[Json], document[field]) for field, name in fields.items()}
+    return {label: {name: column[row] for name, column in columns.items()} for row, label in enumerate(labels)}
 
 
 CONVERGED = 1e-6
+NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
 
 @dataclass(frozen=True)
@@ -208,12 +228,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     task, answer, bounds = summary.task, summary.answer, summary.task.constraints
     exact = summary.demands.method == EXACT
-    together = np.stack([answer.p, *baselines.values()])
-    predicted = summary.fit.predict(together, summary.N, summary.D, level=summary.level)
-    strictly = {"strict": True} if summary.demands.strict else {}  # a fit of a user's own need not know the word
-    alone = summary.fit.predict(answer.p[None], summary.N, summary.D, level=summary.level, **strictly)
+    seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
+    predicted = seen.optimum
     spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
-    reasons = _undefined(summary, predicted)
+    reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
     values = None if reasons[0] else _values(summary, answer.p)
     low, high = _interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
@@ -238,7 +256,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         floors=bounds.lower,
         binding=prices_of(task, answer) if exact and answer.proved else (),
         available=bounds.available,
-        epochs=realised_epochs(answer.p, bounds),
+        epochs=epochs_of(answer.p, bounds.available, bounds.D),
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
@@ -249,22 +267,12 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, tuple(getattr(alone, "warnings", ())), reasons[0]),
+        notices=_notices(summary, baselines, seen.warnings, reasons[0]),
         provenance=_provenance(summary),
         penalty=task.penalty(answer.p),
         kl=task.kl,
         anchor=task.anchor,
     )
-
-
-def _undefined(summary: Summary, predicted: Any) -> list[str]:
-    """For each mixture, why its objective is no number: targets that count are above the loss of an untrained model."""
-    above = getattr(predicted, "above_untrained", None)
-    if above is None:
-        return [""] * len(predicted.losses)
-    lost = np.asarray(above, dtype=bool) & (summary.task.w > 0)
-    targets = np.array(summary.fit.targets)
-    return [f"above an untrained model's loss for {', '.join(targets[row])}" if row.any() else "" for row in lost]
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
@@ -301,9 +309,13 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
     )
 
 
-def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tuple[str, ...]:
-    task, answer = summary.task, summary.answer
-    found = [*summary.notices, *warnings, *repetition(answer.p, task.constraints)]
+def _notices(
+    summary: Summary, baselines: dict[str, FloatArray], warnings: tuple[str, ...], undefined: str
+) -> tuple[str, ...]:
+    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
+    found = [*summary.notices, *warnings]
+    for who, p in (("the mixture", answer.p), *((f"the rival {name}", p) for name, p in baselines.items())):
+        found += repetition(p, bounds.sources, bounds.available, bounds.D, who)
     if undefined:
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
@@ -315,7 +327,7 @@ def _notices(summary: Summary, warnings: tuple[str, ...], undefined: str) -> tup
     if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(task.constraints.available).all():
-        found.append("no available tokens are given (languages table): no natural or smoothed mixture to compare with")
+        found.append(NO_SUPPLY)
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

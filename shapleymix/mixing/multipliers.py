@@ -14,6 +14,7 @@ the bound that `certificate` computes from them holds; at the optimum these make
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.optimize import linprog
@@ -22,6 +23,7 @@ from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.problem import Task, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
+NEXT_TO_NOTHING = 1e-9  # of the largest slope
 REACHES = (np.inf, 1e-2, 1e-6)
 """How far below the largest loss, relative to it, a target may be to have a say. Steep slopes of targets that do not
 matter can be beyond what a linear program's solver takes; then only those near the top are asked."""
@@ -33,9 +35,12 @@ class Multipliers:
 
     Attributes
     ----------
-    w : (K,) weights under which the mean objective bounds the problem's: the task's, or those of the saddle point.
-    groups : (G,) positive at a group's floor, negative at its cap.
-    ball : (M,) and `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
+    w : array (K,)
+        Weights of the mean objective that bounds the problem's: the task's own, or those of the saddle point.
+    groups : array (G,)
+        Multipliers of the groups: positive at a floor, negative at a cap.
+    ball : array (M,)
+        And `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
     """
 
     w: FloatArray
@@ -67,22 +72,21 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     heights = task.w[counted] * task.terms.losses(p)[counted]
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
-    unit = _unit(cost, tangents, heights)
     below = heights - heights.max(initial=-np.inf)
-    duals, near = None, np.zeros(0, dtype=bool)
-    for reach in REACHES:
+    for reach, unit in product(REACHES, _units(cost, tangents, heights)):
         near = below >= -reach * np.abs(heights).max(initial=1e-300)
         duals = _Program(bounds, p, cost / unit, tangents[near] / unit, below[near] / unit).duals()
         if duals is not None:
             break
-    if duals is None:
+    else:
         return none
     targets, groups, ball, limit = duals
     w = task.w
     if task.worst:
         w = np.zeros_like(task.w)
         counted = counted[near]
-        w[counted] = task.w[counted] * targets / targets.sum() if targets.sum() > 0 else _even(task)[counted]
+        shares = targets / targets.sum() if targets.sum() > 0 else np.full(len(counted), 1 / len(counted))
+        w[counted] = task.w[counted] * shares
     return Multipliers(w, groups * unit, ball * unit, limit * unit)
 
 
@@ -91,13 +95,18 @@ def _even(task: Task) -> FloatArray:
     return task.w / np.count_nonzero(task.w > 0) if task.worst else task.w
 
 
-def _unit(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> float:
-    """A typical slope. The largest would not do: a concave law's slope at a tiny ratio drowns all others."""
+def _units(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> tuple[float, float]:
+    """A typical slope, and the largest: scales for the program, which has a solution but may fail for its scale.
+
+    The largest drowns all others where a concave law is steep at a tiny ratio; slopes that are next to nothing beside
+    it, such as those of languages that teach nothing, do not count for what is typical.
+    """
     slopes = np.abs(cost)
     if len(heights):
         slopes = slopes + np.abs(tangents[int(np.argmax(heights))])
-    typical = slopes[slopes > 0]
-    return float(np.median(typical)) if len(typical) else max(float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    largest = max(float(slopes.max(initial=0.0)), float(np.abs(tangents).max(initial=0.0)), 1e-300)
+    typical = slopes[slopes > NEXT_TO_NOTHING * largest]
+    return (float(np.median(typical)) if len(typical) else largest), largest
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.baselines import epochs_of
 from shapleymix.records import FloatArray
 
 ONCE = 1.0 + 1e-6
 
 
-def realised_epochs(p: FloatArray, bounds: Constraints) -> FloatArray:
-    """p D / available (M,): NaN where the tokens are not known, or none are there and none are asked for."""
-    used = p * bounds.D
-    return np.divide(used, bounds.available, out=np.full_like(used, np.nan), where=bounds.available > 0)
+def repetition(
+    p: FloatArray, sources: Sequence[str], available: FloatArray, D: float, who: str = "the mixture"
+) -> list[str]:
+    """One warning that names the sources seen more than once: no law here knows what repetition costs.
 
+    Parameters
+    ----------
+    p : array
+        FloatArray (M,) ratios.
+    sources : sequence of str
+        Sequence[str] Their M names.
+    available : array
+        FloatArray (M,) unique tokens, NaN where they are not known.
+    D : float
+        Tokens to train on.
+    who : str
+        What to call the mixture.
 
-def repetition(p: FloatArray, bounds: Constraints) -> list[str]:
-    """One notice that names the sources seen more than once: no law here knows what repetition costs."""
-    epochs = realised_epochs(p, bounds)
+    Returns
+    -------
+    list[str]
+        Empty where no source is repeated.
+    """
+    epochs = epochs_of(p, available, D)
     often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
     if not often:
         return []
-    named = ", ".join(f"{bounds.sources[i]} {epochs[i]:.3g} times" for i in often)
-    return [f"the law takes repeated tokens for fresh ones, and the mixture repeats {named}"]
+    named = ", ".join(f"{sources[i]} {epochs[i]:.3g} times" for i in often)
+    return [f"the law takes repeated tokens for fresh ones, and {who} repeats {named}"]

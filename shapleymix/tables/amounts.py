@@ -70,9 +70,12 @@ def parse_pairs(given: str | Mapping[str, float | str] | Sequence[str], read: Re
 
     Parameters
     ----------
-    given : the pairs; a name may be given once.
-    read : makes a number of a value; its second argument is what the value is, for messages.
-    what : what the numbers are, in the singular: "cap", "floor".
+    given : str, mapping or sequence of str
+        The pairs; a name may be given once.
+    read : Read
+        Function that makes a number of a value; its second argument says what the value is, for messages.
+    what : str
+        What the numbers are, in the singular: "cap", "floor".
 
     Raises
     ------

@@ -19,15 +19,22 @@ COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 class Languages:
     """What is known of each language beside its runs.
 
-    Parameters
+    Attributes
     ----------
-    names : (L,) labels.
-    family : (L,) families; None = not given.
-    available_tokens : (L,) unique tokens at hand; NaN = not known.
-    weight : (L,) weights of the languages' losses in the objective, or None where the table has none.
-    max_epochs : (L,) how often the tokens may be repeated; NaN = not given.
-    origin, digest : the file and the SHA-256 of its bytes.
-    notices : columns that were ignored.
+    names : tuple of str (L,)
+        Labels.
+    family : tuple of str (L,)
+        Families; None where no family is given.
+    available_tokens : array (L,)
+        Unique tokens that are available; NaN where not known.
+    weight : array (L,), optional
+        Weights of the languages' losses in the objective; None where the table has none.
+    max_epochs : array (L,)
+        How often the tokens may be repeated; NaN where not given.
+    origin, digest : str
+        The file, and the SHA-256 of its bytes.
+    notices : tuple of str
+        Columns that were ignored.
     """
 
     names: tuple[str, ...]

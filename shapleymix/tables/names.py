@@ -22,15 +22,21 @@ def align(
 
     Parameters
     ----------
-    names : labels that are at hand.
-    to : labels that are wanted, in their order.
-    what : what the labels are, in the plural, for the message ("sources", "targets", "languages").
-    exact : whether labels of `names` that are not in `to` are faults as well.
-    origin : the file that holds `names`, for the message.
+    names : sequence of str
+        Labels that there are.
+    to : sequence of str
+        Labels that are wanted, in their order.
+    what : str
+        What the labels are, in the plural, for the message ("sources", "targets", "languages").
+    exact : bool
+        Whether labels of `names` that are not in `to` are faults as well.
+    origin : str, optional
+        The file that holds `names`, for the message.
 
     Returns
     -------
-    index : (len(to),) such that `names[index[k]] == to[k]`.
+    index : int array (len(to),)
+        Places such that `names[index[k]] == to[k]`.
 
     Raises
     ------

@@ -49,9 +49,11 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
 
     Parameters
     ----------
-    tables : a path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a
-        list of these.
-    losses : `optional` for tables of points to predict.
+    tables : Table or sequence of Table
+        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a list of
+        these.
+    losses : {"required", "optional"}
+        Whether loss columns must be there; `optional` for tables of points to predict.
 
     Raises
     ------

@@ -8,16 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import Column
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.names import align
 from shapleymix.tables.writing import write_table
+
+Model = tuple[str, float, str, str]
+"""Id, N, mixture and seed of a run: what makes its trajectory."""
+
+Array = TypeVar("Array", FloatArray, IntArray)
 
 UNTRAINED = "untrained"
 _STEPS = 10_000
@@ -30,22 +36,36 @@ class RunLog:
 
     A row with `D = 0` is an untrained model, the empty coalition.
 
-    Parameters
+    Attributes
     ----------
-    runs : (R,) ids of training trajectories; the checkpoints of one run share its id.
-    N : (R,) non-embedding parameters.
-    D : (R,) tokens seen.
-    p : (R, M) ratios; a row sums to one, or to zero where the model is untrained.
-    loss : (R, K) nats a token; NaN = not measured.
-    sources, targets : M and K labels; separate sets.
-    weight : (R,) weights in fitting, or None for ones.
-    split : (R,) `fit` or `held-out`, or None where the log says nothing.
-    seed : (R,) seeds as written, or None.
-    origin : the file.
-    digest : SHA-256 of the bytes read; of several files, that of their hashes.
-    files : each file that was read, with its own hash.
-    notices : what reading changed or ignored.
-    lines : (R,) line of each row in its file.
+    runs : tuple of str (R,)
+        Ids of training trajectories; the checkpoints of one run share its id.
+    N : array (R,)
+        Non-embedding parameters.
+    D : array (R,)
+        Tokens seen.
+    p : array (R, M)
+        Ratios; a row sums to one, or to zero where the model is untrained.
+    loss : array (R, K)
+        Losses, nats per token; NaN where not measured.
+    sources, targets : tuple of str
+        M and K labels; separate sets.
+    weight : array (R,), optional
+        Weights in fitting; None for all ones.
+    split : tuple of str (R,), optional
+        `fit` or `held-out`; None where the log does not say.
+    seed : tuple of str (R,), optional
+        Seeds as they are written.
+    origin : str
+        Name of the file.
+    digest : str
+        SHA-256 of the bytes read; for several files, the hash of their hashes.
+    files : tuple of Origin
+        Each file that was read, with its own hash.
+    notices : tuple of str
+        What reading changed or ignored.
+    lines : int array (R,), optional
+        Line of each row in its file.
     """
 
     runs: tuple[str, ...]
@@ -155,10 +175,10 @@ class RunLog:
             raise ValueError(f"losses have shape {loss.shape}, expected {(len(self), len(names))}")
         return replace(self, loss=np.asarray(loss, dtype=np.float64), targets=names)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""
         bare = self.targets == ("loss",)
-        table: dict[str, Any] = {"run": list(self.runs), "N": self.N, "D": self.D}
+        table: dict[str, Column] = {"run": list(self.runs), "N": self.N, "D": self.D}
         table |= {f"p_{name}": self.p[:, index] for index, name in enumerate(self.sources)}
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
         extras = {"weight": self.weight, "split": self.split, "seed": self.seed}
@@ -180,11 +200,11 @@ def _key(names: list[str], steps: list[int]) -> str:
     return ",".join(parts) or UNTRAINED
 
 
-def _pick(values: tuple[str, ...] | None, index: IntArray) -> Any:
+def _pick(values: tuple[str, ...] | None, index: IntArray) -> tuple[str, ...] | None:
     return None if values is None else tuple(values[row] for row in index.tolist())
 
 
-def _take(values: Any, index: IntArray) -> Any:
+def _take(values: Array | None, index: IntArray) -> Array | None:
     return None if values is None else values[index]
 
 
@@ -225,7 +245,7 @@ def _like(log: RunLog, first: RunLog) -> RunLog:
     return replace(log, sources=first.sources, targets=first.targets, **arrays)
 
 
-def _models(log: RunLog) -> list[tuple[Any, ...]]:
+def _models(log: RunLog) -> list[Model]:
     """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
     seeds = log.seed or [""] * len(log)
     keys = log.mixture_keys if log.sources else [""] * len(log)
@@ -233,10 +253,10 @@ def _models(log: RunLog) -> list[tuple[Any, ...]]:
 
 
 def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
-    first: dict[tuple[Any, ...], tuple[int, str]] = {}
+    first: dict[tuple[Model, float], tuple[int, str]] = {}
     for place, log in enumerate(logs):
         for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
-            owner, where = first.setdefault((*model, D), (place, f"{log.origin}:{line}"))
+            owner, where = first.setdefault((model, D), (place, f"{log.origin}:{line}"))
             if owner != place:
                 message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
                 at = Location(log.origin, line, "run")
@@ -245,10 +265,10 @@ def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     """The logs with ids prefixed where one id stands for different models in different logs."""
-    owners: dict[str, set[Any]] = {}
+    owners: dict[str, set[tuple[int, Model]]] = {}
     for place, log in enumerate(logs):
         for model in set(_models(log)):
-            owners.setdefault(model[0], set()).add((place, model[1:]))
+            owners.setdefault(model[0], set()).add((place, model))
     clashing = {run for run, owned in owners.items() if _clashes(owned)}
     stems = _stems([log.origin for log in logs])
     return [
@@ -257,7 +277,7 @@ def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     ]
 
 
-def _clashes(owned: set[Any]) -> bool:
+def _clashes(owned: set[tuple[int, Model]]) -> bool:
     return len({place for place, _ in owned}) > 1 and len({model for _, model in owned}) > 1
 
 
@@ -268,7 +288,7 @@ def _stems(origins: Sequence[str]) -> list[str]:
 
 
 def _joined(logs: Sequence[RunLog]) -> RunLog:
-    def stack(name: str) -> Any:
+    def stack(name: str) -> FloatArray:
         return np.concatenate([getattr(log, name) for log in logs])
 
     weighted = any(log.weight is not None for log in logs)
@@ -291,11 +311,11 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
     )
 
 
-def _weights(log: RunLog) -> Any:
+def _weights(log: RunLog) -> FloatArray:
     return np.ones(len(log)) if log.weight is None else log.weight
 
 
-def _lines(log: RunLog) -> Any:
+def _lines(log: RunLog) -> IntArray:
     return np.arange(1, len(log) + 1) if log.lines is None else log.lines
 
 

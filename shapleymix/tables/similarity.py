@@ -14,14 +14,19 @@ from shapleymix.records import BoolArray, FloatArray, Record
 class Similarity(Record):
     """Agreement of two matrices (M, K); NaN where too few entries or no variation leave it undefined.
 
-    Parameters
+    Attributes
     ----------
-    cosine, pearson : over all entries, flattened, as the paper's transferability test does.
-    cosine_off_diagonal, pearson_off_diagonal : without the entries whose source is their target: stricter, as the
-        large diagonal makes any two matrices look alike.
-    targets : (K,) labels.
-    *_by_target : (K,) the same for each target's column.
-    raw : the same for the raw Shapley values, where both matrices have them.
+    cosine, pearson : float
+        Agreement over all entries, flattened, as the paper's transferability test measures it.
+    cosine_off_diagonal, pearson_off_diagonal : float
+        Agreement without the entries whose source is their target: stricter, as the large diagonal makes any two
+        matrices look alike.
+    targets : tuple of str (K,)
+        Labels.
+    *_by_target : array (K,)
+        The same measures for each target's column.
+    raw : Similarity, optional
+        The same measures of the raw Shapley values, where both matrices have them.
     """
 
     kind: ClassVar[str] = "similarity"

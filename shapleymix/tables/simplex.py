@@ -105,9 +105,10 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
 
     Parameters
     ----------
-    given : `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one,
-        or the word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding
-        and renormalised.
+    given : MixtureSpec
+        `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one, or the
+        word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding and
+        renormalised.
 
     Raises
     ------
@@ -141,8 +142,9 @@ def _of_text(text: str, names: Sequence[str]) -> FloatArray:
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, or of what a command printed with `--json`."""
     document, place = read_json(path), Location(file=path)
-    found = document.get("mixture") if isinstance(document, dict) else None
-    if not isinstance(found, dict) or document.get("kind") != "mixture":
+    known = document if isinstance(document, dict) else {}
+    found = known.get("mixture")
+    if not isinstance(found, dict) or known.get("kind") != "mixture":
         raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
     try:
         return parse_mixture(found, names)

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import Column
 from shapleymix.errors import DataError, Location, StoreError, UsageError
-from shapleymix.files import atomic_write, read_json
+from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.names import align, repeated
 from shapleymix.tables.similarity import Similarity, similarity
@@ -30,14 +31,19 @@ SIDECAR_KIND = "transfer-provenance"
 class TransferMatrix(Record):
     """Shapley values of M sources for K targets.
 
-    Parameters
+    Attributes
     ----------
-    sources, targets : M and K labels; separate sets.
-    sv : (M, K) raw values, nats of loss drop; None where only normalised ones are known.
-    nsv : (M, K) normalised values in (0, 1]: `exp(sv - column maximum)` (ShapleyLaw paper, section on NSV), so
-        that each target's best source has 1.
-    stderr : (M, K) standard errors of `sv`, or None.
-    provenance : N, D, method, steps, calibration, `loss_drop` per target: whatever is known, JSON-ready.
+    sources, targets : tuple of str
+        M and K labels; separate sets.
+    sv : array (M, K), optional
+        Raw Shapley values, nats of loss drop; None where only normalised ones are known.
+    nsv : array (M, K)
+        Normalised values in (0, 1]: `exp(sv - column maximum)` (ShapleyLaw paper, section on NSV), so that each
+        target's best source has 1.
+    stderr : array (M, K), optional
+        Standard errors of `sv`.
+    provenance : dict
+        What is known of the matrix's making, JSON-ready: N, D, method, steps, calibration, `loss_drop` by target.
     """
 
     kind: ClassVar[str] = "transfer"
@@ -65,7 +71,7 @@ class TransferMatrix(Record):
         sources: Sequence[str],
         targets: Sequence[str],
         stderr: ArrayLike | None = None,
-        provenance: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Json] | None = None,
     ) -> TransferMatrix:
         """Normalise raw values (M, K): `nsv_ij = exp(sv_ij - max_i sv_ij)`.
 
@@ -124,7 +130,9 @@ class TransferMatrix(Record):
 
         Parameters
         ----------
-        loss_drop : (K,) nats, or by target; by default what the table said (`provenance["loss_drop"]`).
+        loss_drop : array (K,) or mapping, optional
+            Measured loss drops in nats, in order or by target; by default those of the table
+            (`provenance["loss_drop"]`).
 
         Raises
         ------
@@ -183,10 +191,10 @@ class TransferMatrix(Record):
             written_for = {"sha256": hashlib.sha256(content).hexdigest()}
             atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Column]:
         """The columns of the tidy table that `read_transfer` reads, one row a pair."""
         count = len(self.targets)
-        table: dict[str, Any] = {
+        table: dict[str, Column] = {
             "source": [name for name in self.sources for _ in range(count)],
             "target": list(self.targets) * len(self.sources),
         }
@@ -218,7 +226,7 @@ class TransferMatrix(Record):
         return values
 
 
-def _check_loss_drop(drops: Any, targets: Sequence[str]) -> None:
+def _check_loss_drop(drops: Json, targets: Sequence[str]) -> None:
     """A stored loss drop, if there is one, is a number for each target."""
     if drops is None:
         return
@@ -243,11 +251,11 @@ def _check_sidecar(path: Path, force: bool) -> None:
         raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
 
 
-def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:
     """Provenance without what only this reading knows: which file, and what is a column of the table."""
     return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
 
 
-def _json(document: Mapping[str, Any]) -> str:
+def _json(document: Mapping[str, Json]) -> str:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
     return text.encode("utf-8", "backslashreplace").decode()  # a byte of a name that is no UTF-8 as JSON's escape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
@@ -65,6 +66,7 @@ def _fault(text: str) -> str:
 def folder() -> Path:
     """A folder with the fixtures, a transfer matrix, two fits, a mixture, a prediction and a comparison."""
     goal = Path(tempfile.mkdtemp(prefix="shapleymix-fuzz-"))
+    atexit.register(shutil.rmtree, goal, ignore_errors=True)
     for path in FIXTURES.glob("*.csv"):
         shutil.copy(path, goal / path.name.replace("multilingual5_", ""))
     runs, common = str(goal / "runs.csv"), ["--bootstrap", "4", "--folds", "0", "-q"]

@@ -101,7 +101,7 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without annotations and texts: none of them decides an answer."""
+    """The syntax tree without annotations, imports for types, and zip's check of lengths: none decides an answer."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
@@ -110,6 +110,10 @@ def _bare(code: str) -> str:
             node.annotation = None
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.test, node.body = ast.Constant(None), [ast.Pass()]
+        elif isinstance(node, ast.Call):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
     return ast.dump(tree)
 
 

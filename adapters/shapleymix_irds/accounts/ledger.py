@@ -19,18 +19,18 @@ Array = NDArray[np.float64]
 class Evaluation:
     """One evaluated step; K languages.
 
-    Parameters
+    Attributes
     ----------
-    step, weight, lr, clip
-        When; for how many steps it stands; the learning rate; the coefficient of clipping.
-    gram
-        (K, K) products <h_j, g_i>, row i the source; 0 where not known.
-    cover
-        (K, K) tokens of source i for which column j is known.
-    tokens
-        (K,) training tokens by language.
-    val_losses
-        (K,) mean validation losses; NaN in validation-free mode.
+    step, weight, lr, clip : int or float
+        The step's number, the number of steps that it stands for, the learning rate, and the coefficient of clipping.
+    gram : Array (K, K)
+        Products <h_j, g_i>, row i the source; 0 where not known.
+    cover : Array (K, K)
+        Tokens of source i for which column j is known.
+    tokens : Array (K,)
+        Training tokens by language.
+    val_losses : Array (K,)
+        Mean validation losses; NaN in validation-free mode.
     """
 
     step: int

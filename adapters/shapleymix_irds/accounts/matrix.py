@@ -22,9 +22,9 @@ def transfer_matrix(
 
     Parameters
     ----------
-    kind
-        "raw": phi as summed. "calibrated": column j scaled so that it sums to the measured drop of loss j.
-    about
+    kind : {"raw", "calibrated"}
+        Raw is phi as summed; calibrated is column j scaled so that it sums to the measured drop of loss j.
+    about : dict
         Provenance to add (N, D, engine, order, ...).
 
     Raises

@@ -31,12 +31,12 @@ class Sums(NamedTuple):
 class Pending:
     """One step of the training loop.
 
-    Parameters
+    Attributes
     ----------
-    total, given
+    total, given : float, optional, and bool
         Tokens of the step over all ranks and calls; whether the caller gave them.
-    calls
-        Calls of `backward` so far.
+    calls : int
+        Number of calls of `backward` so far.
     """
 
     step: int
@@ -77,7 +77,7 @@ class Pending:
 
         Parameters
         ----------
-        second
+        second : tensor, optional
             Products of second order (K, K), which take the place of the calls' own.
 
         Raises

@@ -18,14 +18,14 @@ LossFn = Callable[[Tensor, Tensor], "Tensor | tuple[Tensor, Tensor]"]
 class Task:
     """One call of `backward` on an evaluated step.
 
-    Parameters
+    Attributes
     ----------
-    batch, val
+    batch, val : Batch, optional
         Training sequences sorted by group, and validation sequences by language (None: validation-free).
-    scale
-        Ranks / N: the summed loss times this is what is differentiated (wrappers take the mean over ranks).
-    languages
-        K.
+    scale : float
+        Ranks / N; the summed loss is multiplied by it before it is differentiated (wrappers take the mean over ranks).
+    languages : int
+        Number of languages, K.
     """
 
     loss_fn: LossFn
@@ -39,15 +39,15 @@ class Task:
 class Outcome:
     """What a call gives; sums over ranks and calls are the step's.
 
-    Parameters
+    Attributes
     ----------
-    losses
-        Summed token loss of each training sequence (B,), in the order of the batch.
-    gram
-        (K, K) float64: row i, column j: <h_j, g_i>, this rank's share.
-    cover
-        (K, K) float64: tokens of source i for which column j could be estimated.
-    val_losses
+    losses : tensor (B,)
+        Summed token loss of each training sequence, in the order of the batch.
+    gram : tensor (K, K)
+        Products <h_j, g_i> in float64, row i and column j: this rank's share.
+    cover : tensor (K, K)
+        Tokens of source i for which column j could be estimated, in float64.
+    val_losses : tensor, optional
         Mean validation losses (K,), or None in validation-free mode.
     """
 
@@ -91,12 +91,12 @@ def combine_halves(gram: Tensor, tokens: Tensor, unscale: float) -> tuple[Tensor
 
     Parameters
     ----------
-    gram
-        (2K, 2K) products of the scaled gradients of halves of languages.
-    tokens
-        (2K,) tokens of the halves.
-    unscale
-        Undoes the scale of one of the two gradients.
+    gram : tensor (2K, 2K)
+        Products of the scaled gradients of halves of languages.
+    tokens : tensor (2K,)
+        Tokens of the halves.
+    unscale : float
+        The factor that undoes the scale of one of the two gradients.
 
     Returns
     -------

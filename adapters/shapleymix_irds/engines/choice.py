@@ -24,11 +24,11 @@ Wanted = Literal["auto", "grouped", "micro"]
 class Choice:
     """The engine of one tracker; `engine` is chosen at the first evaluated step.
 
-    Parameters
+    Attributes
     ----------
-    wanted, order, optimizer
-        As the tracker got them (`engine`, `order`, `precondition`).
-    fallback
+    wanted, order, optimizer : str, int and Optimizer
+        Settings of the tracker: `engine`, `order` and `precondition`.
+    fallback : str, optional
         Why "auto" has taken micro-batches, if the grouped engine was tried.
     """
 

@@ -26,11 +26,11 @@ def linear_grads(grad: Tensor, x: Tensor, bounds: Tensor, train: int, chunk: int
 
     Parameters
     ----------
-    grad, x
+    grad, x : tensor
         Gradient of the outputs (rows, O) and the inputs (rows, I).
-    bounds, train
-        See the module; t.
-    chunk
+    bounds, train : tensor and int
+        First row of each group, and the number t of training groups (see the module).
+    chunk : int
         Numbers that may be held at a time: O is worked through in chunks of chunk / ((t + v) I) rows.
     """
     edges = _row_edges(bounds, len(x))

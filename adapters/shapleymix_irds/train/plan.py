@@ -24,13 +24,13 @@ FORWARD = 1 / 3  # a pass without gradients, as a part of a training step
 class Plan:
     """What IRDS does when.
 
-    Parameters
+    Attributes
     ----------
-    every
-        m: one step of each block of m is evaluated.
-    measured
+    every : int
+        Block length m: one step of each block of m is evaluated.
+    measured : frozenset of int
         Steps after which the loss drop is measured, the last among them.
-    cost
+    cost : float
         The share of time that this adds, by the cost model.
     """
 
@@ -44,8 +44,8 @@ def plan_of(config: TrainConfig, languages: int) -> Plan:
 
     Parameters
     ----------
-    languages
-        K.
+    languages : int
+        Number of languages, K.
     """
     extra = extra_cost(config.step_tokens, _val_tokens(config, languages), languages, config.irds_fresh)
     each = _measurement(config, languages)

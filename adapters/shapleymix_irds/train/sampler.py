@@ -50,12 +50,12 @@ def shuffled(position: int, size: int, key: str) -> int:
 class Sampler:
     """The stream of (language, window) pairs of one training run.
 
-    Parameters
+    Attributes
     ----------
-    ratios
-        (M,), the mixture in tokens; sums to 1.
-    windows
-        (M,), how many windows each language's training split has.
+    ratios : array (M,)
+        The mixture, as shares of tokens; sums to 1.
+    windows : int array (M,)
+        Number of windows in each language's training split.
     """
 
     ratios: FloatArray

@@ -86,6 +86,7 @@ def command(
         **options.estimation_settings(settings),
     )
     out.note(notice for notice in found.notices if notice not in log.notices)
+    out.warn(found.warnings)
     if output:
         save(out, found, output, force)
     out.emit(lambda: fit_document(found), lambda: _view(found, out.verbose))

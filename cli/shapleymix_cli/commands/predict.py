@@ -84,25 +84,28 @@ def command(
     lies outside of what was fitted; --strict refuses such a point.
     """
     from shapleymix_cli.documents.predictions import prediction_document, write_predictions
-    from shapleymix_cli.inputs import load_fit, named_mixtures, read_table
+    from shapleymix_cli.inputs import load_fit, read_table
 
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     fit = load_fit(out, fit_path)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
+    repeated: list[str] = []
     if table:
         points = _table_points(out, fit, table)
     else:
+        from shapleymix.mixing.baselines import rivals_of
         from shapleymix.mixing.bounds import Bounds
 
         supply = Bounds(languages=read_table(out, languages), available=available)
-        named = named_mixtures(mixtures)
+        named = rivals_of(mixtures)
         N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
         points = _grid(fit, named, N, D, supply)
+        repeated = _repeated(fit, points, supply)
         comparisons = _comparisons(fit, named, N, D, supply, weights, level)
     found = fit.predict(points.p, points.N, points.D, level=level, runs=points.runs, strict=strict)
-    out.warn(found.warnings)
+    out.warn([*found.warnings, *repeated])
     out.note(notice for one in comparisons for notice in one.notices)
     if output:
         write_predictions(out, found, comparisons, output, force)
@@ -145,6 +148,15 @@ def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Seq
         np.array([size for _, size, _ in rows]),
         np.array([count for _, _, count in rows]),
     )
+
+
+def _repeated(fit: Fit, points: Points, supply: Bounds) -> list[str]:
+    """A warning for each point that repeats tokens."""
+    from shapleymix.mixing.repetition import repetition
+
+    tokens = supply.supply(fit.sources)
+    rows = zip(points.runs or (), points.p, points.D.tolist(), strict=True)
+    return [text for name, p, D in rows for text in repetition(p, fit.sources, tokens, D, name)]
 
 
 def _comparisons(

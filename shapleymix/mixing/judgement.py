@@ -1,0 +1,99 @@
+"""What the fit itself says of the optimum and of its rivals: outside of what was fitted, or above an untrained model.
+
+Every mixture is judged by the fit's own ranges before its number is shown; under `strict` an optimum outside of them
+is an error, and a rival outside of them has no number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from shapleymix.errors import ShapleyMixWarning
+from shapleymix.mixing.demands import FitLike
+from shapleymix.records import BoolArray, FloatArray
+
+
+class Predicted(Protocol):
+    """What is read of a prediction: (R, K) losses and their interval."""
+
+    @property
+    def losses(self) -> FloatArray: ...
+    @property
+    def low(self) -> FloatArray: ...
+    @property
+    def high(self) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The optimum in row 0, then the rivals.
+
+    Attributes
+    ----------
+    optimum : Predicted
+        Predicted Prediction of the optimum alone.
+    targets : tuple of str
+        tuple[str, ...] Names of the K targets.
+    outside, above : bool array
+        BoolArray (1 + rivals, K) whether a target is outside of what its fit used, or above an untrained model's loss.
+    warnings : tuple of str
+        tuple[str, ...] Of the optimum, then of each rival what is not said of the optimum already.
+    strict : bool
+        Whether what lies outside has no number.
+    """
+
+    optimum: Predicted
+    targets: tuple[str, ...]
+    outside: BoolArray
+    above: BoolArray
+    warnings: tuple[str, ...]
+    strict: bool
+
+    def reason(self, row: int, w: FloatArray) -> str:
+        """Why the objective of a mixture is no number ("" if it is one); `w` (K,) are the targets' weights."""
+        lost = self.above[row] & (w > 0)
+        if lost.any():
+            return f"above an untrained model's loss for {self._named(lost)}"
+        far = self.outside[row] & (w > 0)
+        return f"outside of what was fitted for {self._named(far)}" if self.strict and far.any() else ""
+
+    def _named(self, mask: BoolArray) -> str:
+        return ", ".join(name for name, one in zip(self.targets, mask.tolist(), strict=True) if one)
+
+
+def judged(
+    fit: FitLike, p: FloatArray, rivals: Mapping[str, FloatArray], N: float, D: float, level: float, strict: bool
+) -> Judgement:
+    """What the fit says of the optimum p (M,) and of its rivals.
+
+    Raises
+    ------
+    OutsideError
+        Under `strict`, if the optimum lies outside of what was fitted.
+    """
+    strictly = {"strict": True} if strict else {}  # a fit of a user's own need not know the word
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShapleyMixWarning)  # said once, by `optimize`, for the whole answer
+        optimum = fit.predict(p[None], N, D, level=level, **strictly)
+        predicted = [fit.predict(rival[None], N, D, level=level) for rival in rivals.values()]
+    rows = [optimum, *predicted]
+    own = tuple(getattr(optimum, "warnings", ()))
+    found = [
+        f"the rival {name}: {text}"
+        for name, one in zip(rivals, predicted, strict=True)
+        for text in getattr(one, "warnings", ())
+        if text not in own
+    ]
+    outside, above = (np.concatenate([_mask(one, name) for one in rows]) for name in ("outside", "above_untrained"))
+    return Judgement(optimum, tuple(fit.targets), outside, above, (*own, *found), strict)
+
+
+def _mask(predicted: Predicted, name: str) -> BoolArray:
+    """(1, K); false where a fit of a user's own does not say."""
+    shape = np.shape(predicted.losses)
+    return np.asarray(getattr(predicted, name, np.zeros(shape)), dtype=bool)
