@@ -17,7 +17,7 @@ MOST_TARGETS = 30
 
 
 def scores_table(scores: Scores, verbose: bool) -> list[Part]:
-    """A row a target and the mean; coverage only where there are intervals."""
+    """One row per target and the mean; coverage only where there are intervals."""
     covered = bool(np.isfinite(scores.coverage).any())
     headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
     worst = np.argsort(-np.nan_to_num(scores.PE, nan=-np.inf), kind="stable").tolist()
@@ -47,7 +47,7 @@ def _cells(row: list[float], covered: bool) -> list[str]:
 def comparison_view(found: Comparison, chosen: str | None = None) -> list[Part]:
     """The laws, best first; the chosen one is marked."""
     partial = any(entry.coverage < 1 and entry.scores is not None for entry in found.entries)
-    headers = ["law", "numbers a target", "held-out PE", "SE", "R2", "Spearman", *(["defined"] if partial else [])]
+    headers = ["law", "numbers per target", "held-out PE", "SE", "R2", "Spearman", *(["defined"] if partial else [])]
     rows = [_comparison_row(entry, partial, chosen) for entry in ranked(found)]
     failed = [f"{entry.law} could not be fitted: {entry.error}" for entry in found.entries if entry.error]
     title = f"{found.design[:1].upper()}{found.design[1:]}, {found.rows} rows"
