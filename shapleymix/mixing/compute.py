@@ -16,6 +16,7 @@ from shapleymix.mixing.assembly import NO_SUPPLY
 from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.optimization import at_scales
 from shapleymix.mixing.problem import Task
 from shapleymix.records import FloatArray
 from shapleymix.tables.sizes import parse_size
