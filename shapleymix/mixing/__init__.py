@@ -22,5 +22,7 @@ Modules, in reading order:
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
   sides         two sets of targets as they are written: en:rest, en+de:zh+ja
   frontier      the trade-off between the mean losses of two sets of targets, each point with its proof
+  assembly      from a solved problem to the mixture that is reported: the only place that builds one
   optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival
+  compute       N, D and the mixture together under a compute budget: a search over N
 """

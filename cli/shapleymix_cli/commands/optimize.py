@@ -212,7 +212,8 @@ def _solve(
     demands: Demands,
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
-    from shapleymix.mixing.optimization import optimize_compute, optimize_scales
+    from shapleymix.mixing.compute import optimize_compute
+    from shapleymix.mixing.optimization import optimize_scales
     from shapleymix_cli.budgets import budget
 
     if flops:
