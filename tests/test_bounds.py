@@ -224,3 +224,10 @@ def test_a_ball_that_the_bounds_miss_is_infeasible_with_its_repair():
     require_feasible(Bounds(near="uniform", within=float(wide), floors="en=50%").at(NAMES, 1e9))
     with pytest.raises(InfeasibleError, match="gives fr ratio 0"):
         require_feasible(Bounds(near="en=1", within=1, distance="kl", floors="fr=0.1").at(NAMES, 1e9))
+
+
+def test_a_cap_of_one_and_a_rounding_is_one():
+    """Issue 6, fuzz 15: a sum of ratios, 1 + 2e-16, was refused; what is beyond rounding still is."""
+    assert Bounds(caps={"a": 1 + 2e-16}).at(("a", "b"), 1e9).upper[0] == 1.0
+    with pytest.raises(UsageError, match="is not a ratio"):
+        Bounds(caps={"a": 1 + 1e-9}).at(("a", "b"), 1e9)

@@ -10,6 +10,8 @@ from shapleymix.errors import UsageError
 Ratio = float | str
 Read = Callable[[float | str, str], float]
 
+ROUNDING = 1e-12
+"""By how much a ratio may exceed one: a sum of ratios does, by its rounding."""
 _PAIRS_HINT = "write it like en=0.5,de=0.2"
 
 
@@ -22,8 +24,8 @@ def parse_ratio(given: float | str, what: str = "the ratio") -> float:
         If it is no number, or not between 0 and 1; 60 alone is asked whether it is 60%.
     """
     value = ratio_number(given, what)
-    if 0 <= value <= 1:
-        return value
+    if 0 <= value <= 1 + ROUNDING:
+        return min(value, 1.0)
     raise UsageError(f"{what}: {_shown(given)} is not a ratio between 0 and 1", hint=percent_hint(value))
 
 

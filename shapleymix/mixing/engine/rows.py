@@ -152,7 +152,26 @@ def _strictly_inside(
     if not found.success:
         return point, limits - rows @ point > ROOM
     inside = np.asarray(found.x[:n], dtype=float) / float(found.x[n])
-    return inside, (np.asarray(found.x[n + 1 :]) > 0.5) & (limits - rows @ inside > ROOM)
+    points = [inside, *_more_inside(rows, limits, equal, totals, limits - rows @ inside <= ROOM)]
+    inside = np.mean(points, axis=0)
+    return inside, limits - rows @ inside > ROOM
+
+
+def _more_inside(
+    rows: FloatArray, limits: FloatArray, equal: FloatArray, totals: FloatArray, touched: BoolArray
+) -> list[FloatArray]:
+    """Points with slack in rows that are `touched` so far, as long as there are any: HiGHS takes 1e-9 for nothing, and
+    so finds no slack in a band as narrow as that, beside others."""
+    points: list[FloatArray] = []
+    while touched.any():
+        goal = rows[touched].sum(axis=0)
+        found = linprog(goal, A_ub=rows, b_ub=limits, A_eq=equal, b_eq=totals, bounds=(None, None), method="highs")
+        slack = limits - rows @ found.x if found.success else np.full(len(rows), -1.0)
+        if slack.min() < -ROOM or not (touched & (slack > ROOM)).any():
+            break
+        points.append(np.asarray(found.x, dtype=float))
+        touched = touched & (slack <= ROOM)
+    return points
 
 
 def _centred(
