@@ -8,12 +8,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from shapleymix.display import cut, text_table
 from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.gains import gain, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
@@ -23,6 +23,7 @@ from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, WhatIf, answered
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.sizes import format_size
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,9 @@ class Mixture(Tabular, Record):
     Attributes
     ----------
     p, p_low, p_high : array (M,)
-        Ratios of tokens, and the interval of the optimum over bootstrap replicates; NaN without replicates, and for
-        methods other than `exact`.
-    losses, losses_low, losses_high : array (K,)
-        Predicted losses at p, nats per token, with the law's interval.
-    weights, weights_origin : array (K,) and str
-        Weights of the losses in the objective, and where they come from.
+        Ratios of tokens, and the optimum's interval over replicates (NaN for methods other than `exact`).
+    losses, losses_low, losses_high, weights : array (K,)
+        Predicted losses at p, nats per token, with the law's interval; and their weights in the objective.
     objective, penalty : float
         Mean or worst loss at p, with its interval over replicates; and the term kl * KL(p || anchor), nats.
     kl, anchor : float and array (M,), optional
@@ -137,6 +135,19 @@ class Mixture(Tabular, Record):
     def columns(self) -> Columns:
         """One row per source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
+
+    def summary(self) -> str:
+        """The ratios, the objective with its proof, and what to beware of."""
+        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
+        return "\n".join(
+            [
+                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
+                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
+                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
+                *text_table(self.columns()),
+                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
+            ]
+        )
 
     def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
@@ -216,17 +227,6 @@ class Summary:
     def level(self) -> float:
         """Probability of the intervals."""
         return self.demands.level
-
-
-def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
-    """Replicates whose parameters are finite, and how many were not."""
-    if terms is None:
-        return None, ()
-    sane = finite_members(terms)
-    if sane.all():
-        return terms, ()
-    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
-    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))
 
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:

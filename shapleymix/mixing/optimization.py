@@ -21,8 +21,8 @@ from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
-from shapleymix.mixing.engine.solving import solve_all, solve_replicates
-from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble, usable_replicates
+from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.mixing.what_if import changes_of
@@ -88,10 +88,8 @@ def optimize(
         Languages table or its file: available tokens, epochs, families and weights.
     available, max_epochs : Amounts or EpochsSpec, optional
         Unique tokens by name, and how often each may be seen (4 where nothing is said).
-    min_tokens : TokensSpec, optional
-        Fewest tokens, for every source or by name.
-    groups : GroupSpec or sequence of GroupSpec
-        Bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
+    min_tokens, groups : TokensSpec and GroupSpec (or a sequence of it), optional
+        Fewest tokens, for every source or by name; bounds on summed ratios, such as `"en+de<=0.3"`, `"Germanic>=60%"`.
     near, within, distance : MixtureSpec, float or str
         The mixture is at most `within` from `near`, in `"l1"` distance or `"kl"` nats.
     anchor, kl : MixtureSpec or float, optional
@@ -100,20 +98,13 @@ def optimize(
         Functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : str
         `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : Rivals, optional
-        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : float
-        Exponent alpha of the smoothed baseline, p ~ available^alpha.
-    allow_unseen : bool
-        Whether sources that no run of the fit ever saw may get a ratio.
-    strict : bool
-        Whether an optimum outside of what was fitted is an error.
-    level : float
-        Probability of the intervals.
-    seed : int
-        Seed of the search that laws without convexity need.
-    allow_nonconvex : bool
-        Solve laws without convexity by many starts, without a certificate.
+    baselines, smoothing : Rivals and float, optional
+        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`; and the exponent
+        alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen, strict : bool
+        Allow ratios for sources that no fitted run saw; refuse an optimum outside of what was fitted.
+    level, seed, allow_nonconvex : float, int and bool
+        Probability of the intervals; whether to search laws without convexity, from starts drawn with the seed.
     what_if : str or sequence of str
         Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
 
@@ -154,7 +145,7 @@ def optimize(
         allow_nonconvex=allow_nonconvex,
         what_if=what_if,
     )
-    found = optimize_scales(fit, [N], [D], demands)[0]
+    (found,) = _at_scales(fit_of(fit), [N], [D], demands)
     further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
     caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
     return found
@@ -174,8 +165,15 @@ def optimize_scales(
     demands : Demands
         The keywords of `optimize`, as one value.
     """
-    fit = fit_of(fit)
-    known = demands
+    found = _at_scales(fit_of(fit), Ns, Ds, demands)
+    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    return found
+
+
+def _at_scales(
+    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
+) -> tuple[Mixture, ...]:
+    """The mixture at every pair of N and D."""
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
@@ -270,8 +268,10 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     N, D = best_split(fit, parse_size(flops), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    found = optimize_scales(fit, [N], [D], demands)[0]
-    return replace(found, notices=(*notes, *found.notices))
+    (found,) = _at_scales(fit, [N], [D], demands)
+    found = replace(found, notices=(*notes, *found.notices))
+    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    return found
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0

@@ -41,7 +41,7 @@ class Price(Record):
     per_percent : float
         Nats saved per 1% of D.
     unit, per_unit : float
-        A round number of unique tokens near 0.1% of D, and the nats saved by as many more (for a cap, each seen as
+        A round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap, each seen as
         often as allowed), or by as many fewer demanded (for a floor).
     half_at, free_at : float
         Ratios at which half of the price is left, and at which the bound no longer binds; NaN for all but the dearest
@@ -141,8 +141,8 @@ def _price(task: Task, bound: _Bound, half_at: float, free_at: float) -> Price:
 
 
 def round_tokens(D: float) -> float:
-    """The power of ten at or below 0.1% of D, at least one token."""
-    return float(10.0 ** max(np.floor(np.log10(D / 1000.0) + 1e-9), 0.0))
+    """The power of ten nearest to 1% of D, at least one token: 1B at 100B."""
+    return float(10.0 ** max(np.round(np.log10(D * PERCENT)), 0.0))
 
 
 def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from shapleymix.display import Column
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
@@ -104,7 +104,7 @@ def _columns_of(table: Any) -> dict[str, list[object]]:
     if isinstance(table, Mapping):
         return {str(name): _listed(column) for name, column in table.items()}
     hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
-    raise DataError(f"cannot read a table from a {type(table).__name__}", hint=hint)
+    raise DataError(f"cannot read a table from {described(table)}", hint=hint)
 
 
 def _listed(column: Any) -> list[object]:
