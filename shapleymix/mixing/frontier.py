@@ -48,11 +48,17 @@ class FrontierPoint(Record):
 
     Attributes
     ----------
-    share : weight of the first side's mean loss; that of the second is 1 - share.
-    p : (M,) ratios. losses : (K,) predicted, nats; NaN where above an untrained model's.
-    first, second : mean losses of the two sides with their intervals over the bootstrap replicates; NaN, with a reason,
-        where the law has no prediction for one of its targets.
-    certificate : bound on what any other mixture could gain in the weighted sum of both sides.
+    share : float
+        Weight of the first side's mean loss; that of the second is 1 - share.
+    p : array (M,)
+        Ratios.
+    losses : array (K,)
+        Predicted losses, nats; NaN where above an untrained model's.
+    first, second : float
+        Mean losses of the two sides with their intervals over the bootstrap replicates; NaN, with a reason, where the
+        law has no prediction for one of its targets.
+    certificate : Certificate
+        Bound on what any other mixture could gain in the weighted sum of both sides.
     """
 
     kind = "frontier-point"
@@ -76,9 +82,14 @@ class Frontier(Tabular, Record):
 
     Attributes
     ----------
-    between : the sides as asked for; first_targets, second_targets : their targets.
-    first_weights, second_weights : (K,) what the two mean losses weigh; each sums to 1.
-    entries : the points, by rising loss of the second side; no point is at least as good as another on both.
+    between : str
+        The two sides, as they were asked for.
+    first_targets, second_targets : tuple of str
+        Targets of the two sides.
+    first_weights, second_weights : array (K,)
+        Weights of the two mean losses; each sums to 1.
+    entries : tuple of FrontierPoint
+        The points, by rising loss of the second side; no point is at least as good as another on both.
     """
 
     kind = "frontier"
@@ -122,11 +133,15 @@ def frontier(
 
     Parameters
     ----------
-    fit, N, D : as for `optimize`.
-    between : two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table
-        stand for their targets, and `rest` for all targets that the other side does not name.
-    points : how many, at most: fewer where the curve has a kink or ends in one point.
-    demands : the keywords of `optimize`, as one value; weights count within each side.
+    fit, N, D : FitSpec and sizes
+        The fit and the budget, as for `optimize`.
+    between : str
+        Two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table stand for
+        their targets, and `rest` for all targets that the other side does not name.
+    points : int
+        Largest number of points; there are fewer where the curve has a kink or ends in one point.
+    demands : Demands
+        The keywords of `optimize`, as one value; weights count within each side.
 
     Raises
     ------

@@ -52,35 +52,24 @@ class Mixture(Tabular, Record):
 
     Attributes
     ----------
-    p : array (M,)
-        Ratios of tokens.
-    p_low, p_high : array (M,)
-        Interval of the optimum over bootstrap replicates; NaN without replicates, and for methods other than `exact`.
-    losses, losses_low, losses_high : array (K,)
-        Predicted losses at p, nats per token, with the law's interval.
-    weights, weights_origin : array (K,) and str
-        Weights of the losses in the objective, and where they come from.
-    objective : float
-        Mean or worst loss at p, with its interval over replicates.
-    penalty : float
-        The term kl * KL(p || anchor), nats.
+    p, p_low, p_high : array (M,)
+        Ratios of tokens, and the optimum's interval over replicates (NaN for methods other than `exact`).
+    losses, losses_low, losses_high, weights : array (K,)
+        Predicted losses at p, nats per token, with the law's interval; and their weights in the objective.
+    objective, penalty : float
+        Mean or worst loss at p, with its interval over replicates; and the term kl * KL(p || anchor), nats.
     kl, anchor : float and array (M,), optional
         Weight of the penalty and the mixture that it pulls towards; None without a penalty.
     certificate : Certificate
         Bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : array (M,)
-        Bounds of the ratios.
-    binding : tuple of Price
-        Bounds that hold the optimum back, with their shadow prices.
+    caps, floors, binding : array (M,) and tuple of Price
+        Bounds of the ratios, and those that hold the optimum back, with their shadow prices.
     epochs : array (M,)
         Realised repetitions p D / available, NaN where the available tokens are not known.
-    baselines : tuple of Rival
-        Comparisons with other mixtures.
-    what_if : tuple of WhatIf
-        The optimum with other unique tokens at hand, for each change that was asked for.
+    baselines, what_if : tuple of Rival and tuple of WhatIf
+        Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     excess, distance : float
-        For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
-        two.
+        For methods other than `exact`: the objective's excess over the exact one's, and the L1 distance to it.
     """
 
     kind = "mixture"

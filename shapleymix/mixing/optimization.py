@@ -85,10 +85,8 @@ def optimize(
         Languages table or its file: available tokens, epochs, families and weights.
     available, max_epochs : Amounts or EpochsSpec, optional
         Unique tokens by name, and how often each may be seen (4 where nothing is said).
-    min_tokens : TokensSpec, optional
-        Fewest tokens, for every source or by name.
-    groups : GroupSpec or sequence of GroupSpec
-        Bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
+    min_tokens, groups : TokensSpec and GroupSpec (or a sequence of it), optional
+        Fewest tokens, for every source or by name; bounds on summed ratios, such as `"en+de<=0.3"`, `"Germanic>=60%"`.
     near, within, distance : MixtureSpec, float or str
         The mixture is at most `within` from `near`, in `"l1"` distance or `"kl"` nats.
     anchor, kl : MixtureSpec or float, optional
@@ -97,20 +95,13 @@ def optimize(
         Functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : str
         `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : Rivals, optional
-        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : float
-        Exponent alpha of the smoothed baseline, p ~ available^alpha.
-    allow_unseen : bool
-        Whether sources that no run of the fit ever saw may get a ratio.
-    strict : bool
-        Whether an optimum outside of what was fitted is an error.
-    level : float
-        Probability of the intervals.
-    seed : int
-        Seed of the search that laws without convexity need.
-    allow_nonconvex : bool
-        Solve laws without convexity by many starts, without a certificate.
+    baselines, smoothing : Rivals and float, optional
+        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`; and the exponent
+        alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen, strict : bool
+        Allow ratios for sources that no fitted run saw; refuse an optimum outside of what was fitted.
+    level, seed, allow_nonconvex : float, int and bool
+        Probability of the intervals; whether to search laws without convexity, from starts drawn with the seed.
     what_if : str or sequence of str
         Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
 

@@ -48,14 +48,31 @@ class WhatIf(Record):
 
     Attributes
     ----------
-    name : the change as it was asked for; tokens : by source, more (above 0) or less.
-    p : (M,) the new optimum; caps : (M,) its upper bounds; epochs : (M,) how often it sees each token.
-    objective : its mean or worst loss; penalty : what kl KL(p || anchor) adds, nats.
-    gain : loss of the optimum without the change less `objective`, nats, with an interval over the bootstrap
-        replicates, both mixtures under the same replicate; probability : share of them in which the new one is better.
-    certificate : bound on what any other mixture within the new bounds could gain over p.
-    reason : why there is no number; empty where there is one.
-    notices : what a reader should know of the new optimum.
+    name : str
+        The change as it was asked for.
+    tokens : dict of str to float
+        Change of the available tokens of each source, above 0 for more.
+    p : array (M,)
+        Ratios of the new optimum.
+    caps : array (M,)
+        Upper bounds of the new optimum.
+    epochs : array (M,)
+        How often the new optimum sees each token.
+    objective : float
+        Mean or worst loss of the new optimum.
+    penalty : float
+        The term kl * KL(p || anchor), nats.
+    gain : float
+        Loss of the optimum without the change less `objective`, nats, with an interval over the bootstrap replicates,
+        both mixtures under the same replicate.
+    probability : float
+        Share of the replicates in which the new optimum is better.
+    certificate : Certificate
+        Bound on what any other mixture within the new bounds could gain over p.
+    reason : str
+        Why there is no number; empty where there is one.
+    notices : tuple of str
+        What a reader should know of the new optimum.
     """
 
     kind = "what-if"
@@ -82,7 +99,10 @@ def changes_of(given: Sequence[str] | str, sources: tuple[str, ...], available: 
 
     Parameters
     ----------
-    sources : (M,) labels, which may hold a + or - themselves. available : (M,) unique tokens, NaN where not known.
+    sources : tuple of str (M,)
+        Labels, which may hold a + or - themselves.
+    available : array (M,)
+        Unique tokens, NaN where not known.
 
     Raises
     ------
@@ -153,8 +173,12 @@ def answered(
 
     Parameters
     ----------
-    task, base : the problem without changes, and its optimum. replicates : the law's bootstrap, or None.
-    lost : why the loss of that optimum is no number; empty where it is one.
+    task, base : Task or Answer
+        The problem without changes, and its optimum.
+    replicates : Terms, optional
+        The law's bootstrap replicates.
+    lost : str
+        Why the loss of that optimum is no number; empty where it is one.
 
     Raises
     ------

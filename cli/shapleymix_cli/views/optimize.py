@@ -35,7 +35,7 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
 
 
 def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
-    """A row a budget: the ratios, of many sources those that are largest anywhere, the objective and the proof."""
+    """One row per budget: objective, proof and ratios; of many sources, those with the largest ratios."""
     ratios = np.array([one.p for one in found])
     largest = np.argsort(-ratios.max(axis=0), kind="stable").tolist()
     shown = sorted(largest if verbose or len(largest) <= MOST_COLUMNS else largest[:MOST_COLUMNS])
