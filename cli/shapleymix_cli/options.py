@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -86,7 +86,7 @@ class Size(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "SIZE[,...]" if self.many else "SIZE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         if not isinstance(value, str):
             return value
         parts = value.split(",") if self.many else [value]
@@ -154,6 +154,8 @@ def _named(param: click.Parameter | None) -> str:
     return param.opts[0] if param is not None else "the value"
 
 
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
 SIZE = Size()
 SIZES = Size(many=True)
 SIZE_OR_ZERO = Size(zero=True)
@@ -177,7 +179,7 @@ strict = click.option("--strict", is_flag=True, help="Refuse points outside of w
 threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
 
-def estimation(function: Any) -> Any:
+def estimation(function: Decorated) -> Decorated:
     """The options that say which rows count and what is minimised."""
     for option in reversed(_ESTIMATION):
         function = option(function)
@@ -217,10 +219,10 @@ def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return settings | {"delta": math.inf if plain else Settings.delta if delta is None else delta}
 
 
-def output(what: str) -> Callable[[Any], Any]:
+def output(what: str) -> Callable[[Decorated], Decorated]:
     """The options `-o FILE` and `--force`."""
 
-    def add(function: Any) -> Any:
+    def add(function: Decorated) -> Decorated:
         return click.option("-o", "--output", metavar="FILE", help=f"Write {what}.")(force(function))
 
     return add
@@ -244,7 +246,7 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
 
 
-def _texts(options: Mapping[str, Any], leave_out: str) -> list[str]:
+def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:
     """Whatever was given that may be the name of a file."""
     values = [value for name, value in options.items() if name != leave_out]
     flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]

@@ -19,13 +19,18 @@ TINY_RATIO = 0.01
 class Coverage(Record):
     """What the used losses cover, target by target: a loss that a filter left out covers nothing.
 
-    Parameters
+    Attributes
     ----------
-    p_range : (K, M, 2) lowest and highest ratio of each source.
-    N_range : (K, 2) fewest and most parameters.
-    D_range : (K, 2) fewest and most tokens.
-    runs : (K, M) number of different runs in which the source has a ratio above 0.
-    untrained : (K,) loss of a model that has seen no token, nats; NaN where it is not known.
+    p_range : array (K, M, 2)
+        Lowest and highest ratio of each source.
+    N_range : array (K, 2)
+        Fewest and most parameters.
+    D_range : array (K, 2)
+        Fewest and most tokens.
+    runs : int array (K, M)
+        Number of different runs in which the source has a ratio above 0.
+    untrained : array (K,)
+        Loss of an untrained model, nats; NaN where it is not known.
     """
 
     kind = "fit/coverage"
@@ -105,7 +110,8 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
 
     Parameters
     ----------
-    untrained : (K,) as in `Coverage`.
+    untrained : array (K,)
+        Untrained losses, as in `Coverage`.
     """
     names = np.unique(np.array(log.runs, dtype=object), return_inverse=True)[1].ravel()
     return Coverage(

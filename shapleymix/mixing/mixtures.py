@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
@@ -55,18 +56,33 @@ class Mixture(Tabular, Record):
 
     Attributes
     ----------
-    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without
-        replicates, and for a method that is not `exact`: the optimum's interval is not its).
-    losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    objective : mean or worst loss at p, with its interval over replicates.
-    penalty : what kl KL(p || anchor) adds, nats.
-    kl, anchor : weight of the penalty, and the mixture (M,) it pulls to (None without).
-    certificate : bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
-    epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
-    baselines : comparisons with other mixtures.
-    excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
+    p : array (M,)
+        Ratios of tokens.
+    p_low, p_high : array (M,)
+        Interval of the optimum over bootstrap replicates; NaN without replicates, and for methods other than `exact`.
+    losses, losses_low, losses_high : array (K,)
+        Predicted losses at p, nats per token, with the law's interval.
+    weights, weights_origin : array (K,) and str
+        Weights of the losses in the objective, and where they come from.
+    objective : float
+        Mean or worst loss at p, with its interval over replicates.
+    penalty : float
+        The term kl * KL(p || anchor), nats.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty and the mixture that it pulls towards; None without a penalty.
+    certificate : Certificate
+        Bound on what any other feasible mixture could gain; NaN where none exists.
+    caps, floors : array (M,)
+        Bounds of the ratios.
+    binding : tuple of Price
+        Bounds that hold the optimum back, with their shadow prices.
+    epochs : array (M,)
+        Realised repetitions p D / available, NaN where the available tokens are not known.
+    baselines : tuple of Rival
+        Comparisons with other mixtures.
+    excess, distance : float
+        For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
+        two.
     """
 
     kind = "mixture"
@@ -125,18 +141,14 @@ class Mixture(Tabular, Record):
 
     def summary(self) -> str:
         """The ratios, the objective with its proof, and what to beware of."""
-        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
-        return "\n".join(
-            [
-                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
-                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
-                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
-                *text_table(self.columns()),
-                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
-            ]
-        )
+        budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
+        loss = f"{self.objective_kind} loss {self.objective:.4f} nats ({self.weights_origin.split(':')[0]})"
+        proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
+        told = [cut(f"warning: {notice}") for notice in self.notices[:3]]
+        head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]
+        return "\n".join([*head, *text_table(self.columns()), *told])
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
         Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
@@ -181,10 +193,11 @@ class Mixture(Tabular, Record):
 
 
 def _by_label(
-    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Columns of a document as one row of named values a label."""
-    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
+    labels: tuple[str, ...], document: Mapping[str, Json], fields: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """Columns of a document as one row of named values for each label."""
+    columns = {name: cast(list[Json], document[field]) for field, name in fields.items()}
+    return {label: {name: column[row] for name, column in columns.items()} for row, label in enumerate(labels)}
 
 
 CONVERGED = 1e-6

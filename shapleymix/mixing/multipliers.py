@@ -31,9 +31,12 @@ class Multipliers:
 
     Attributes
     ----------
-    w : (K,) weights under which the mean objective bounds the problem's: the task's, or those of the saddle point.
-    groups : (G,) positive at a group's floor, negative at its cap.
-    ball : (M,) and `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
+    w : array (K,)
+        Weights of the mean objective that bounds the problem's: the task's own, or those of the saddle point.
+    groups : array (G,)
+        Multipliers of the groups: positive at a floor, negative at a cap.
+    ball : array (M,)
+        And `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
     """
 
     w: FloatArray

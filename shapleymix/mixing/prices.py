@@ -30,12 +30,22 @@ class Price(Record):
 
     Attributes
     ----------
-    source : name of the source or group; side : which bound; bound, origin : its ratio, and where it comes from.
-    per_ratio : nats saved per unit of ratio that it gives way, at the margin; per_percent : per 1% of D.
-    unit, per_unit : a round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap,
-        each seen as often as allowed), or by as many fewer demanded (for a floor).
-    half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN for all
-        but the dearest bounds, and under constraints of the user's own.
+    source : str
+        Name of the source or group.
+    side : str
+        Which bound it is.
+    bound, origin : float and str
+        The ratio of the bound, and where it comes from.
+    per_ratio : float
+        Nats saved per unit of ratio by which the bound is relaxed, at the margin.
+    per_percent : float
+        Nats saved per 1% of D.
+    unit, per_unit : float
+        A round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap, each seen as
+        often as allowed), or by as many fewer demanded (for a floor).
+    half_at, free_at : float
+        Ratios at which half of the price is left, and at which the bound no longer binds; NaN for all but the dearest
+        bounds, and under constraints of the user's own.
     """
 
     kind = "price"

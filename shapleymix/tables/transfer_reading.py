@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
-from shapleymix.files import read_json
+from shapleymix.files import Json, read_json
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
@@ -71,7 +71,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
 
 
-def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
+def _stored_provenance(table: Table, sheet: Sheet) -> dict[str, Json]:
     """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
     if METADATA_KEY in sheet.metadata:
         document = _parsed(sheet.metadata[METADATA_KEY], sheet.origin)
@@ -89,7 +89,7 @@ def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
     return provenance
 
 
-def _parsed(text: str, origin: str) -> Any:
+def _parsed(text: str, origin: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:

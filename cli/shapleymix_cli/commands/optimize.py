@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.mixing.demands import Demands
     from shapleymix.mixing.mixtures import Mixture
+    from shapleymix_cli.views.tables import Part
 
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
 
-Decorator = Callable[[Any], Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Decorator = Callable[[Decorated], Decorated]
 
 BUDGET = (
     click.option("-N", "sizes", type=options.SIZES, help="Model sizes; several give a table."),
@@ -78,7 +80,7 @@ SOLVING = (
 def _all(*groups: Sequence[Decorator]) -> Decorator:
     """One decorator for many options, in their order."""
 
-    def add(function: Any) -> Any:
+    def add(function: Decorated) -> Decorated:
         for option in reversed([option for group in groups for option in group]):
             function = option(function)
         return function
@@ -169,7 +171,7 @@ def _solve(
     return optimize_scales(fit, N, D, demands)
 
 
-def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:
+def _view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.optimize import mixture_view, scales_view
 
     return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.mixing.baselines import Baseline
     from shapleymix.tables.writing import Column
 
 
-def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Any]:
+def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Json]:
     """`baselines[]` with name, mixture and epochs by language; epochs are null where the tokens are not known."""
     baselines = [
         {"name": one.name, "mixture": by_name(languages, one.p), "epochs": by_name(languages, one.epochs)}

@@ -39,8 +39,10 @@ def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
 
     Parameters
     ----------
-    task : the problem.
-    rows : the rows of its bounds, where they are known from the same problem under another law.
+    task : Task
+        The problem.
+    rows : Rows, optional
+        The rows of the task's bounds, where they are known from the same problem under another law.
 
     Raises
     ------
