@@ -12,7 +12,7 @@ from shapleymix.display import cut, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import named_law
 from shapleymix.fitting.comparison import Comparison, selected
-from shapleymix.fitting.coverage import Coverage, coverage_of
+from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
@@ -341,7 +341,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
-        coverage=coverage_of(log, point.used, study.untrained),
+        coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
         provenance=study.provenance(law),

@@ -74,6 +74,8 @@ class Demands(Bounds):
         Seed of the search that laws without convexity need.
     allow_nonconvex : bool
         Solve laws without convexity by multi-start, without a certificate.
+    what_if : str or sequence of str
+        Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
     """
 
     weights: WeightSpec | None = None
@@ -90,6 +92,7 @@ class Demands(Bounds):
     level: float = 0.9
     seed: int = 0
     allow_nonconvex: bool = False
+    what_if: Sequence[str] | str = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,6 +107,8 @@ class Demands(Bounds):
         if not 0 < parse_number(self.level, "level") < 1:
             raise UsageError(f"level {self.level} is not between 0 and 1")
         parse_ratio(self.smoothing, "smoothing")
+        if self.what_if and self.method != EXACT:
+            raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
 
     def _require_effect(self) -> None:

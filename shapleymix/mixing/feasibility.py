@@ -240,7 +240,7 @@ def _crossed(constraints: Constraints) -> list[Fault]:
     for i in np.flatnonzero(constraints.lower > constraints.upper + SLACK):
         name, low, high = constraints.sources[i], constraints.lower[i], constraints.upper[i]
         hint = f"lower its floor by {low - high:.4g}, or raise its cap to {low:.4g}"
-        if constraints.cap_origin[i] == TOKENS:
+        if constraints.cap_origin[i] == TOKENS and constraints.available[i] > 0:
             need = low * constraints.D / constraints.available[i]
             hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
         text = f"the floor {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}"

@@ -166,14 +166,14 @@ def _limits(found: re.Match[str]) -> tuple[float, float]:
 
 def _members(text: str, known: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """The name before a colon, if there is one, and the labels between the signs."""
-    whole = _parted(text, known)
+    whole = labels_between(text, known)
     name, colon, rest = text.partition(":")
     if not colon or all(part in known for part in whole):
         return None, whole
-    return name.strip() or None, _parted(rest, known)
+    return name.strip() or None, labels_between(rest, known)
 
 
-def _parted(text: str, known: Sequence[str]) -> tuple[str, ...]:
+def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Labels with `+` between them, the longest known ones first, since a label may hold a `+` itself."""
     pieces, parts, start = text.split("+"), [], 0
     while start < len(pieces):

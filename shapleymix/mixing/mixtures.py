@@ -14,40 +14,16 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.gains import Rival, gain, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
+from shapleymix.mixing.what_if import Change, WhatIf, answered
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
-
-
-@dataclass(frozen=True)
-class Rival(Record):
-    """A baseline mixture at the same budget.
-
-    `objective` is its mean or worst loss, and `penalty` what kl KL(p || anchor) adds to it. `gain` is its loss less the
-    optimum's (nats, positive = the optimum is better), with an interval over the bootstrap replicates; `probability`
-    the share of replicates in which the optimum is better. NaN without replicates, and where `reason` says why there
-    is no number. `within_bounds` says whether it obeys every bound of the problem.
-    """
-
-    kind = "rival"
-
-    name: str
-    p: FloatArray
-    objective: float
-    objective_low: float
-    objective_high: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    probability: float
-    within_bounds: bool
-    penalty: float = 0.0
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +56,8 @@ class Mixture(Tabular, Record):
         Realised repetitions p D / available, NaN where the available tokens are not known.
     baselines : tuple of Rival
         Comparisons with other mixtures.
+    what_if : tuple of WhatIf
+        The optimum with other unique tokens at hand, for each change that was asked for.
     excess, distance : float
         For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
         two.
@@ -125,6 +103,7 @@ class Mixture(Tabular, Record):
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
+    what_if: tuple[WhatIf, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
@@ -134,6 +113,9 @@ class Mixture(Tabular, Record):
         for rival in self.baselines:
             if rival.p.shape != self.p.shape:
                 raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+        for other in self.what_if:
+            if other.p.shape != self.p.shape:
+                raise ValueError(f"what_if: {other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
         """One row a source."""
@@ -220,7 +202,12 @@ class Summary:
     replicates: Terms | None
     optima: FloatArray | None
     notices: tuple[str, ...]
-    level: float
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def level(self) -> float:
+        """Probability of the intervals."""
+        return self.demands.level
 
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
@@ -229,10 +216,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     exact = summary.demands.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
     predicted = seen.optimum
-    spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
+    spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
     values = None if reasons[0] else _values(summary, answer.p)
-    low, high = _interval(None if values is None else values[:, None], summary.level, 1)
+    low, high = interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
         sources=tuple(summary.fit.sources),
         targets=tuple(summary.fit.targets),
@@ -271,6 +258,9 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         penalty=task.penalty(answer.p),
         kl=task.kl,
         anchor=task.anchor,
+        what_if=answered(
+            summary.fit, summary.N, summary.demands, summary.changes, task, answer, summary.replicates, reasons[0]
+        ),
     )
 
 
@@ -279,29 +269,21 @@ def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     return None if summary.replicates is None else summary.task.value(p, summary.replicates)
 
 
-def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
-    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
-    if values is None:
-        return np.full((2, width), np.nan)
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
-
-
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    task = summary.task
-    own, other = _values(summary, summary.answer.p), _values(summary, p)
-    both = None if reason or own is None or other is None else np.stack([other, other - own], axis=1)
-    low, high = _interval(both, summary.level, 2)
-    objective = np.nan if reason else float(task.value(p))
+    task, replicates = summary.task, None if reason else summary.replicates
+    values = None if replicates is None else task.value(p, replicates)[:, None]
+    low, high = interval(values, summary.level, 1)
+    found = gain(task, summary.answer.p, p, replicates, summary.level)
     return Rival(
         name=name,
         p=p,
-        objective=objective,
+        objective=np.nan if reason else float(task.value(p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
-        gain=objective - float(task.value(summary.answer.p)),
-        gain_low=float(low[1]),
-        gain_high=float(high[1]),
-        probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
+        gain=np.nan if reason else found.value,
+        gain_low=found.low,
+        gain_high=found.high,
+        probability=found.probability,
         within_bounds=violation(p, task.constraints) <= FEASIBLE,
         penalty=task.penalty(p),
         reason=reason,

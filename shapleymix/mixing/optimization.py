@@ -25,6 +25,7 @@ from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable
 from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
+from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
@@ -60,6 +61,7 @@ def optimize(
     level: float = DEFAULT.level,
     seed: int = DEFAULT.seed,
     allow_nonconvex: bool = DEFAULT.allow_nonconvex,
+    what_if: Sequence[str] | str = DEFAULT.what_if,
 ) -> Mixture:
     """The optimal mixture for N parameters and D tokens.
 
@@ -112,6 +114,8 @@ def optimize(
         Seed of the search that laws without convexity need.
     allow_nonconvex : bool
         Solve laws without convexity by many starts, without a certificate.
+    what_if : str or sequence of str
+        Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
 
     Raises
     ------
@@ -148,9 +152,11 @@ def optimize(
         level=level,
         seed=seed,
         allow_nonconvex=allow_nonconvex,
+        what_if=what_if,
     )
-    (found,) = _at_scales(fit_of(fit), [N], [D], demands)
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    found = optimize_scales(fit, [N], [D], demands)[0]
+    further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
+    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
     return found
 
 
@@ -168,18 +174,12 @@ def optimize_scales(
     demands : Demands
         The keywords of `optimize`, as one value.
     """
-    found = _at_scales(fit_of(fit), Ns, Ds, demands)
-    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
-    return found
-
-
-def _at_scales(
-    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
-) -> tuple[Mixture, ...]:
-    """The mixture at every pair of N and D."""
+    fit = fit_of(fit)
+    known = demands
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
+    changes = changes_of(known.what_if, fit.sources, known.supply(fit.sources))
     pairs = [known.task(fit, fit.terms(N, D), D) for N, D in budgets]
     tasks = tuple(task for task, _ in pairs)
     exact = solve_all(tasks)
@@ -200,7 +200,7 @@ def _at_scales(
                 terms,
                 spread,
                 (*notes, *notices_of(known, task.constraints, weights)),
-                known.level,
+                changes,
             ),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
@@ -214,10 +214,12 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
     """The best mixture found under a law without convexity, reported as any other, without a proof."""
     if demands.method != EXACT:
         raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
+    if demands.what_if:
+        raise UsageError("what_if needs a law that is convex in the mixture")
     task, weights = demands.task(fit, Surface.of(fit, N, D), D)
     answer = uncertified(task, search(task, demands.seed), NAME)
     notices = notices_of(demands, task.constraints, weights)
-    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices, demands.level)
+    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices)
     available = task.constraints.available
     return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
 
@@ -268,10 +270,8 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     N, D = best_split(fit, parse_size(flops), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    (found,) = _at_scales(fit, [N], [D], demands)
-    found = replace(found, notices=(*notes, *found.notices))
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
-    return found
+    found = optimize_scales(fit, [N], [D], demands)[0]
+    return replace(found, notices=(*notes, *found.notices))
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0

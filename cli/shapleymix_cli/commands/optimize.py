@@ -72,6 +72,14 @@ SOLVING = (
         show_default=True,
         help="Power of the tokens in the smoothed baseline.",
     ),
+    click.option(
+        "--what-if",
+        metavar="en+50B,...",
+        multiple=True,
+        help="The gain with that many more (or less: en-10B) unique tokens at hand; repeatable.",
+    ),
+    click.option("--frontier", metavar="en:rest", help="The trade-off curve between the mean losses of two sets."),
+    click.option("--points", type=options.Count(2), help="How many points it has.  [default: 9]"),
     options.level,
     options.seed,
 )
@@ -94,6 +102,8 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
+    "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
 @options.fit_file
@@ -107,6 +117,8 @@ def command(
     flops: float | None,
     output: str | None,
     force: bool,
+    frontier: str | None,
+    points: int | None,
     **asked: Any,
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
@@ -122,8 +134,12 @@ def command(
     fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
+    if frontier is not None or points is not None:
+        _trade_off(out, fit, (flops, sizes, tokens), (frontier, points), demands, output, force)
+        return
     found = [with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
+    out.warn(f"with {other.name}: {told}" for one in found for other in one.what_if for told in other.notices)
     if output:
         save(out, found[0], output, force)
     law = type(fit.law).name
@@ -154,6 +170,38 @@ def _check_output(
         raise UsageError("-o takes one mixture", hint="give one -N and one -D, or take them all from --json")
 
 
+def _trade_off(
+    out: Output,
+    fit: Fit,
+    budgets: tuple[float | None, tuple[float, ...] | None, tuple[float, ...] | None],
+    asked: tuple[str | None, int | None],
+    demands: Demands,
+    output: str | None,
+    force: bool,
+) -> None:
+    """The curve instead of one mixture, at one budget."""
+    from shapleymix.mixing.frontier import POINTS, frontier
+    from shapleymix_cli.budgets import budget
+    from shapleymix_cli.documents.writing import save, with_provenance
+    from shapleymix_cli.views.frontier import frontier_view
+
+    (flops, sizes, tokens), (between, points) = budgets, asked
+    if between is None:
+        raise UsageError("--points does nothing without --frontier", hint="give --frontier, or leave out --points")
+    if flops:
+        raise UsageError("--frontier takes one budget, and --flops looks for one", hint="give -N and -D")
+    N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
+    if len(N) * len(D) > 1:
+        raise UsageError("--frontier takes one budget", hint="give one -N and one -D")
+    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, demands=demands)
+    found = with_provenance(out, found)
+    out.warn(found.notices)
+    if output:
+        save(out, found, output, force)
+    law = type(fit.law).name
+    out.emit(found.to_document, lambda: frontier_view(found, law, out.verbose))
+
+
 def _solve(
     fit: Fit,
     flops: float | None,
@@ -174,4 +222,4 @@ def _solve(
 def _view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.optimize import mixture_view, scales_view
 
-    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law)
+    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law, verbose)
