@@ -43,7 +43,7 @@ _REWRITE = "write it again with the command that made it"
 class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
-    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter an axis for
+    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter for each axis for
     tuples and arrays, `{"sources": "M", "targets": "K", "losses": "K", "phi": "MK"}`. Loading holds fields of one
     letter to one length; a digit is that length itself. The first field with a letter says how long it is, so the
     labels come first.

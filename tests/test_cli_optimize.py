@@ -242,7 +242,7 @@ def test_the_same_call_gives_the_same_bytes(optimize) -> None:
         ("--kl 1", 2, "needs an anchor mixture", None),
         ("--flops 1e12", 2, "--flops finds N and D itself", "leave out"),
         ("--method clozed", 2, "'clozed' is not one of", None),
-        ("-o mixture.csv", 2, "a mixture is written as .json", ".json"),
+        ("-o mixture.csv", 2, "-o writes a mixture as .json only", ".json"),
         ("--compare-to nothing.json", 1, "cannot be read", None),
     ],
 )

@@ -14,8 +14,6 @@ from shapleymix.errors import ShapleyMixWarning, UsageError, did_you_mean
 from shapleymix_cli.failures import OK, close_stdout, exit_code_of
 from shapleymix_cli.streams import prepare
 
-Resolved = tuple[str | None, click.Command | None, list[str]]
-
 COMMANDS = {
     "shapley": "Shapley values of the languages, from coalition runs.",
     "transfer": "Show a transfer matrix, compare two, or calibrate one.",

@@ -166,15 +166,13 @@ POSITIVE = Number(0, open_ends=True)
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
-seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Of every random draw.")
-level = click.option(
-    "--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability that an interval holds."
-)
+seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
+level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")
 sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
-available = click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages).")
+available = click.option("--available", metavar="en=5T,...", help="Unique tokens that are available (or --languages).")
 strict = click.option("--strict", is_flag=True, help="Refuse points outside of what was fitted instead of warning.")
 threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
@@ -188,21 +186,25 @@ def estimation(function: Decorated) -> Decorated:
 
 _ESTIMATION = (
     click.option("--delta", type=POSITIVE, help=f"Huber's threshold on log residuals.  [default: {Settings.delta:g}]"),
-    click.option("--least-squares", is_flag=True, help="Plain least squares on log residuals."),
+    click.option("--least-squares", is_flag=True, help="Minimise squared log residuals instead of Huber's loss."),
     click.option(
-        "--prior", type=Number(0), default=Settings.prior, show_default=True, help="Weak prior on learned transfer."
+        "--prior",
+        type=Number(0),
+        default=Settings.prior,
+        show_default=True,
+        help="Strength of the weak prior on learned transfer.",
     ),
     click.option(
         "--min-tokens",
         type=SIZE_OR_ZERO,
         default=Settings.min_tokens,
-        help="Leave out runs with a language below this.",
+        help="Leave out runs that give a language fewer tokens.",
     ),
     click.option(
         "--min-own-tokens",
         type=SIZE_OR_ZERO,
         default=Settings.min_own_tokens,
-        help="Leave out losses whose own language has less.",
+        help="Leave out losses of languages with fewer tokens of their own.",
     ),
     click.option(
         "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."

@@ -18,7 +18,7 @@ Modules, in reading order:
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
-  candidates      whatever can be compared: laws, black boxes, fixed predictors
+  candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   fitted          one law fitted to one study, with its replicates and held-out predictions
   fits            from logs to a fitted law with its error bars, and what of it is not known

@@ -66,7 +66,7 @@ class Comparison(Tabular, Record):
             raise ValueError("gap and gap_error: a law differs from itself")
 
     def columns(self) -> Columns:
-        """One row a law."""
+        """One row per law."""
         missing = float("nan")
         means = [{} if one.scores is None else one.scores.mean for one in self.entries]
         scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
@@ -79,7 +79,7 @@ class Comparison(Tabular, Record):
         return self._scored()[int(np.argmin(self._errors()))].law
 
     def simplest(self) -> str:
-        """The law with the fewest numbers a target within one (paired) standard error of the best."""
+        """The law with the fewest numbers per target within one (paired) standard error of the best."""
         errors, scored = self._errors(), self._scored()
         top = int(np.argmin(errors))
         close = [i for i in range(len(scored)) if self.gap[i, top] <= self.gap_error[i, top]]

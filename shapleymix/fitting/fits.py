@@ -87,7 +87,7 @@ class Fit(Tabular, Record):
             raise ValueError("the states do not match the languages")
 
     def columns(self) -> Columns:
-        """One row a fitted symbol, with its interval."""
+        """One row per fitted symbol, with its interval."""
         rows = self.parameters()
         names = ("symbol", "source", "target", "value", "low", "high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}

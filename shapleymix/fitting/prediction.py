@@ -37,7 +37,7 @@ Budget = ArrayLike | str
 
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
-    """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`.
+    """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Prediction(Tabular, Record):
     warnings: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """One row a point and target."""
+        """One row per point and target."""
         rows, targets = self.losses.shape
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
         return {

@@ -89,11 +89,6 @@ class Constraints:
         """Whether there are bounds on groups."""
         return len(self.group_names) > 0
 
-    @property
-    def has_caps(self) -> bool:
-        """Whether any source is bounded from above by less than the whole."""
-        return bool(np.any(self.upper < 1))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:

@@ -130,7 +130,19 @@ def without_room(constraints: Constraints) -> BoolArray:
     )
     if not found.success:
         return np.zeros(M, dtype=bool)
-    return doubtful & (np.asarray(found.x[M + 1 :]) < 0.5)
+    return _all_at_zero(constraints, doubtful & (np.asarray(found.x[M + 1 :]) < 0.5))
+
+
+def _all_at_zero(constraints: Constraints, suspects: BoolArray) -> BoolArray:
+    """Those of the suspects that no mixture within the bounds gives any ratio: their largest sum is zero."""
+    held = suspects.copy()
+    while held.any():
+        p = _program(constraints, 0, -held.astype(float), np.zeros((0, len(held))), np.zeros(0))
+        used = held & (p > SLACK) if p is not None else held
+        if not used.any():
+            break
+        held &= ~used
+    return held
 
 
 def _too_far(constraints: Constraints, near: Near) -> list[Fault]:

@@ -118,7 +118,7 @@ class Mixture(Tabular, Record):
                 raise ValueError(f"what_if: {other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
-        """One row a source."""
+        """One row per source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
     def summary(self) -> str:

@@ -154,7 +154,7 @@ def optimize(
         allow_nonconvex=allow_nonconvex,
         what_if=what_if,
     )
-    found = optimize_scales(fit, [N], [D], demands)[0]
+    (found,) = _at_scales(fit_of(fit), [N], [D], demands)
     further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
     caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
     return found
@@ -174,8 +174,15 @@ def optimize_scales(
     demands : Demands
         The keywords of `optimize`, as one value.
     """
-    fit = fit_of(fit)
-    known = demands
+    found = _at_scales(fit_of(fit), Ns, Ds, demands)
+    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    return found
+
+
+def _at_scales(
+    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
+) -> tuple[Mixture, ...]:
+    """The mixture at every pair of N and D."""
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
@@ -186,26 +193,17 @@ def optimize_scales(
     answers = exact if known.method == EXACT else tuple(_printed(known.method, task) for task in tasks)
     replicates = [usable_replicates(fit.replicate_terms(N, D)) for N, D in budgets]
     optima = _replicate_optima(tasks, [terms for terms, _ in replicates])
+    told = [
+        (*notes, *notices_of(known, task.constraints, w))
+        for (task, w), (_, notes) in zip(pairs, replicates, strict=True)
+    ]
     return tuple(
         assemble(
-            Summary(
-                fit,
-                N,
-                D,
-                known,
-                task,
-                weights,
-                answer,
-                best,
-                terms,
-                spread,
-                (*notes, *notices_of(known, task.constraints, weights)),
-                changes,
-            ),
+            Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notices, changes),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
-        for (N, D), (task, weights), answer, best, (terms, notes), spread in zip(
-            budgets, pairs, answers, exact, replicates, optima, strict=True
+        for (N, D), (task, weights), answer, best, (terms, _), spread, notices in zip(
+            budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
     )
 
@@ -270,8 +268,10 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     N, D = best_split(fit, parse_size(flops), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    found = optimize_scales(fit, [N], [D], demands)[0]
-    return replace(found, notices=(*notes, *found.notices))
+    (found,) = _at_scales(fit, [N], [D], demands)
+    found = replace(found, notices=(*notes, *found.notices))
+    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    return found
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0

@@ -1,4 +1,4 @@
-"""The bytes of a file as columns of cells: one reader a format, each naming the lines that it cannot read."""
+"""The bytes of a file as columns of cells: one reader per format, each naming the lines that it cannot read."""
 
 from __future__ import annotations
 

@@ -202,11 +202,6 @@ def _to_steps(p: FloatArray) -> IntArray:
     return np.rint(np.round(p * _STEPS, 3)).astype(np.int64)
 
 
-def _hash(key: str) -> bytes:
-    """A number in no relation to the order of keys; run ids may hold bytes that are no UTF-8."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
 def _key(names: list[str], steps: list[int]) -> str:
     parts = (f"{name}={step / _STEPS:.4f}" for name, step in zip(names, steps, strict=True) if step)
     return ",".join(parts) or UNTRAINED

@@ -192,7 +192,7 @@ class TransferMatrix(Record):
             atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
 
     def columns(self) -> dict[str, Column]:
-        """The columns of the tidy table that `read_transfer` reads, one row a pair."""
+        """The columns of the tidy table that `read_transfer` reads, one row per pair."""
         count = len(self.targets)
         table: dict[str, Column] = {
             "source": [name for name in self.sources for _ in range(count)],

@@ -42,7 +42,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     ----------
     table : Table
         A tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a wide one,
-        `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
+        `source` and one column per target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
     kind : {"raw", "normalized"}, optional
         What the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
 
@@ -257,7 +257,7 @@ def _drops(sheet: Sheet, target: Sequence[str], faults: list[Fault]) -> dict[str
 
 
 def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues:
-    """A row a source, a column a target; the column `source` (or one without a name) has the labels."""
+    """One row per source, one column per target; the column `source` (or one without a name) has the labels."""
     label = "source" if "source" in sheet.columns else "column 1"
     if label not in sheet.columns:
         hint = did_you_mean("source", sheet.columns) if len(sheet.columns) < 8 else _SHAPE

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @options.command("shapleymix laws", "shapleymix laws shapley")
 @click.argument("names", metavar="[LAW]...", nargs=-1)
 def command(out: Output, names: tuple[str, ...]) -> None:
-    """The laws, simplest first: formula, parameters a target, what each needs and assumes, and where it is from."""
+    """The laws, simplest first: formula, parameters per target, what each needs and assumes, and where it is from."""
     from shapleymix.laws import BLACK_BOXES, LAWS
     from shapleymix_cli.documents.laws import describe
     from shapleymix_cli.own_laws import known_law

@@ -34,7 +34,7 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    click.option("--available", metavar="en=5T,...", help="Unique tokens at hand, before those of --languages."),
+    click.option("--available", metavar="en=5T,...", help="Unique tokens that are available; overrides --languages."),
     click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
     click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
     click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
@@ -47,12 +47,14 @@ BOUNDS = (
         multiple=True,
         help="Bound a summed ratio; 'Germanic>=60%' names a family of --languages; repeatable.",
     ),
-    click.option("--near", metavar="MIX", help="Go no further from this mixture than --within."),
-    click.option("--within", metavar="X", help="How far: an L1 distance (0 to 2), or nats."),
-    click.option("--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="Of --within."),
+    click.option("--near", metavar="MIX", help="Stay within --within of this mixture."),
+    click.option("--within", metavar="X", help="Largest distance from --near: L1 (0 to 2), or nats for kl."),
+    click.option(
+        "--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="How --within is measured."
+    ),
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
-    click.option("--kl", type=options.Number(0), default=0.0, help="Weight of that term, in nats of loss."),
-    click.option("--allow-unseen", is_flag=True, help="Let sources that no run of the fit saw have a ratio."),
+    click.option("--kl", type=options.Number(0), default=0.0, help="Weight of the --anchor term, in nats of loss."),
+    click.option("--allow-unseen", is_flag=True, help="Allow ratios above 0 for sources that no fitted run used."),
 )
 SOLVING = (
     click.option("--method", type=click.Choice(METHODS), default="exact", show_default=True),
@@ -70,7 +72,7 @@ SOLVING = (
         type=options.Number(0, 1),
         default=0.5,
         show_default=True,
-        help="Power of the tokens in the smoothed baseline.",
+        help="Exponent of the available tokens in the smoothed baseline.",
     ),
     click.option(
         "--what-if",
@@ -165,7 +167,7 @@ def _check_output(
     if flops and (sizes or tokens):
         raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
     if output and not output.lower().endswith(".json"):
-        raise UsageError("-o: a mixture is written as .json", hint="end the name in .json")
+        raise UsageError("-o writes a mixture as .json only", hint="end the name in .json")
     if output and len(sizes or (0,)) * len(tokens or (0,)) > 1:
         raise UsageError("-o takes one mixture", hint="give one -N and one -D, or take them all from --json")
 

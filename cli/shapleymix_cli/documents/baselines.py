@@ -27,7 +27,7 @@ def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequen
 def write_baselines(
     out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float, path: str, force: bool
 ) -> None:
-    """A row a mixture and language; with `.json` the whole document."""
+    """One row per mixture and language; with `.json` the whole document."""
     if path.lower().endswith(".json"):
         write_document(out, baselines_document(out, found, languages, D), path, force)
         return

@@ -79,7 +79,7 @@ def write_predictions(
     path: str,
     force: bool,
 ) -> None:
-    """The predictions as a table, a row a point; with `.json` the whole document."""
+    """The predictions as a table, one row per point; with `.json` the whole document."""
     if path.lower().endswith(".json"):
         write_document(out, prediction_document(out, found, comparisons), path, force)
     else:

@@ -64,7 +64,7 @@ def error_of(entry: Entry) -> float:
 
 
 def numbers_of(entry: Entry) -> int | None:
-    """How many numbers a target the law fits; None for one that cannot be counted."""
+    """Number of values per target that the law fits; None for one that cannot be counted."""
     return entry.parameters if entry.parameters < UNCOUNTED else None
 
 

@@ -7,7 +7,7 @@ from shapleymix_cli.views.tables import Part, heading
 
 
 def laws_view(described: list[LawDocument]) -> list[Part]:
-    """A block a law."""
+    """One block per law."""
     return [line for number, law in enumerate(described) for line in _block(law, first=number == 0)]
 
 
@@ -26,8 +26,8 @@ def _block(law: LawDocument, *, first: bool) -> list[Part]:
 
 
 def _sizes(law: LawDocument) -> str:
-    """`6 a target: E, ...`, or `6 a target and 1 a source and target: E, ...`."""
+    """`6 per target: E, ...`, or `6 per target and 1 per source and target: E, ...`."""
     if not law["parameters"]:
         return "no symbols"
-    shared = f" and {law['per_source_and_target']} a source and target" if law["per_source_and_target"] else ""
-    return f"{law['per_target']} a target{shared}: {', '.join(law['parameters'])}"
+    shared = f" and {law['per_source_and_target']} per source and target" if law["per_source_and_target"] else ""
+    return f"{law['per_target']} per target{shared}: {', '.join(law['parameters'])}"

@@ -59,8 +59,10 @@ def _title(found: Mixture, law: str) -> str:
 
 
 def _ratios(found: Mixture, verbose: bool) -> list[Part]:
-    """A row a source: ratio, interval, tokens, cap and epochs where there are any; of many, the largest and those at a
-    bound."""
+    """One row per source: ratio, interval, tokens, cap and epochs where there are any.
+
+    Of many sources, the largest and those at a bound are shown.
+    """
     capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
     floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
     headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
@@ -116,7 +118,7 @@ def _proof(found: Mixture) -> list[str]:
 
 
 def _losses(found: Mixture, verbose: bool) -> list[Part]:
-    """A row a target; of many, those of the highest loss."""
+    """One row per target; of many, those of the highest loss."""
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
     cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
     headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight"]

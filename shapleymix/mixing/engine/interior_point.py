@@ -29,7 +29,7 @@ CURVED_WALL = 0.01
 OVERSHOOT = 0.9
 MAX_HALVINGS = 25
 RIDGES = (1e-16, 1e-13, 1e-10)
-GETRF = get_lapack_funcs("getrf", dtype=np.float64)
+(GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 
