@@ -181,26 +181,17 @@ def at_scales(
     answers = exact if known.method == EXACT else tuple(_printed(known.method, task) for task in tasks)
     replicates = [usable_replicates(fit.replicate_terms(N, D)) for N, D in budgets]
     optima = _replicate_optima(tasks, [terms for terms, _ in replicates])
+    told = [
+        (*notes, *notices_of(known, task.constraints, w))
+        for (task, w), (_, notes) in zip(pairs, replicates, strict=True)
+    ]
     return tuple(
         assemble(
-            Summary(
-                fit,
-                N,
-                D,
-                known,
-                task,
-                weights,
-                answer,
-                best,
-                terms,
-                spread,
-                (*notes, *notices_of(known, task.constraints, weights)),
-                changes,
-            ),
+            Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notices, changes),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
-        for (N, D), (task, weights), answer, best, (terms, notes), spread in zip(
-            budgets, pairs, answers, exact, replicates, optima, strict=True
+        for (N, D), (task, weights), answer, best, (terms, _), spread, notices in zip(
+            budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
     )
 
