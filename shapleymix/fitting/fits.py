@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.display import WIDTH, short
 from shapleymix.errors import UsageError, caution
-from shapleymix.fitting.candidates import named_law
+from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.evidence import Logs, Table
@@ -19,13 +19,14 @@ from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import Spread, residual_quantiles
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import format_size
@@ -78,6 +79,8 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+        if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
+            raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
 
     def columns(self) -> Columns:
         """One row a fitted symbol, with its interval."""
@@ -164,8 +167,7 @@ class Fit(Tabular, Record):
             If a ratio is negative, a mixture does not sum to one, or N or D is not positive; with `strict`, if a point
             lies outside of what was fitted.
         """
-        if not 0 < level < 1:
-            raise UsageError(f"level {level} is not between 0 and 1")
+        level = parse_level(level)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources)
         if runs is not None and len(runs) != len(mixtures):
             raise UsageError(f"{len(runs)} names for {len(mixtures)} points", hint="give one name a point")
@@ -254,8 +256,8 @@ def fit(
     delta: float = Settings.delta,
     prior: float = Settings.prior,
     starts: int = Settings.starts,
-    min_tokens: float = Settings.min_tokens,
-    min_own_tokens: float = Settings.min_own_tokens,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size = Settings.min_own_tokens,
     drop_warmup: float = Settings.drop_warmup,
     threads: int = Settings.threads,
     vocabulary: float | None = None,
@@ -275,7 +277,7 @@ def fit(
     delta : Huber's threshold on log residuals; `inf` is plain least squares.
     prior : precision of the weak prior on learned coefficients.
     starts, threads : see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : filters on rows; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : filters on rows, the first two sizes such as `"20k"`; see `Settings`.
     vocabulary : number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above
         which nothing is predicted, where no such model (D = 0) was measured.
     progress : called with the stage, how much of it is done, and how much there is.
@@ -285,16 +287,16 @@ def fit(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    settings = Settings(
+    settings = Settings.of(
         delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
         min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
-    selection = selected(study, progress) if law == AUTO else None
-    chosen = law if selection is None else selection.simplest()
+    selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
+    chosen = law_of(law if selection is None else selection.simplest())
     if progress is not None:
-        progress(f"fitting {chosen if isinstance(chosen, str) else chosen.name}", 0, 1)
-    found = fit_of(study, named_law(chosen) if isinstance(chosen, str) else chosen, progress)
+        progress(f"fitting {chosen.name}", 0, 1)
+    found = fit_of(study, chosen, progress)
     found = replace(found, selection=selection)
     caution(found.warnings)
     return found

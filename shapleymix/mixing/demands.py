@@ -16,7 +16,7 @@ from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Task
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_number, parse_ratio
+from shapleymix.tables.amounts import parse_level, parse_number, parse_ratio, parse_whole
 from shapleymix.tables.simplex import MixtureSpec
 
 Size = float | str
@@ -88,8 +88,8 @@ class Demands(Bounds):
             raise UsageError("the weight of the KL term must be a number that is not negative")
         if self.kl > 0 and self.anchor is None:
             raise UsageError("a KL weight needs an anchor mixture", hint="for instance anchor='uniform'")
-        if not 0 < parse_number(self.level, "level") < 1:
-            raise UsageError(f"level {self.level} is not between 0 and 1")
+        parse_level(self.level)
+        parse_whole(self.seed, "seed")
         parse_ratio(self.smoothing, "smoothing")
         self._require_effect()
 
