@@ -13,6 +13,7 @@ WIDTH = 100
 SHOWN_FIELDS = 14
 SHOWN_ROWS = 50
 SHOWN_ITEMS = 6
+SHOWN_LINES = 10
 
 
 @runtime_checkable
@@ -121,6 +122,20 @@ def _listed(parts: Sequence[str], count: int) -> str:
         return "none"
     text = ", ".join(parts)
     return text if count <= len(parts) else f"{text}, ... ({count})"
+
+
+def cut(text: str) -> str:
+    """One indented line, whose end is left out where it is too long."""
+    return f"  {text}" if len(text) + 2 <= WIDTH else f"  {text[: WIDTH - 6]} ..."
+
+
+def text_table(columns: Mapping[str, Sequence[Any]], most: int = SHOWN_LINES) -> list[str]:
+    """The first rows of a table as aligned lines, indented; its names on top."""
+    rows = list(zip(*columns.values(), strict=True))
+    cells = [list(columns), *([short(cell) for cell in row] for row in rows[:most])]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip()[:WIDTH] for row in cells]
+    return lines + ([f"  ... and {len(rows) - most} more: see to_polars()"] if len(rows) > most else [])
 
 
 def html_table(columns: Mapping[str, Sequence[Any]]) -> str:

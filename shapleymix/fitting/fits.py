@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shapleymix.display import WIDTH, short
+from shapleymix.display import cut, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.extrapolation import Place, warnings_of
+from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
@@ -100,7 +100,7 @@ class Fit(Tabular, Record):
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
                 *told[:4],
-                *(f"  warning: {text}"[:WIDTH] for text in self.warnings[:4]),
+                *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
 
@@ -155,7 +155,7 @@ class Fit(Tabular, Record):
         Parameters
         ----------
         p : (R, M) or (M,) ratios in the order of `sources`; or one mixture as a mapping, as `"en=.5,de=.5"`, as a
-            `Mixture`, or as the path of a saved one.
+            `Mixture`, or as the path of a saved one; or a list of such mixtures.
         N, D : numbers, arrays (R,), or sizes such as `"3171M"`.
         level : probability that the interval holds a new run's loss.
         runs : (R,) names of the points.
@@ -232,7 +232,7 @@ class Fit(Tabular, Record):
 
     def _impossible(self, above: BoolArray) -> list[str]:
         return [
-            f"no prediction for {name} at {int(off.sum())} of {len(off)} points: the law gives more than the "
+            f"no prediction for {name}{at_points(off)}: the law gives more than the "
             f"{limit:.4g} nats of an untrained model"
             for name, off, limit in zip(self.targets, above.T, self.coverage.untrained, strict=True)
             if off.any()

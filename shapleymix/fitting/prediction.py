@@ -11,12 +11,13 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import OutsideError, UsageError
+from shapleymix.display import SHOWN_ITEMS, cut, text_table
+from shapleymix.errors import OutsideError, UsageError, described
 from shapleymix.files import read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.simplex import check, parse_mixture
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.sizes import format_size, parse_size
 
 ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
 
@@ -29,7 +30,8 @@ class HasMixture(Protocol):
     def mixture(self) -> Mapping[str, float]: ...
 
 
-Points = ArrayLike | Mapping[str, float] | str | os.PathLike[str] | HasMixture
+Mixed = Mapping[str, float] | str | os.PathLike[str] | HasMixture
+Points = ArrayLike | Mixed | Sequence[Mixed]
 Budget = ArrayLike | str
 
 
@@ -85,6 +87,21 @@ class Prediction(Tabular, Record):
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }
 
+    def summary(self) -> str:
+        """The losses of the first points, a line each, and what to beware of."""
+        shown = self.losses[:, :SHOWN_ITEMS]
+        wide = {"point": self.runs, "N": [format_size(N) for N in self.N], "D": [format_size(D) for D in self.D]}
+        wide |= {name: [f"{loss:.4f}" for loss in shown[:, j]] for j, name in enumerate(self.targets[:SHOWN_ITEMS])}
+        hidden = len(self.targets) - SHOWN_ITEMS
+        return "\n".join(
+            [
+                f"Prediction of losses in nats: {len(self.runs)} x {len(self.targets)} (points x targets)",
+                *text_table(wide),
+                *([f"  ... and {hidden} more targets"] if hidden > 0 else []),
+                *(cut(f"warning: {text}") for text in self.warnings[:3]),
+            ]
+        )
+
 
 def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
@@ -113,7 +130,12 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
         p = p.mixture
     if isinstance(p, (str, Mapping)):
         return parse_mixture(p, sources)[None]
-    mixtures = np.atleast_2d(_numbers(p, "p", _MIXTURE_HINT))
+    if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p):
+        return np.concatenate([_mixtures(one, sources) for one in p])
+    numbers = _numbers(p, "p", _MIXTURE_HINT)
+    if numbers.ndim == 0:
+        raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
+    mixtures = np.atleast_2d(numbers)
     if mixtures.ndim != 2 or mixtures.shape[1] != len(sources):
         hint = f"the order is {', '.join(sources)}" if sources else "the fitted log had no mixtures"
         raise UsageError(f"a mixture of {mixtures.shape[-1]} ratios, expected {len(sources)}", hint=hint)
@@ -121,6 +143,9 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
         check(mixtures, tolerance=ROUNDED)
     return mixtures
 
+
+_SPELT = (str, os.PathLike, Mapping, HasMixture)
+"""What spells a mixture otherwise than by numbers in the order of the sources."""
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
 
@@ -143,7 +168,7 @@ def _numbers(value: object, name: str, hint: str) -> FloatArray:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{name} is a {type(value).__name__}, not numbers", hint=hint) from error
+        raise UsageError(f"{name} is {described(value)}, not numbers", hint=hint) from error
 
 
 def _positive(value: Budget, name: str) -> FloatArray:

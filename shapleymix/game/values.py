@@ -14,11 +14,12 @@ from shapleymix.records import FloatArray
 
 if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.sheets import Table
     from shapleymix.tables.transfer import TransferMatrix
 
 
 def shapley_values(
-    log: RunLog,
+    log: RunLog | Table,
     *,
     sampled: bool = False,
     samples: int | None = None,
@@ -31,7 +32,7 @@ def shapley_values(
     Parameters
     ----------
     log : RunLog
-        With the untrained model (D = 0).
+        With the untrained model (D = 0); or its file, or a data frame.
     sampled : bool
         Estimate from the coalitions that are there, with standard errors, if some are missing; without it, missing
         coalitions are an error. Efficiency holds exactly either way.
@@ -54,11 +55,13 @@ def shapley_values(
     DataError, UsageError
         As `coalition_game` and `estimate_shapley` do; and if coalitions are missing, with their names.
     """
-    from shapleymix.tables.transfer import TransferMatrix  # here: games of arrays need no polars
+    from shapleymix.tables.run_reading import read_runs  # here: games of arrays need no polars
+    from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.transfer import TransferMatrix
 
     if samples is not None and not sampled:
         raise UsageError("a number of samples was given for exact values", hint="add --sampled (sampled=True)")
-    game = coalition_game(log, n=n, d=d)
+    game = coalition_game(log if isinstance(log, RunLog) else read_runs(log), n=n, d=d)
     if not sampled:
         game.require_complete()
     used = game if samples is None else _draw(game, samples, seed)

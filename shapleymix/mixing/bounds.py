@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, did_you_mean
+from shapleymix.errors import Fault, UsageError, described, did_you_mean
 from shapleymix.mixing.baselines import mixture_of
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import FloatArray
@@ -120,7 +120,7 @@ class Bounds:
         if isinstance(self.languages, (str, os.PathLike)):
             object.__setattr__(self, "languages", read_languages(os.fspath(self.languages)))
         elif self.languages is not None and not isinstance(self.languages, Languages):
-            raise UsageError(f"a {type(self.languages).__name__} is no languages table", hint="give its file")
+            raise UsageError(f"{described(self.languages)} is no languages table", hint="give its file")
         if (self.near is None) != (self.within is None):
             raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
         if self.distance not in (L1, KL):

@@ -11,13 +11,15 @@ from typing import Protocol
 
 import numpy as np
 
+from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.sizes import format_size, parse_size
 
 
 class Law(Protocol):
@@ -88,7 +90,7 @@ class Candidate(Record):
 
 
 @dataclass(frozen=True)
-class Candidates(Record):
+class Candidates(Tabular, Record):
     """Several mixtures at N and D, in the order given; each is compared with the first.
 
     Parameters
@@ -111,6 +113,18 @@ class Candidates(Record):
     entries: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row a mixture."""
+        names = ("name", "objective", "gain", "gain_low", "gain_high", "probability")
+        return {name: [getattr(entry, name) for entry in self.entries] for name in names}
+
+    def summary(self) -> str:
+        """The mixtures with their gains over the first."""
+        place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
+        title = f"Candidates at {place}: gain over {self.entries[0].name} in nats ({self.weights_origin.split(':')[0]})"
+        told = [cut(f"warning: {text}") for text in self.warnings[:3]]
+        return "\n".join([title, *text_table(self.columns()), *told])
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""

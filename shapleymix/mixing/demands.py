@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, mixture_of
 from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
@@ -161,7 +161,7 @@ def fit_of(given: FitSpec) -> FitLike:
         return Fit.load(given)
     if not isinstance(given, FitLike):
         hint = "give what `fit` returns, or the file in which it was saved"
-        raise UsageError(f"a {type(given).__name__} is no fit", hint=hint)
+        raise UsageError(f"{described(given)} is no fit", hint=hint)
     return given
 
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shapleymix.display import cut, text_table
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.engine.solving import finite_members
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
@@ -20,6 +20,7 @@ from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.sizes import format_size
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,19 @@ class Mixture(Tabular, Record):
         """One row a source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
+    def summary(self) -> str:
+        """The ratios, the objective with its proof, and what to beware of."""
+        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
+        return "\n".join(
+            [
+                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
+                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
+                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
+                *text_table(self.columns()),
+                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
+            ]
+        )
+
     def to_document(self) -> dict[str, Any]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
@@ -194,17 +208,6 @@ class Summary:
     optima: FloatArray | None
     notices: tuple[str, ...]
     level: float
-
-
-def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
-    """Replicates whose parameters are finite, and how many were not."""
-    if terms is None:
-        return None, ()
-    sane = finite_members(terms)
-    if sane.all():
-        return terms, ()
-    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
-    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))
 
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:

@@ -21,8 +21,8 @@ from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
-from shapleymix.mixing.engine.solving import solve_all, solve_replicates
-from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble, usable_replicates
+from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.records import FloatArray
@@ -128,7 +128,7 @@ def optimize(
         seed=seed,
         allow_nonconvex=allow_nonconvex,
     )
-    found = optimize_scales(fit, [N], [D], demands)[0]
+    (found,) = _at_scales(fit_of(fit), [N], [D], demands)
     caution(notice for notice in found.notices if notice != NO_SUPPLY)
     return found
 
@@ -143,8 +143,15 @@ def optimize_scales(
     fit : as for `optimize`. Ns, Ds : one size or several.
     demands : the keywords of `optimize`, as one value.
     """
-    fit = fit_of(fit)
-    known = demands
+    found = _at_scales(fit_of(fit), Ns, Ds, demands)
+    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    return found
+
+
+def _at_scales(
+    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
+) -> tuple[Mixture, ...]:
+    """The mixture at every pair of N and D."""
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
@@ -232,8 +239,10 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
     N, D = best_split(fit, parse_size(flops), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    found = optimize_scales(fit, [N], [D], demands)[0]
-    return replace(found, notices=(*notes, *found.notices))
+    (found,) = _at_scales(fit, [N], [D], demands)
+    found = replace(found, notices=(*notes, *found.notices))
+    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    return found
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0

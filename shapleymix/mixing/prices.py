@@ -32,7 +32,7 @@ class Price(Record):
     ----------
     source : name of the source or group; side : which bound; bound, origin : its ratio, and where it comes from.
     per_ratio : nats saved per unit of ratio that it gives way, at the margin; per_percent : per 1% of D.
-    unit, per_unit : a round number of unique tokens near 0.1% of D, and the nats saved by as many more (for a cap,
+    unit, per_unit : a round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap,
         each seen as often as allowed), or by as many fewer demanded (for a floor).
     half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN for all
         but the dearest bounds, and under constraints of the user's own.
@@ -131,8 +131,8 @@ def _price(task: Task, bound: _Bound, half_at: float, free_at: float) -> Price:
 
 
 def round_tokens(D: float) -> float:
-    """The power of ten at or below 0.1% of D, at least one token."""
-    return float(10.0 ** max(np.floor(np.log10(D / 1000.0) + 1e-9), 0.0))
+    """The power of ten nearest to 1% of D, at least one token: 1B at 100B."""
+    return float(10.0 ** max(np.round(np.log10(D * PERCENT)), 0.0))
 
 
 def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
+from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import Languages, read_languages
@@ -91,7 +91,7 @@ def _is_table(text: str) -> bool:
 
 def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...], what: str) -> dict[str, float]:
     if not isinstance(given, (str, Mapping)):
-        raise UsageError(f"a {type(given).__name__} is no {what} by target", hint="write it like en=2.1,de=1.9")
+        raise UsageError(f"{described(given)} is no {what} by target", hint="write it like en=2.1,de=1.9")
     found = parse_pairs(given, parse_number, what)
     faults = [
         Fault(f"a {what} is given for {name!r}, which is no target", value=name, hint=did_you_mean(name, targets))
@@ -109,7 +109,7 @@ def _in_order(given: Sequence[float] | FloatArray, targets: tuple[str, ...]) -> 
     try:
         values = list(given)
     except TypeError as error:
-        raise UsageError(f"a {type(given).__name__} is no set of weights", hint=hint) from error
+        raise UsageError(f"{described(given)} is no set of weights", hint=hint) from error
     if len(values) != len(targets):
         raise UsageError(f"{len(values)} weights for {len(targets)} targets", hint=hint)
     pairs = zip(targets, values, strict=True)

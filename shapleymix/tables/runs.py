@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.display import cut, short
+from shapleymix.errors import DataError, Fault, Location, UsageError, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.names import align
+from shapleymix.tables.sizes import format_size
 from shapleymix.tables.writing import write_table
 
 UNTRAINED = "untrained"
@@ -24,7 +26,7 @@ _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunLog:
     """R rows, each a model of N parameters after D tokens of a mixture of M sources, with K measured losses.
 
@@ -77,6 +79,17 @@ class RunLog:
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """How many runs of what, and where they are from, in a few lines."""
+        parts = [f"RunLog of {len(set(self.runs))} runs, {len(self)} rows, from {printable(self.origin)}"]
+        for name, values in (("N", self.N), ("D", self.D)):
+            parts.append(f"  {name} {' to '.join(dict.fromkeys(map(format_size, (values.min(), values.max()))))}")
+        parts += [f"  sources: {short(self.sources)}", f"  targets: {short(self.targets)}"]
+        return "\n".join([*parts, *(cut(f"note: {notice}") for notice in self.notices[:3])])
 
     def __len__(self) -> int:
         return len(self.runs)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
@@ -103,7 +103,7 @@ def _columns_of(table: Any) -> dict[str, list[Any]]:
     if isinstance(table, Mapping):
         return {str(name): _listed(column) for name, column in table.items()}
     hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
-    raise DataError(f"cannot read a table from a {type(table).__name__}", hint=hint)
+    raise DataError(f"cannot read a table from {described(table)}", hint=hint)
 
 
 def _listed(column: Any) -> list[Any]:

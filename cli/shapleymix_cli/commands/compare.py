@@ -82,11 +82,10 @@ def command(
             **options.estimation_settings(settings),
         )
     out.note(found.notices)
-    out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found))
+    out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found, out.verbose))
 
 
-def _view(found: Comparison) -> list[Part]:
+def _view(found: Comparison, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.scores import better_view, comparison_view
 
-    better = better_view(found)
-    return [*comparison_view(found), *([""] if better else []), *better]
+    return [*comparison_view(found), *better_view(found, verbose)]

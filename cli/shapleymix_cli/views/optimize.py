@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
-from shapleymix_cli.views.tables import heading, table
+from shapleymix_cli.views.tables import Part, heading, table
 
 ROUNDING = 1e-15
 AT_BOUND = 1e-9
@@ -18,9 +17,9 @@ MOST_ROWS = 30
 """Rows of a table that are shown without `-v`."""
 
 
-def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
+def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Any] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
+    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
     parts += [
         "",
         heading("Predicted losses in nats"),
@@ -32,7 +31,7 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
     return [*parts, *([f"Weights {found.weights_origin}."] if verbose else [])]
 
 
-def scales_view(found: Sequence[Mixture], law: str) -> list[Any]:
+def scales_view(found: Sequence[Mixture], law: str) -> list[Part]:
     """A row a budget: the ratios, the objective and the certificate."""
     headers = ["N", "D", *found[0].sources, "objective", "relative gap"]
     rows = [
@@ -46,7 +45,7 @@ def _title(found: Mixture, law: str) -> str:
     return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
 
 
-def _ratios(found: Mixture, verbose: bool) -> list[Any]:
+def _ratios(found: Mixture, verbose: bool) -> list[Part]:
     """A row a source: ratio, interval, tokens, cap and epochs where there are any; of many, the largest and those at a
     bound."""
     capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
@@ -69,7 +68,7 @@ def _ratios(found: Mixture, verbose: bool) -> list[Any]:
     return _shortened(headers, rows, np.where(at_bound, 1.0, 0.0) + found.p, "source", verbose)
 
 
-def _shortened(headers: Sequence[str], rows: list[list[str]], rank: FloatArray, noun: str, verbose: bool) -> list[Any]:
+def _shortened(headers: Sequence[str], rows: list[list[str]], rank: FloatArray, noun: str, verbose: bool) -> list[Part]:
     """The table, or its highest-ranking rows in their order and how many are not shown."""
     if verbose or len(rows) <= MOST_ROWS:
         return [table(headers, rows)]
@@ -103,7 +102,7 @@ def _proof(found: Mixture) -> list[str]:
     return lines
 
 
-def _losses(found: Mixture, verbose: bool) -> list[Any]:
+def _losses(found: Mixture, verbose: bool) -> list[Part]:
     """A row a target; of many, those of the highest loss."""
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
     cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
@@ -111,7 +110,7 @@ def _losses(found: Mixture, verbose: bool) -> list[Any]:
     return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), "target", verbose)
 
 
-def _prices(found: Mixture, verbose: bool) -> list[Any]:
+def _prices(found: Mixture, verbose: bool) -> list[Part]:
     """What the bounds that bind would save if they gave way, and how far that reaches."""
     if not found.binding:
         return []
@@ -132,7 +131,7 @@ def _prices(found: Mixture, verbose: bool) -> list[Any]:
     return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
 
 
-def _rivals(found: Mixture) -> list[Any]:
+def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
     spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
     outside = any(not rival.within_bounds for rival in found.baselines)
