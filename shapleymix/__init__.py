@@ -114,6 +114,7 @@ _HOME = {
 
 __all__ = [
     "LAWS",
+    "Candidates",
     "Comparison",
     "DataError",
     "Demands",
@@ -137,6 +138,7 @@ __all__ = [
     "TransferMatrix",
     "UsageError",
     "compare",
+    "compare_mixtures",
     "evaluate",
     "exact_shapley",
     "fit",

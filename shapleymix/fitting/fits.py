@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shapleymix.display import cut, short
-from shapleymix.errors import UsageError, caution
+from shapleymix.errors import caution
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
-from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
+from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
@@ -169,9 +169,7 @@ class Fit(Tabular, Record):
         """
         level = parse_level(level)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources)
-        if runs is not None and len(runs) != len(mixtures):
-            raise UsageError(f"{len(runs)} names for {len(mixtures)} points", hint="give one name a point")
-        names = runs or tuple(str(index) for index in range(len(mixtures)))
+        names = names_of_points(runs, len(mixtures))
         losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
         low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
@@ -204,6 +202,7 @@ class Fit(Tabular, Record):
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
+        level = parse_level(level)
         tails = [0.5 - level / 2, 0.5 + level / 2]
         rows: list[Parameter] = []
         for known in type(self.law).fitted():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
@@ -51,8 +51,10 @@ class Settings:
     drop_warmup: float = 0.0
 
     def __post_init__(self) -> None:
+        known = {field.name: field.default for field in fields(self)}
         for name, least in WHOLE.items():
-            parse_whole(getattr(self, name), name, least)
+            if parse_whole(getattr(self, name), name, least) > MOST:
+                raise UsageError(f"{name}: more than {MOST:,}", hint=f"the usual number is {known[name]}")
         for name in ("delta", "tolerance"):
             _real(getattr(self, name), name, above=True)
         _real(self.prior, "prior", above=False)
@@ -72,13 +74,16 @@ class Settings:
         return cls(**{name: parse_size(value, name) for name, value in tokens.items()}, **others)
 
 
+MOST = 10**9
+"""Of anything that is counted."""
+
 WHOLE = {"starts": 1, "iterations": 1, "threads": 1, "bootstrap": 0, "folds": 0}
 """Settings that count something, with the fewest."""
 
 
 def _real(given: float, name: str, *, above: bool) -> None:
     """Refuse what is no number, below 0, or (with `above`) 0 itself; infinity is a number."""
-    known = isinstance(given, Real) and not isinstance(given, bool) and not np.isnan(float(given))
-    if not known or given < 0 or (above and given == 0):
+    known = isinstance(given, Real) and not isinstance(given, bool) and given == given
+    if not known or (isinstance(given, int) and given > MOST) or given < 0 or (above and given == 0):
         wanted = "above 0" if above else "of at least 0"
-        raise UsageError(f"{name}: {given!r} is not a number {wanted}", hint=f"leave {name} out for the usual one")
+        raise UsageError(f"{name}: {given!r:.60} is not a number {wanted}", hint=f"leave {name} out for the usual one")

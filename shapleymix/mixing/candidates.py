@@ -5,9 +5,10 @@ Notation: M sources, K targets, B bootstrap replicates of the fit.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.sizes import format_size, parse_budget
 
 
 class Law(Protocol):
@@ -41,6 +43,7 @@ class Predicted(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
+@runtime_checkable
 class PredictingFit(Protocol):
     """What is asked of a fit: no convexity, so that every law takes part."""
 
@@ -132,7 +135,7 @@ class Candidates(Tabular, Record):
 
 
 def compare_mixtures(
-    fit: PredictingFit,
+    fit: PredictingFit | str | os.PathLike[str],
     mixtures: Rivals,
     N: float | str,
     D: float | str,
@@ -151,7 +154,7 @@ def compare_mixtures(
 
     Parameters
     ----------
-    fit : a `Fit`, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+    fit : a `Fit`, the file of a saved one, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
     mixtures : at least one; a mapping from names, or a list of whatever `parse_mixture` takes, and the baselines
         `uniform`, `natural`, `temperature:T` and `unimax:E`.
     N, D : numbers, or sizes such as `"243M"`.
@@ -165,7 +168,8 @@ def compare_mixtures(
     UsageError
         If no mixture is given, one cannot be read, or an option is out of range.
     """
-    size, tokens = parse_size(N), parse_size(D)
+    fit, level = _predicting(fit), parse_level(level)
+    size, tokens = (parse_budget(value, name) for name, value in (("N", N), ("D", D)))
     bounds = Bounds(languages=languages, available=available)
     supply = bounds.supply(fit.sources)
     named = {name: mixture_of(given, fit.sources, supply, tokens) for name, given in rivals_of(mixtures).items()}
@@ -189,6 +193,14 @@ def compare_mixtures(
         warnings=tuple(predicted.warnings),
         notices=found.notices,
     )
+
+
+def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
+    if isinstance(given, PredictingFit):
+        return given
+    from shapleymix.fitting.fits import Fit
+
+    return Fit.taken(given)
 
 
 def _wanted(weights: WeightSpec | None, table: Languages | None) -> WeightSpec:

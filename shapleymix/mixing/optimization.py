@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,17 @@ from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
-from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.demands import (
+    DEFAULT,
+    Constraint,
+    Demands,
+    FitLike,
+    FitSpec,
+    Size,
+    demands_of,
+    fit_of,
+    notices_of,
+)
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
 from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
@@ -143,7 +154,7 @@ def optimize_scales(
     fit : as for `optimize`. Ns, Ds : one size or several.
     demands : the keywords of `optimize`, as one value.
     """
-    found = _at_scales(fit_of(fit), Ns, Ds, demands)
+    found = _at_scales(fit_of(fit), Ns, Ds, demands_of(demands))
     caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
     return found
 
@@ -214,9 +225,14 @@ def _replicate_optima(tasks: tuple[Task, ...], replicates: list[Terms | None]) -
     return list(solve_replicates(tasks, tuple(present)))
 
 
+def _members(given: Any) -> list[Any]:
+    """The members of what has some, and anything else as the only one."""
+    return list(given) if isinstance(given, Iterable) else [given]
+
+
 def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
-    listed = [given] if isinstance(given, (str, int, float)) else list(given)
-    numbers = [parse_size(value) for value in listed]
+    listed: list[Size] = [given] if isinstance(given, (str, float, int)) else _members(given)
+    numbers = [parse_size(value, name) for value in listed]
     if not numbers or min(numbers) <= 0:
         raise UsageError(f"{name} must be positive", hint="sizes are written 243M, 100B or 1.5e9")
     return numbers
@@ -236,7 +252,7 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
         If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
     """
     fit = fit_of(fit)
-    N, D = best_split(fit, parse_size(flops), demands)
+    N, D = best_split(fit, parse_size(flops, "flops"), demands_of(demands))
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = _at_scales(fit, [N], [D], demands)

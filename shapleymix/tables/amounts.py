@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import UsageError, did_you_mean
 
 Ratio = float | str
 Read = Callable[[float | str, str], float]
@@ -136,4 +136,18 @@ def _split(text: object, what: str) -> list[str]:
 
 
 def _shown(given: object) -> str:
-    return repr(given) if isinstance(given, str) or not isinstance(given, (int, float)) else f"{given:g}"
+    """A value as messages quote it."""
+    return f"{given:g}" if isinstance(given, float) else f"{given!r:.60}"
+
+
+def parse_choice(given: str, known: Sequence[str], what: str) -> str:
+    """One of several words.
+
+    Raises
+    ------
+    UsageError
+        If it is none of them.
+    """
+    if not isinstance(given, str) or given not in known:
+        raise UsageError(f"unknown {what} {_shown(given)}", hint=did_you_mean(str(given), known))
+    return given

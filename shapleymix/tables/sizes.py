@@ -43,6 +43,20 @@ def parse_size(text: str | float, what: str = "") -> float:
     return value
 
 
+def parse_budget(given: str | float, what: str) -> float:
+    """A size that is at least 1: a model has a parameter, a training run a token.
+
+    Raises
+    ------
+    UsageError
+        If it is no size, or below.
+    """
+    value = parse_size(given, what)
+    if value < 1:
+        raise UsageError(f"{what} must be at least 1, not {value:g}", hint=_HINT)
+    return value
+
+
 def _real(value: float) -> float | None:
     """A number that is no truth value and no text."""
     single = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
