@@ -54,6 +54,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.demands import Demands as Demands
+    from shapleymix.mixing.frontier import Frontier as Frontier
+    from shapleymix.mixing.frontier import frontier as frontier
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
     from shapleymix.mixing.optimization import optimize as optimize
@@ -77,6 +79,7 @@ _HOME = {
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
+    "Frontier": "mixing.frontier",
     "Group": "mixing.groups",
     "InfeasibleError": "errors",
     "Inputs": "laws",
@@ -100,6 +103,7 @@ _HOME = {
     "exact_shapley": "game",
     "fit": "fitting.fits",
     "fitted": "laws.symbols",
+    "frontier": "mixing.frontier",
     "given": "laws.symbols",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.optimization",
@@ -121,6 +125,7 @@ __all__ = [
     "Evaluation",
     "Fit",
     "FitError",
+    "Frontier",
     "Group",
     "InfeasibleError",
     "Inputs",
@@ -143,6 +148,7 @@ __all__ = [
     "exact_shapley",
     "fit",
     "fitted",
+    "frontier",
     "given",
     "optimize",
     "optimize_compute",

@@ -44,8 +44,8 @@ def test_ranges_are_of_the_losses_that_were_used_not_of_the_rows():
         for i in range(4):
             ratios = [float(evidence.log.p[row, i]) for row in rows]
             assert found.p_range[j, i].tolist() == [min(ratios), max(ratios)]
-            runs = {evidence.log.runs[row] for row in rows if evidence.log.p[row, i] > 0}
-            assert found.runs[j, i] == len(runs)
+            mixed = {tuple(evidence.log.p[row].tolist()) for row in rows if evidence.log.p[row, i] > 0}
+            assert found.mixtures[j, i] == len(mixed)
         assert found.N_range[j].tolist() == [evidence.log.N[rows].min(), evidence.log.N[rows].max()]
         assert found.D_range[j].tolist() == [evidence.log.D[rows].min(), evidence.log.D[rows].max()]
 
@@ -183,7 +183,7 @@ def test_many_ratios_outside_are_summed_up():
 def _twelve(known: Coverage) -> Coverage:
     """A coverage of twelve sources, none of which was ever seen."""
     counts = np.zeros((4, 12), dtype=np.int64)
-    return replace(known, p_range=np.zeros((4, 12, 2)), runs=counts)
+    return replace(known, p_range=np.zeros((4, 12, 2)), mixtures=counts)
 
 
 def test_coverage_comes_back_from_a_file_and_refuses_other_languages(filtered, tmp_path):

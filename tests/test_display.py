@@ -149,7 +149,7 @@ def test_the_table_of_a_prediction_has_a_row_a_point_and_target(results):
 def test_plain_values(results):
     told = results["prediction"].to_dict()
     assert told["losses"] == results["prediction"].losses.tolist()
-    assert results["fit"].to_dict()["coverage"]["runs"] == results["fit"].coverage.runs.tolist()
+    assert results["fit"].to_dict()["coverage"]["mixtures"] == results["fit"].coverage.mixtures.tolist()
 
 
 def test_html_is_escaped_and_ends():

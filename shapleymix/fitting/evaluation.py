@@ -27,7 +27,7 @@ class Evaluation(Tabular, Record):
     warnings: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """One row a target."""
+        """One row per target."""
         return self.scores.columns()
 
 
@@ -36,10 +36,14 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
 
     Parameters
     ----------
-    fit : a `Fit`, or the file in which one was saved.
-    log : one or several run logs, or their paths.
-    level : probability of the intervals whose coverage is counted.
-    strict : refuse rows outside of what was fitted.
+    fit : Fit or path
+        The fit, or the file in which one was saved.
+    log : RunLog, path, or a sequence of them
+        Run logs.
+    level : float
+        Probability of the intervals whose coverage is counted.
+    strict : bool
+        Whether rows outside of what was fitted are refused.
 
     Raises
     ------

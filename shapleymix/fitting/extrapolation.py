@@ -49,7 +49,8 @@ def distance_in_words(factor: float) -> str:
 
     Parameters
     ----------
-    factor : how many times beyond the nearer end of the range; above 1.
+    factor : float
+        How many times beyond the nearer end of the range; above 1.
     """
     by = f"by up to a factor of {_grouped(factor)}"
     if factor <= NEAR:

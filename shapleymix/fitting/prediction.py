@@ -37,19 +37,28 @@ Budget = ArrayLike | str
 
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
-    """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`.
+    """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
 
-    Parameters
+    Attributes
     ----------
-    runs : (R,) names of the points.
-    sources, targets : M and K labels.
-    N, D : (R,) parameters and tokens.
-    p : (R, M) ratios.
-    losses, low, high : (R, K) nats; NaN where the law is undefined, or predicts what no trained model has.
-    level : probability of the interval.
-    outside : (R, K) whether the point lies outside of what that target's fit used.
-    above_untrained : (R, K) whether the law gives more than the loss of a model that has seen nothing.
-    warnings : what a reader of the numbers should know.
+    runs : tuple of str (R,)
+        Names of the points.
+    sources, targets : tuple of str
+        M and K labels.
+    N, D : array (R,)
+        Parameters and tokens.
+    p : array (R, M)
+        Ratios.
+    losses, low, high : array (R, K)
+        Losses with their interval, nats; NaN where the law is undefined or exceeds the untrained loss.
+    level : float
+        Probability of the interval.
+    outside : bool array (R, K)
+        Whether the point lies outside of what that target's fit used.
+    above_untrained : bool array (R, K)
+        Whether the law gives more than the loss of an untrained model.
+    warnings : tuple of str
+        What a reader of the numbers should know.
     """
 
     kind = "prediction"
@@ -73,7 +82,7 @@ class Prediction(Tabular, Record):
     warnings: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """One row a point and target."""
+        """One row per point and target."""
         rows, targets = self.losses.shape
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
         return {

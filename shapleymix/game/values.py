@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shapleymix.errors import UsageError
+from shapleymix.files import Json
 from shapleymix.game.coalitions import Game, coalition_game
 from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
@@ -96,7 +97,7 @@ def _draw(game: Game, samples: int, seed: int) -> Game:
     return replace(game, masks=game.masks[rows], loss=game.loss[rows], repeats=game.repeats[rows], noise=noise)
 
 
-def _provenance(game: Game, estimate: Estimate) -> dict[str, Any]:
+def _provenance(game: Game, estimate: Estimate) -> dict[str, Json]:
     residual = efficiency_residual(estimate.values, game)
     return {
         "method": estimate.method,

@@ -64,16 +64,24 @@ class PredictingFit(Protocol):
 class Candidate(Record):
     """One mixture, and what it gains over the first.
 
-    Parameters
+    Attributes
     ----------
-    name : as it was given.
-    p : (M,) ratios.
-    losses, low, high : (K,) predicted losses with their interval, nats a token.
-    objective : weighted mean of the losses; NaN where one that counts has no prediction.
-    objective_low, objective_high : its interval over the replicates.
-    gain : objective of the first less this one's, nats; positive = this mixture is better.
-    gain_low, gain_high : interval of the gain, paired: both objectives under the same replicate.
-    probability : share of replicates under which this mixture is better; ties count half. NaN of the first itself.
+    name : str
+        The mixture's name, as it was given.
+    p : array (M,)
+        Ratios.
+    losses, low, high : array (K,)
+        Predicted losses with their interval, nats per token.
+    objective : float
+        Weighted mean of the losses; NaN if a loss of positive weight has no prediction.
+    objective_low, objective_high : float
+        Interval of the objective over the replicates.
+    gain : float
+        Objective of the first mixture minus this one's, nats; positive where this mixture is better.
+    gain_low, gain_high : float
+        Interval of the gain; both objectives are computed under the same replicate.
+    probability : float
+        Share of replicates under which this mixture is better than the first; ties count half, and the first has NaN.
     """
 
     kind = "candidate"
@@ -96,11 +104,20 @@ class Candidate(Record):
 class Candidates(Tabular, Record):
     """Several mixtures at N and D, in the order given; each is compared with the first.
 
-    Parameters
+    Attributes
     ----------
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    level : probability of the intervals. replicates : how many there were; 0 = no intervals of gains.
-    warnings : what a reader of the predictions should know. notices : what was decided about the weights.
+    weights : array (K,)
+        Weights of the losses in the objective.
+    weights_origin : str
+        Where the weights come from.
+    level : float
+        Probability of the intervals.
+    replicates : int
+        Number of bootstrap replicates; with 0, gains have no intervals.
+    warnings : tuple of str
+        Warnings about the predictions.
+    notices : tuple of str
+        Decisions about the weights.
     """
 
     kind = "candidates"
@@ -154,14 +171,19 @@ def compare_mixtures(
 
     Parameters
     ----------
-    fit : a `Fit`, the file of a saved one, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
-    mixtures : at least one; a mapping from names, or a list of whatever `parse_mixture` takes, and the baselines
+    fit : PredictingFit or path
+        A `Fit`, the file of a saved one, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+    mixtures : Rivals
+        At least one mixture: a mapping from names, or a list of what `parse_mixture` takes and of the baselines
         `uniform`, `natural`, `temperature:T` and `unimax:E`.
-    N, D : numbers, or sizes such as `"243M"`.
-    weights, monolingual, languages, available : as in `optimize`: what the mean weighs, and the unique tokens on
-        which some baselines rest.
-    level : probability of the intervals.
-    strict : whether a mixture outside of what was fitted is an error instead of a warning.
+    N, D : float or str
+        Numbers, or sizes such as `"243M"`.
+    weights, monolingual, languages, available : see `optimize`
+        Weights of the mean loss, and the unique tokens from which some baselines are computed.
+    level : float
+        Probability of the intervals.
+    strict : bool
+        Whether a mixture outside of what was fitted is an error instead of a warning.
 
     Raises
     ------

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
 from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.gains import gain, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.prices import Price, prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
+from shapleymix.mixing.what_if import Change, WhatIf, answered
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
@@ -55,18 +58,35 @@ class Mixture(Tabular, Record):
 
     Attributes
     ----------
-    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without
-        replicates, and for a method that is not `exact`: the optimum's interval is not its).
-    losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    objective : mean or worst loss at p, with its interval over replicates.
-    penalty : what kl KL(p || anchor) adds, nats.
-    kl, anchor : weight of the penalty, and the mixture (M,) it pulls to (None without).
-    certificate : bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
-    epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
-    baselines : comparisons with other mixtures.
-    excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
+    p : array (M,)
+        Ratios of tokens.
+    p_low, p_high : array (M,)
+        Interval of the optimum over bootstrap replicates; NaN without replicates, and for methods other than `exact`.
+    losses, losses_low, losses_high : array (K,)
+        Predicted losses at p, nats per token, with the law's interval.
+    weights, weights_origin : array (K,) and str
+        Weights of the losses in the objective, and where they come from.
+    objective : float
+        Mean or worst loss at p, with its interval over replicates.
+    penalty : float
+        The term kl * KL(p || anchor), nats.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty and the mixture that it pulls towards; None without a penalty.
+    certificate : Certificate
+        Bound on what any other feasible mixture could gain; NaN where none exists.
+    caps, floors : array (M,)
+        Bounds of the ratios.
+    binding : tuple of Price
+        Bounds that hold the optimum back, with their shadow prices.
+    epochs : array (M,)
+        Realised repetitions p D / available, NaN where the available tokens are not known.
+    baselines : tuple of Rival
+        Comparisons with other mixtures.
+    what_if : tuple of WhatIf
+        The optimum with other unique tokens at hand, for each change that was asked for.
+    excess, distance : float
+        For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
+        two.
     """
 
     kind = "mixture"
@@ -109,6 +129,7 @@ class Mixture(Tabular, Record):
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
+    what_if: tuple[WhatIf, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
@@ -118,9 +139,12 @@ class Mixture(Tabular, Record):
         for rival in self.baselines:
             if rival.p.shape != self.p.shape:
                 raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+        for other in self.what_if:
+            if other.p.shape != self.p.shape:
+                raise ValueError(f"what_if: {other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
-        """One row a source."""
+        """One row per source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
     def summary(self) -> str:
@@ -136,7 +160,7 @@ class Mixture(Tabular, Record):
             ]
         )
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
         Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
@@ -181,10 +205,11 @@ class Mixture(Tabular, Record):
 
 
 def _by_label(
-    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Columns of a document as one row of named values a label."""
-    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
+    labels: tuple[str, ...], document: Mapping[str, Json], fields: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """Columns of a document as one row of named values for each label."""
+    columns = {name: cast(list[Json], document[field]) for field, name in fields.items()}
+    return {label: {name: column[row] for name, column in columns.items()} for row, label in enumerate(labels)}
 
 
 CONVERGED = 1e-6
@@ -207,7 +232,12 @@ class Summary:
     replicates: Terms | None
     optima: FloatArray | None
     notices: tuple[str, ...]
-    level: float
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def level(self) -> float:
+        """Probability of the intervals."""
+        return self.demands.level
 
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
@@ -216,10 +246,10 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     exact = summary.demands.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
     predicted = seen.optimum
-    spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
+    spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
     values = None if reasons[0] else _values(summary, answer.p)
-    low, high = _interval(None if values is None else values[:, None], summary.level, 1)
+    low, high = interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
         sources=tuple(summary.fit.sources),
         targets=tuple(summary.fit.targets),
@@ -258,6 +288,9 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         penalty=task.penalty(answer.p),
         kl=task.kl,
         anchor=task.anchor,
+        what_if=answered(
+            summary.fit, summary.N, summary.demands, summary.changes, task, answer, summary.replicates, reasons[0]
+        ),
     )
 
 
@@ -266,29 +299,21 @@ def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     return None if summary.replicates is None else summary.task.value(p, summary.replicates)
 
 
-def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
-    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
-    if values is None:
-        return np.full((2, width), np.nan)
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
-
-
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    task = summary.task
-    own, other = _values(summary, summary.answer.p), _values(summary, p)
-    both = None if reason or own is None or other is None else np.stack([other, other - own], axis=1)
-    low, high = _interval(both, summary.level, 2)
-    objective = np.nan if reason else float(task.value(p))
+    task, replicates = summary.task, None if reason else summary.replicates
+    values = None if replicates is None else task.value(p, replicates)[:, None]
+    low, high = interval(values, summary.level, 1)
+    found = gain(task, summary.answer.p, p, replicates, summary.level)
     return Rival(
         name=name,
         p=p,
-        objective=objective,
+        objective=np.nan if reason else float(task.value(p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
-        gain=objective - float(task.value(summary.answer.p)),
-        gain_low=float(low[1]),
-        gain_high=float(high[1]),
-        probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
+        gain=np.nan if reason else found.value,
+        gain_low=found.low,
+        gain_high=found.high,
+        probability=found.probability,
         within_bounds=violation(p, task.constraints) <= FEASIBLE,
         penalty=task.penalty(p),
         reason=reason,

@@ -36,6 +36,7 @@ from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable
 from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
+from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
@@ -71,6 +72,7 @@ def optimize(
     level: float = DEFAULT.level,
     seed: int = DEFAULT.seed,
     allow_nonconvex: bool = DEFAULT.allow_nonconvex,
+    what_if: Sequence[str] | str = DEFAULT.what_if,
 ) -> Mixture:
     """The optimal mixture for N parameters and D tokens.
 
@@ -79,29 +81,52 @@ def optimize(
 
     Parameters
     ----------
-    fit : a `Fit`, the file of a saved one, or anything with `sources`, `targets`, `terms`, `replicate_terms` and
+    fit : FitSpec
+        A `Fit`, the file of a saved one, or anything with `sources`, `targets`, `terms`, `replicate_terms` and
         `predict`.
-    N, D : numbers, or sizes such as `"243M"`.
-    weights : `"unweighted"`, `"normalized"`, numbers by target (`"en=1,de=2"`; the others get 0), or a languages table.
-        None = the weights of `languages` if it has any, else unweighted.
-    monolingual : measured losses of monolingual models, for normalized weights; predicted where not given.
-    objective : `"mean"`, or `"worst"` (the largest weighted loss is minimised).
-    caps, floors, fixed : highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
-    languages : table, or its file: available tokens, epochs, families and weights.
-    available, max_epochs : unique tokens at hand by name, and how often each may be seen (4 where nothing is said).
-    min_tokens : fewest tokens of every source, or by name.
-    groups : bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
-    near, within, distance : no further than `within` from the mixture `near`, in `"l1"` distance or `"kl"` nats.
-    anchor, kl : adds kl * KL(p || anchor) to the objective, kl in nats of loss.
-    constraints : functions from the cvxpy variable p (M,) to cvxpy constraints.
-    method : `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : alpha of the smoothed baseline, p ~ available^alpha.
-    allow_unseen : whether sources that no run of the fit ever saw may get a ratio.
-    strict : whether an optimum outside of what was fitted is an error.
-    level : probability of the intervals.
-    seed : of the search, which only laws without convexity need.
-    allow_nonconvex : solve laws without convexity by many starts, without a certificate.
+    N, D : Size
+        Numbers, or sizes such as `"243M"`.
+    weights : WeightSpec, optional
+        `"unweighted"`, `"normalized"`, numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. None
+        = the weights of `languages` if it has any, else unweighted.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models, for normalized weights; predicted where not given.
+    objective : str
+        `"mean"`, or `"worst"` (the largest weighted loss is minimised).
+    caps, floors, fixed : Ratios, optional
+        Highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
+    languages : LanguagesSpec, optional
+        Languages table or its file: available tokens, epochs, families and weights.
+    available, max_epochs : Amounts or EpochsSpec, optional
+        Unique tokens by name, and how often each may be seen (4 where nothing is said).
+    min_tokens : TokensSpec, optional
+        Fewest tokens, for every source or by name.
+    groups : GroupSpec or sequence of GroupSpec
+        Bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
+    near, within, distance : MixtureSpec, float or str
+        The mixture is at most `within` from `near`, in `"l1"` distance or `"kl"` nats.
+    anchor, kl : MixtureSpec or float, optional
+        Adds the term kl * KL(p || anchor) to the objective, with kl in nats of loss.
+    constraints : sequence of Constraint
+        Functions from the cvxpy variable p (M,) to cvxpy constraints.
+    method : str
+        `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
+    baselines : Rivals, optional
+        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : float
+        Exponent alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen : bool
+        Whether sources that no run of the fit ever saw may get a ratio.
+    strict : bool
+        Whether an optimum outside of what was fitted is an error.
+    level : float
+        Probability of the intervals.
+    seed : int
+        Seed of the search that laws without convexity need.
+    allow_nonconvex : bool
+        Solve laws without convexity by many starts, without a certificate.
+    what_if : str or sequence of str
+        Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
 
     Raises
     ------
@@ -138,9 +163,11 @@ def optimize(
         level=level,
         seed=seed,
         allow_nonconvex=allow_nonconvex,
+        what_if=what_if,
     )
     (found,) = _at_scales(fit_of(fit), [N], [D], demands)
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
+    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
     return found
 
 
@@ -151,8 +178,12 @@ def optimize_scales(
 
     Parameters
     ----------
-    fit : as for `optimize`. Ns, Ds : one size or several.
-    demands : the keywords of `optimize`, as one value.
+    fit : FitSpec
+        The fit, as for `optimize`.
+    Ns, Ds : size or sequence of sizes
+        Model sizes and token counts, one or several of each.
+    demands : Demands
+        The keywords of `optimize`, as one value.
     """
     found = _at_scales(fit_of(fit), Ns, Ds, demands_of(demands))
     caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
@@ -166,6 +197,7 @@ def _at_scales(
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
+    changes = changes_of(known.what_if, fit.sources, known.supply(fit.sources))
     pairs = [known.task(fit, fit.terms(N, D), D) for N, D in budgets]
     tasks = tuple(task for task, _ in pairs)
     exact = solve_all(tasks)
@@ -186,7 +218,7 @@ def _at_scales(
                 terms,
                 spread,
                 (*notes, *notices_of(known, task.constraints, weights)),
-                known.level,
+                changes,
             ),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
@@ -200,10 +232,12 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
     """The best mixture found under a law without convexity, reported as any other, without a proof."""
     if demands.method != EXACT:
         raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
+    if demands.what_if:
+        raise UsageError("what_if needs a law that is convex in the mixture")
     task, weights = demands.task(fit, Surface.of(fit, N, D), D)
     answer = uncertified(task, search(task, demands.seed), NAME)
     notices = notices_of(demands, task.constraints, weights)
-    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices, demands.level)
+    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices)
     available = task.constraints.available
     return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
 
@@ -243,8 +277,12 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
 
     Parameters
     ----------
-    fit : as for `optimize`. flops : of the whole training, such as `"1e22"`.
-    demands : the keywords of `optimize`, as one value.
+    fit : FitSpec
+        The fit, as for `optimize`.
+    flops : float or str
+        FLOPs of the whole training, such as `"1e22"`.
+    demands : Demands
+        The keywords of `optimize`, as one value.
 
     Raises
     ------

@@ -53,11 +53,14 @@ def weights_of(
 
     Parameters
     ----------
-    given : `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual
-        losses; ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights.
-        Targets without a number get 0, which the notices say.
-    terms : the law at the budget, which predicts monolingual losses; None = it cannot.
-    monolingual : measured losses of monolingual models for `normalized`; where absent, the law predicts them.
+    given : WeightSpec
+        `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual losses;
+        ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
+        a number get 0, which the notices say.
+    terms : Losses, optional
+        The law at the budget, which predicts monolingual losses; None if it cannot.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
 
     Raises
     ------

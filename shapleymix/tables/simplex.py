@@ -142,8 +142,9 @@ def _of_text(text: str, names: Sequence[str]) -> FloatArray:
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, or of what a command printed with `--json`."""
     document, place = read_json(path), Location(file=path)
-    found = document.get("mixture") if isinstance(document, dict) else None
-    if not isinstance(found, dict) or document.get("kind") != "mixture":
+    known = document if isinstance(document, dict) else {}
+    found = known.get("mixture")
+    if not isinstance(found, dict) or known.get("kind") != "mixture":
         raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
     try:
         return parse_mixture(found, names)

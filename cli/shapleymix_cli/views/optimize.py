@@ -13,6 +13,8 @@ from shapleymix_cli.views.tables import Part, heading, table
 
 ROUNDING = 1e-15
 AT_BOUND = 1e-9
+MOST_COLUMNS = 20
+"""Ratios of a budget that are shown without `-v`."""
 MOST_ROWS = 30
 """Rows of a table that are shown without `-v`."""
 
@@ -26,18 +28,29 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
         *_losses(found, verbose),
         "",
         *_prices(found, verbose),
+        *_what_ifs(found),
         *_rivals(found),
     ]
     return [*parts, *([f"Weights {found.weights_origin}."] if verbose else [])]
 
 
-def scales_view(found: Sequence[Mixture], law: str) -> list[Part]:
-    """A row a budget: the ratios, the objective and the certificate."""
-    headers = ["N", "D", *found[0].sources, "objective", "relative gap"]
+def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
+    """A row a budget: the ratios, of many sources those that are largest anywhere, the objective and the proof."""
+    ratios = np.array([one.p for one in found])
+    largest = np.argsort(-ratios.max(axis=0), kind="stable").tolist()
+    shown = sorted(largest if verbose or len(largest) <= MOST_COLUMNS else largest[:MOST_COLUMNS])
+    headers = ["N", "D", "objective", "relative gap", *(found[0].sources[i] for i in shown)]
     rows = [
-        [size(one.N), size(one.D), *each(one.p), fixed(one.objective, 4), _small(one.relative_gap)] for one in found
+        [size(one.N), size(one.D), fixed(one.objective, 4), _small(one.relative_gap), *each(one.p[shown])]
+        for one in found
     ]
-    return [heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"), table(headers, rows, left=2)]
+    hidden = len(largest) - len(shown)
+    more = [f"... and {count(hidden, 'source')} more: -v and --json show all"] if hidden else []
+    return [
+        heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"),
+        table(headers, rows, left=2),
+        *more,
+    ]
 
 
 def _title(found: Mixture, law: str) -> str:
@@ -46,8 +59,10 @@ def _title(found: Mixture, law: str) -> str:
 
 
 def _ratios(found: Mixture, verbose: bool) -> list[Part]:
-    """A row a source: ratio, interval, tokens, cap and epochs where there are any; of many, the largest and those at a
-    bound."""
+    """One row per source: ratio, interval, tokens, cap and epochs where there are any.
+
+    Of many sources, the largest and those at a bound are shown.
+    """
     capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
     floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
     headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
@@ -103,7 +118,7 @@ def _proof(found: Mixture) -> list[str]:
 
 
 def _losses(found: Mixture, verbose: bool) -> list[Part]:
-    """A row a target; of many, those of the highest loss."""
+    """One row per target; of many, those of the highest loss."""
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
     cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
     headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight"]
@@ -129,6 +144,42 @@ def _prices(found: Mixture, verbose: bool) -> list[Part]:
     worth = np.array([price.per_percent for price in found.binding])
     shown = _shortened(headers, rows, worth, "language", verbose)
     return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
+
+
+CHANGED = 3
+"""How many ratios of another optimum are shown: those that moved most."""
+
+
+def _what_ifs(found: Mixture) -> list[Part]:
+    """The gain of each change of the data at hand, and which ratios move most."""
+    if not found.what_if:
+        return []
+    spread = any(np.isfinite(other.gain_low) for other in found.what_if)
+    headers = [
+        "data",
+        "objective",
+        "gain",
+        *_when(spread, f"{percent(found.level, 0)} interval"),
+        "ratios, now and then",
+    ]
+    rows = [
+        [
+            other.name,
+            other.reason or fixed(other.objective, 4),
+            fixed(other.gain, 4),
+            *_when(spread, interval(other.gain_low, other.gain_high, lambda gain: fixed(gain, 4))),
+            _moves(found, other.p),
+        ]
+        for other in found.what_if
+    ]
+    return [heading("With other data at hand (gain: what the optimum then saves, in nats)"), table(headers, rows), ""]
+
+
+def _moves(found: Mixture, p: FloatArray) -> str:
+    """The ratios that differ most, before and after."""
+    largest = np.argsort(-np.abs(p - found.p), kind="stable")[:CHANGED]
+    moved = [f"{found.sources[i]} {found.p[i]:.3f} -> {p[i]:.3f}" for i in largest if abs(p[i] - found.p[i]) >= 5e-4]
+    return ", ".join(moved) or "as they are"
 
 
 def _rivals(found: Mixture) -> list[Part]:

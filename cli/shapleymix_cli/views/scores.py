@@ -21,7 +21,7 @@ MOST_LAWS = 5
 
 
 def scores_table(scores: Scores, verbose: bool) -> list[Part]:
-    """A row a target and the mean; coverage only where there are intervals."""
+    """One row per target and the mean; coverage only where there are intervals."""
     covered = bool(np.isfinite(scores.coverage).any())
     headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
     worst = np.argsort(-np.nan_to_num(scores.PE, nan=-np.inf), kind="stable").tolist()
