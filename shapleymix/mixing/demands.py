@@ -110,9 +110,8 @@ class Demands(Bounds):
         parse_ratio(self.smoothing, "smoothing")
         listed = [self.what_if] if isinstance(self.what_if, str) else self.what_if
         if not isinstance(listed, (list, tuple)) or not all(isinstance(one, str) for one in listed):
-            raise UsageError(
-                f"what_if: {described(self.what_if)} is no change of tokens", hint="write it like 'de+50B'"
-            )
+            hint = "write it like 'de+50B'"
+            raise UsageError(f"what_if: {described(self.what_if)} is no change of tokens", hint=hint)
         if self.what_if and self.method != EXACT:
             raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
