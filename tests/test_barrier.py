@@ -172,6 +172,18 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
 
 
+@pytest.mark.parametrize("held", [0, 1, 2, 3])
+def test_a_source_that_cannot_move_sets_no_price(held):
+    """The price is the slope of the source that the last ratio goes to, which one held at its floor never is."""
+    gradient = np.array([0.1, 0.2, 0.3, 0.4])
+    lower, upper = np.zeros(4), np.full(4, 0.4)
+    lower[held] = upper[held] = 0.1
+    s, price = linear_minimiser(gradient, lower, upper)
+    free = np.delete(np.arange(4), held)
+    np.testing.assert_allclose(s[free], [0.4, 0.4, 0.1], atol=1e-15)
+    assert price == gradient[free[-1]]
+
+
 def test_powers_just_below_one_have_an_infinite_slope_at_zero_all_the_same():
     rng = np.random.default_rng(16)
     for s in (0.99, 0.999, 0.9999):

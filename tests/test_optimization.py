@@ -15,6 +15,7 @@ from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize, optimize_compute, optimize_scales
+from shapleymix.mixing.repetition import repetition
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
@@ -367,6 +368,15 @@ def test_repeated_tokens_are_named():
     assert "repeated tokens for fresh" in notices
     assert "fi" in notices.split("repeats")[1]
     assert not any("repeated" in notice for notice in mixture(available=dict.fromkeys(SOURCES, "9T")).notices)
+
+
+def test_a_source_seen_once_is_not_repeated():
+    """Every token once is p D / available = 1 up to rounding; a hundredth more is a repetition."""
+    p, D = np.array([0.1 + 0.2, 0.7]), 1e9
+    available = np.array([0.3, 0.7]) * D
+    assert (p * D / available).max() > 1
+    assert repetition(p, ("en", "de"), available, D) == []
+    assert "repeats en 1.01 times" in repetition(p, ("en", "de"), available / np.array([1.01, 1.0]), D)[0]
 
 
 def test_the_penalty_is_apart_from_the_loss():
