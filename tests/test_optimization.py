@@ -229,6 +229,16 @@ def test_methods_are_compared_with_the_exact_optimum():
         mixture(method="closed-form")
 
 
+@pytest.mark.parametrize("method", ["closed-form", "first-order"])
+def test_a_formula_that_breaks_a_bound_is_told_and_no_other(method):
+    free = optimize(Square(), 1e9, 1e11, method=method)
+    assert not any("breaks the bounds" in notice for notice in free.notices)
+    cap = {TARGETS[0]: float(free.p[0]) - 0.05}
+    broken = optimize(Square(), 1e9, 1e11, method=method, caps=cap)
+    assert any("breaks the bounds" in notice for notice in broken.notices)
+    assert np.isinf(broken.certificate.gap)
+
+
 class Square(FakeFit):
     """As many sources as targets."""
 
