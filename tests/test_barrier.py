@@ -12,6 +12,7 @@ from shapleymix.errors import SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.certificate import frank_wolfe_gap, linear_minimiser
 from shapleymix.mixing.engine.barrier import minimise
+from shapleymix.mixing.engine.newton import face_bound
 
 
 def problem(seed: int, M: int, K: int, *, concave: bool = False, batch: tuple[int, ...] = ()) -> PowerTerms:
@@ -170,6 +171,17 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert gradient @ s == pytest.approx(oracle.fun, abs=1e-9)
     assert is_feasible(s, lower - 1e-15, upper + 1e-15)
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_on_a_face_is_the_largest_over_the_corners_of_the_box(seed):
+    """Excess at most max tilt . (p - s) over all s within floors and caps: an enumeration of 2^M corners."""
+    rng, M = np.random.default_rng(seed), 5
+    lower, upper = rng.uniform(0.05, 0.1, M), rng.uniform(0.3, 0.9, M)
+    p, tilt = rng.uniform(lower, upper), rng.normal(size=M)
+    corners = np.where(np.arange(2**M)[:, None] >> np.arange(M) & 1, upper, lower)
+    found = face_bound(tilt[None], p[None], lower[None], upper[None])
+    np.testing.assert_allclose(found, ((p - corners) @ tilt).max(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("held", [0, 1, 2, 3])

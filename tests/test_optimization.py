@@ -200,6 +200,14 @@ def test_scales_in_one_batch_are_single_calls():
     np.testing.assert_allclose(table[3].p_low, single.p_low, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("N", "D", "named"), [([], 1e10, "N"), ([1e9, 0], 1e10, "N"), (1e9, [], "D"), (1e9, [0.0, 1e10], "D")]
+)
+def test_scales_need_sizes_above_zero(N, D, named):
+    with pytest.raises(UsageError, match=f"^{named} must be positive"):
+        optimize_scales(FakeFit(), N, D)
+
+
 def test_compute_is_split_as_a_fine_scan_says():
     fit = FakeFit(B=0)
     mix = optimize_compute(fit, "1e21")
