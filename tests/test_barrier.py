@@ -173,6 +173,18 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
 
 
+def test_a_target_that_only_an_excluded_source_helps_is_named_though_another_of_the_batch_is_sound():
+    phi = np.full((2, 3, 3), 0.2)
+    phi[0, :, 1] = [0.0, 1.0, 0.0]
+    terms = PowerTerms(np.zeros((2, 3)), np.ones((2, 3)), np.full((2, 3), 0.1), phi)
+    lower, upper = np.zeros((2, 3)), np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    with pytest.raises(SolveError, match="target number 1\n"):
+        minimise(terms, np.ones((2, 3)), lower, upper)
+    p = minimise(terms, np.tile([1.0, 0.0, 1.0], (2, 1)), lower, upper).p
+    np.testing.assert_allclose(p.sum(axis=-1), 1, atol=1e-12)
+    assert p[0, 1] == 0
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_bound_on_a_face_is_the_largest_over_the_corners_of_the_box(seed):
     """Excess at most max tilt . (p - s) over all s within floors and caps: an enumeration of 2^M corners."""
