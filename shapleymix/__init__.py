@@ -53,11 +53,13 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.laws.symbols import given as given
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
+    from shapleymix.mixing.compute import optimize_compute as optimize_compute
     from shapleymix.mixing.demands import Demands as Demands
+    from shapleymix.mixing.frontier import Frontier as Frontier
+    from shapleymix.mixing.frontier import frontier as frontier
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
     from shapleymix.mixing.optimization import optimize as optimize
-    from shapleymix.mixing.optimization import optimize_compute as optimize_compute
     from shapleymix.mixing.optimization import optimize_scales as optimize_scales
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
@@ -77,6 +79,7 @@ _HOME = {
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
+    "Frontier": "mixing.frontier",
     "Group": "mixing.groups",
     "InfeasibleError": "errors",
     "Inputs": "laws",
@@ -100,9 +103,10 @@ _HOME = {
     "exact_shapley": "game",
     "fit": "fitting.fits",
     "fitted": "laws.symbols",
+    "frontier": "mixing.frontier",
     "given": "laws.symbols",
     "optimize": "mixing.optimization",
-    "optimize_compute": "mixing.optimization",
+    "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
     "read_languages": "tables.languages",
     "read_runs": "tables.run_reading",
@@ -120,6 +124,7 @@ __all__ = [
     "Evaluation",
     "Fit",
     "FitError",
+    "Frontier",
     "Group",
     "InfeasibleError",
     "Inputs",
@@ -141,6 +146,7 @@ __all__ = [
     "exact_shapley",
     "fit",
     "fitted",
+    "frontier",
     "given",
     "optimize",
     "optimize_compute",

@@ -5,21 +5,28 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
+
+from shapleymix.files import Json
 
 WIDTH = 100
 SHOWN_FIELDS = 14
 SHOWN_ROWS = 50
 SHOWN_ITEMS = 6
+SHOWN_LINES = 10
+
+
+Column = np.ndarray | Sequence[object]
+"""A column of a table: one value for each row."""
 
 
 @runtime_checkable
 class HasColumns(Protocol):
     """A result with one tidy table."""
 
-    def columns(self) -> Mapping[str, Sequence[Any]]: ...
+    def columns(self) -> Mapping[str, Column]: ...
 
 
 class Shown:
@@ -30,8 +37,8 @@ class Shown:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for name in ("__repr__", "__eq__", "__hash__"):  # else the dataclass would write its own
             if name not in cls.__dict__:
                 setattr(cls, name, getattr(Shown, name))
@@ -55,7 +62,7 @@ class Shown:
         more = [f"  ... and {hidden} more fields"] if hidden > 0 else []
         return "\n".join([type(self).__name__, *lines[:SHOWN_FIELDS], *more])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """The fields as plain Python values: lists for arrays, dictionaries for results within."""
         return {name: plain(getattr(self, name)) for name in field_names(self)}
 
@@ -65,10 +72,12 @@ def field_names(record: object) -> list[str]:
     return [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Whether two values are equal, NaN equalling NaN, arrays by shape and every element."""
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return type(one) is type(other) and one.dtype.kind == other.dtype.kind and _same_array(one, other)
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return False
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -82,7 +91,7 @@ def _same_array(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Json:
     """A value without arrays and results."""
     if isinstance(value, Shown):
         return value.to_dict()
@@ -92,10 +101,10 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    return value
+    return cast(Json, value)
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value in at most half a line: its start, or its size."""
     if isinstance(value, Shown):
         return type(value).__name__
@@ -123,7 +132,21 @@ def _listed(parts: Sequence[str], count: int) -> str:
     return text if count <= len(parts) else f"{text}, ... ({count})"
 
 
-def html_table(columns: Mapping[str, Sequence[Any]]) -> str:
+def cut(text: str) -> str:
+    """One indented line, whose end is left out where it is too long."""
+    return f"  {text}" if len(text) + 2 <= WIDTH else f"  {text[: WIDTH - 6]} ..."
+
+
+def text_table(columns: Mapping[str, Column], most: int = SHOWN_LINES) -> list[str]:
+    """The first rows of a table as aligned lines, indented; its names on top."""
+    rows = list(zip(*columns.values(), strict=True))
+    cells = [list(columns), *([short(cell) for cell in row] for row in rows[:most])]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip()[:WIDTH] for row in cells]
+    return lines + ([f"  ... and {len(rows) - most} more: see to_polars()"] if len(rows) > most else [])
+
+
+def html_table(columns: Mapping[str, Column]) -> str:
     """An HTML table of the first rows."""
     rows = list(zip(*columns.values(), strict=True))
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)

@@ -151,6 +151,14 @@ def caution(texts: Iterable[str], stacklevel: int = 3) -> None:
         warnings.warn(text, ShapleyMixWarning, stacklevel=stacklevel)
 
 
+def described(value: object) -> str:
+    """What a value of the wrong kind is, in words: `None`, `an int`, `a list`."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """A hint that names the candidate nearest to `word`, or lists the candidates; None if there are none."""
     known = list(candidates)

@@ -8,10 +8,11 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from shapleymix.errors import Location, StoreError, UsageError
 
@@ -19,6 +20,12 @@ MAX_BYTES = 2 * 2**30
 """Most bytes that are read of one file, packed or unpacked: 2 GiB."""
 
 STANDARD_INPUT = "<stdin>"
+
+if TYPE_CHECKING:
+    Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+    """What JSON can hold."""
+else:
+    Json = object  # what `Record` reads as it is
 
 _PIECE = 2**24
 
@@ -71,7 +78,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: str | os.PathLike[str]) -> object:
     """The content of a JSON file.
 
     Raises
@@ -87,7 +94,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     return parse_json(data, origin.file)
 
 
-def parse_json(data: bytes, origin: str) -> Any:
+def parse_json(data: bytes, origin: str) -> object:
     """The content of JSON text, or a StoreError that says what is wrong with it, as `read_json`."""
     place = Location(file=origin)
     try:
@@ -107,7 +114,7 @@ def parse_json(data: bytes, origin: str) -> Any:
         raise StoreError(f"is not valid JSON: {error}", location=place, hint=_REWRITE) from error
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -128,7 +135,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:12]}... ({len(text)} digits)"
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

@@ -14,7 +14,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -22,13 +22,17 @@ from numpy.typing import NDArray
 
 from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, did_you_mean
-from shapleymix.files import Origin, atomic_write, parse_json, read_once
+from shapleymix.files import Json, Origin, atomic_write, parse_json, read_once
 
 SCHEMA_VERSION = 1
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+Hint = Any  # what an annotation says: a class, or a generic alias, for which there is no common type
+
+T = typing.TypeVar("T")
 
 _KINDS: dict[str, type[Record]] = {}
 _LABELS = ("sources", "targets")
@@ -39,7 +43,7 @@ _REWRITE = "write it again with the command that made it"
 class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
-    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter an axis for
+    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter for each axis for
     tuples and arrays, `{"sources": "M", "targets": "K", "losses": "K", "phi": "MK"}`. Loading holds fields of one
     letter to one length; a digit is that length itself. The first field with a letter says how long it is, so the
     labels come first.
@@ -48,8 +52,8 @@ class Record(Shown):
     kind: ClassVar[str]
     axes: ClassVar[Mapping[str, str]] = {}
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "kind" in cls.__dict__:
             _KINDS[cls.kind] = cls
 
@@ -58,13 +62,13 @@ class Record(Shown):
         """The file that `load` read this record from, with its hash; None for a record that was computed."""
         return self.__dict__.get("_read_from")
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """The result as JSON-ready values, with its schema version and kind."""
         fields = {name: _encode(getattr(self, name)) for name in _field_names(type(self))}
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **fields}
 
     @classmethod
-    def from_document(cls, document: Any, origin: str = "<document>") -> Self:
+    def from_document(cls, document: object, origin: str = "<document>") -> Self:
         """Rebuild a result.
 
         Raises
@@ -74,7 +78,7 @@ class Record(Shown):
             or shape, or holds values that the result cannot have.
         """
         place = _Place(origin)
-        return typing.cast(Self, _decode_record(_kind_of(document, cls, place), document, place))
+        return typing.cast(Self, _decode_record(*_kind_of(document, cls, place), place))
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document to `path`, atomically; an existing file is kept unless `force`."""
@@ -124,7 +128,7 @@ def _field_names(cls: type[Record]) -> list[str]:
 # Writing
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Json:
     if isinstance(value, Record):
         return value.to_document()
     if isinstance(value, np.ndarray):
@@ -150,8 +154,8 @@ def _special(value: float) -> str | None:
 # Reading
 
 
-def _kind_of(document: Any, cls: type[Record], place: _Place) -> type[Record]:
-    """The class that a document says it is of, if it may stand where a `cls` is expected."""
+def _kind_of(document: object, cls: type[Record], place: _Place) -> tuple[type[Record], dict[str, object]]:
+    """The class that a document says it is of, if it may stand where a `cls` is expected, and the document."""
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
         place.refuse("is not a shapleymix result (no kind or schema_version)")
     version = document["schema_version"]
@@ -163,10 +167,10 @@ def _kind_of(document: Any, cls: type[Record], place: _Place) -> type[Record]:
     if found is None or not issubclass(found, cls):
         expected = getattr(cls, "kind", cls.__name__.lower())
         place.refuse(f"holds a {kind!s:.60}, expected a {expected}", None)
-    return found
+    return found, document
 
 
-def _decode_record(cls: type[Record], document: dict[str, Any], place: _Place) -> Record:
+def _decode_record(cls: type[Record], document: Mapping[str, object], place: _Place) -> Record:
     hints = typing.get_type_hints(cls)
     names = _field_names(cls)
     for name in names:
@@ -183,7 +187,7 @@ def _decode_record(cls: type[Record], document: dict[str, Any], place: _Place) -
     return record
 
 
-def _check_derived(record: Record, document: dict[str, Any], known: set[str], place: _Place) -> None:
+def _check_derived(record: Record, document: Mapping[str, object], known: set[str], place: _Place) -> None:
     """What a document says besides the fields must follow from them: nothing that was edited there is passed over."""
     extra = [name for name in document if name not in known]
     derived = record.to_document() if extra else {}
@@ -221,7 +225,7 @@ def _check_axes(cls: type[Record], values: dict[str, Any], place: _Place) -> Non
             place.at(name).refuse(f"the field {name!r} has shape {found}, expected {shape}")
 
 
-def _decode_field(hint: Any, value: Any, place: _Place) -> Any:
+def _decode_field(hint: Hint, value: object, place: _Place) -> object:
     try:
         return _decode(hint, value, place)
     except StoreError:
@@ -231,26 +235,25 @@ def _decode_field(hint: Any, value: Any, place: _Place) -> Any:
         place.refuse(f"the field {name!r} cannot be read: {error}", cause=error)
 
 
-def _decode(hint: Any, value: Any, place: _Place) -> Any:
+def _decode(hint: Hint, value: object, place: _Place) -> object:
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _decode(_only_member(hint), value, place)
     if origin is np.ndarray:
         return _decode_array(typing.get_args(typing.get_args(hint)[1])[0], value)
     if origin is tuple:
-        _expect(list, value)
-        parts = enumerate(zip(_members(hint, value), value, strict=True))
+        listed = _expect(list, value)
+        parts = enumerate(zip(_members(hint, len(listed)), listed, strict=True))
         return tuple(_decode(inner, part, place.at(str(index))) for index, (inner, part) in parts)
     if origin is dict:
-        _expect(dict, value)
         inner = typing.get_args(hint)[1]
-        return {key: _decode(inner, item, place.at(key)) for key, item in value.items()}
+        return {key: _decode(inner, item, place.at(key)) for key, item in _expect(dict, value).items()}
     if isinstance(hint, type) and issubclass(hint, Record):
-        return _decode_record(_kind_of(value, hint, place), value, place)
+        return _decode_record(*_kind_of(value, hint, place), place)
     return _decode_plain(hint, value)
 
 
-def _decode_plain(hint: Any, value: Any) -> Any:
+def _decode_plain(hint: Hint, value: object) -> object:
     """A single value: a text, a number, a truth value, one of some words, or anything that JSON can hold."""
     if typing.get_origin(hint) is typing.Literal:
         if value not in typing.get_args(hint):
@@ -264,7 +267,7 @@ def _decode_plain(hint: Any, value: Any) -> Any:
     return _free(value)
 
 
-def _free(value: Any, depth: int = 0) -> Any:
+def _free(value: object, depth: int = 0) -> object:
     """Content without a type, as it is, if it is no deeper than anything that is written here."""
     if depth > _DEEPEST:
         raise TypeError(f"nested more than {_DEEPEST} deep")
@@ -273,28 +276,29 @@ def _free(value: Any, depth: int = 0) -> Any:
     return [_free(item, depth + 1) for item in value] if isinstance(value, list) else value
 
 
-def _expect(wanted: type, value: Any) -> None:
-    """Raise a TypeError unless JSON gave exactly this type: a truth value is no integer."""
+def _expect(wanted: type[T], value: object) -> T:
+    """The value, or a TypeError unless JSON gave exactly this type: a truth value is no integer."""
     if type(value) is not wanted:
         raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {_short(value)}")
+    return typing.cast(T, value)
 
 
 _JSON_NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
 _JSON_NAMES |= {list: "a list", dict: "an object"}
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value!r:.40}" if isinstance(value, (str, int, float, bool)) or value is None else type(value).__name__
 
 
-def _members(hint: Any, value: list[Any]) -> list[Any]:
+def _members(hint: Hint, count: int) -> list[Hint]:
     arguments = typing.get_args(hint)
     if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return [arguments[0]] * len(value)
+        return [arguments[0]] * count
     return list(arguments)
 
 
-def _only_member(hint: Any) -> Any:
+def _only_member(hint: Hint) -> Hint:
     members = [member for member in typing.get_args(hint) if member is not type(None)]
     return members[0]
 
@@ -306,7 +310,7 @@ _SCALARS: dict[type[np.generic], tuple[set[type], str]] = {
 }
 
 
-def _decode_array(scalar: type[np.generic], value: Any) -> NDArray[Any]:
+def _decode_array(scalar: type[np.generic], value: object) -> NDArray[np.generic]:
     """Nested lists of one kind of value; nothing is rounded, taken for true, or read out of a text."""
     _expect(list, value)
     cells = np.array(value, dtype=object)
@@ -324,7 +328,7 @@ def _decode_array(scalar: type[np.generic], value: Any) -> NDArray[Any]:
     return cells.astype(scalar)
 
 
-def _reshaped(flat: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _reshaped(flat: Sequence[object], shape: tuple[int, ...]) -> NDArray[np.object_]:
     cells = np.empty(len(flat), dtype=object)
     cells[:] = flat
     return cells.reshape(shape)

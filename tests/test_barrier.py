@@ -12,7 +12,7 @@ from shapleymix.errors import SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.certificate import frank_wolfe_gap, linear_minimiser
 from shapleymix.mixing.engine.barrier import minimise
-from shapleymix.mixing.engine.newton import face_bound
+from shapleymix.mixing.engine.newton import LARGE, Factor, face_bound
 
 
 def problem(seed: int, M: int, K: int, *, concave: bool = False, batch: tuple[int, ...] = ()) -> PowerTerms:
@@ -171,6 +171,17 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert gradient @ s == pytest.approx(oracle.fun, abs=1e-9)
     assert is_feasible(s, lower - 1e-15, upper + 1e-15)
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
+
+
+@pytest.mark.parametrize(("B", "M"), [(1, 4), (3, 4), (1, LARGE), (3, LARGE)])
+def test_newtons_move_solves_its_system_in_every_member_of_a_batch(B, M):
+    rng = np.random.default_rng(M + B)
+    root = rng.normal(size=(B, M, M))
+    matrix, free = root @ np.swapaxes(root, 1, 2) + np.eye(M), (rng.random((B, M)) < 0.8).astype(float)
+    pull, excess = rng.normal(size=(B, M)), rng.normal(size=(B, 1))
+    move, shift = Factor(matrix.copy(), free).solve(pull, excess)
+    np.testing.assert_allclose((matrix @ move[:, :, None])[:, :, 0], pull + shift * free, atol=1e-8)
+    np.testing.assert_allclose((move * free).sum(axis=1, keepdims=True), excess, atol=1e-8)
 
 
 def test_a_target_that_only_an_excluded_source_helps_is_named_though_another_of_the_batch_is_sound():

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shapleymix.errors import UsageError
-from shapleymix.mixing.baselines import USUAL, epochs_of, named, named_baselines, rivals_of, smoothed, table
+from shapleymix.mixing.baselines import (
+    USUAL,
+    epochs_of,
+    named,
+    named_baselines,
+    rivals_of,
+    smoothed,
+    table,
+    unimax,
+    usual,
+)
 from shapleymix.tables.simplex import uniform
 
 SOURCES = ("en", "de", "fi", "sw")
@@ -49,13 +59,27 @@ def unimax_of_the_paper(counts, budget, epochs):
     return [taken[index] / total for index in range(len(counts))]
 
 
+def test_a_unimax_that_does_not_fill_the_budget_is_refused_with_the_epochs_it_takes():
+    available = np.array([10.0, 30.0])
+    with pytest.raises(UsageError, match="'unimax:2' does not fill D = 100") as refusal:
+        named("unimax:2", ["a", "b"], available, 100.0)
+    assert refusal.value.hint == "take unimax:2.5 or more, or a smaller D"
+    np.testing.assert_allclose(epochs_of(named("unimax:2.5", ["a", "b"], available, 100.0), available, 100.0), 2.5)
+    assert usual(available, 100.0) == ("uniform", "natural", "temperature:2", "unimax:4")
+    assert usual(available, 30.0) == USUAL
+
+
 @given(st.lists(st.floats(1e3, 1e12), min_size=1, max_size=12), st.floats(1e3, 1e13), st.sampled_from([0.5, 1, 4, 10]))
 def test_unimax_is_the_papers_algorithm(counts, budget, epochs):
     names = [f"l{place}" for place in range(len(counts))]
-    p = named(f"unimax:{epochs}", names, np.array(counts), budget)
+    p = unimax(np.array(counts), budget, epochs)
     np.testing.assert_allclose(p, unimax_of_the_paper(counts, budget, epochs), rtol=1e-12)
     realised = epochs_of(p, np.array(counts), budget)
+    if epochs * sum(counts) < budget * (1 - 1e-8):
+        with pytest.raises(UsageError, match="does not fill D"):
+            named(f"unimax:{epochs}", names, np.array(counts), budget)
     if epochs * sum(counts) >= budget:
+        np.testing.assert_array_equal(named(f"unimax:{epochs}", names, np.array(counts), budget), p)
         assert (realised <= epochs * (1 + 1e-9)).all()
         even = p[realised < epochs * (1 - 1e-9)]
         assert np.ptp(even) <= 1e-12 if len(even) else True
@@ -110,5 +134,5 @@ def test_two_different_mixtures_of_one_name_are_refused():
 
 def test_a_rival_cannot_take_the_name_of_another_mixture():
     with pytest.raises(UsageError, match="two mixtures are named 'uniform'"):
-        named_baselines(SOURCES, AVAILABLE, 0.5, ["uniform=unimax:1"], 1e3)
+        named_baselines(SOURCES, AVAILABLE, 0.5, ["uniform=unimax:10"], 1e3)
     assert list(named_baselines(SOURCES, np.full(4, np.nan), 0.5, ["uniform"], 1e3)) == ["uniform"]

@@ -80,7 +80,7 @@ def test_every_fault_is_in_the_json(run: Run, tmp_path: Path) -> None:
         ("fit {log} --bootstrap -1", "--bootstrap: '-1'", None),
         ("fit {log} --delta nan", "--delta: 'nan'", None),
         ("fit {log} --delta 1 --least-squares", "exclude each other", None),
-        ("fit {log} -o fit.csv", "-o: a fit is written as .json", ".json"),
+        ("fit {log} -o fit.csv", "-o writes a fit as .json only", ".json"),
         ("fit {log} -o nowhere/fit.json", "no such folder", None),
         ("fit {log} -o -", "-o takes the name of a file", "--json"),
         ("fit {log} -o {log} --force", "is an input as well", "another name"),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cli_tools import Outcome, Run, runner
 from shapleymix_cli.main import commands
-from shapleymix_cli.views.optimize import mixture_view
+from shapleymix_cli.views.optimize import mixture_view, scales_view
 from shapleymix_cli.views.tables import show
 
 from shapleymix.fitting.fits import Fit
@@ -147,6 +147,46 @@ def test_strict_covers_the_optimum_and_names_what_is_outside(run: Run, saved: Pa
     assert near.code == 0, near.err  # a rival outside of what was fitted is no reason to refuse the optimum
 
 
+def test_what_more_data_would_bring(optimize, fixtures: Path, tmp_path: Path) -> None:
+    table, goal = fixtures / "multilingual5_languages.csv", tmp_path / "mixture.json"
+    words = ("--languages", table, "--max-epochs", 0.3)
+    outcome = optimize(*words, "--what-if", "zh+1M", "--what-if", "zh+1M,ja-100k", "-o", goal, "--json")
+    first, second = outcome.document["what_if"]
+    again = optimize(*words, "--available", f"zh={1586130 + 1e6}", "--json").document
+    assert math.isclose(first["objective"], again["objective"], rel_tol=1e-9)
+    assert math.isclose(first["gain"], outcome.document["objective"] - again["objective"], rel_tol=1e-6)
+    assert first["gain_low"] <= first["gain"] <= first["gain_high"] * 1.5
+    assert second["tokens"] == {"zh": 1e6, "ja": -1e5}
+    assert Mixture.load(goal).what_if[1].gain == second["gain"]
+    text = optimize(*words, "--what-if", "zh+1M").out
+    assert "With other data at hand" in text
+    assert f"{first['gain']:.4f}" in text
+    assert f"zh {outcome.document['mixture']['zh']:.3f} -> {again['mixture']['zh']:.3f}" in text
+    assert optimize("--what-if", "zh+1M").code == 2
+
+
+def test_the_trade_off_between_two_sets_of_targets(optimize, tmp_path: Path) -> None:
+    goal = tmp_path / "curve.json"
+    words = ("--frontier", "zh+ja:rest", "--points", 5, "--cap", "zh=0.3")
+    document = optimize(*words, "-o", goal, "--json").document
+    assert json.loads(goal.read_text()) == document
+    assert len(document["entries"]) == 5
+    first, second = (np.array([entry[side] for entry in document["entries"]]) for side in ("first", "second"))
+    assert (np.diff(first) < 0).all()
+    assert (np.diff(second) > 0).all()
+    asked = optimize("--weights", "zh=1,ja=1", "--cap", "zh=0.3", "--json").document
+    assert math.isclose(asked["objective"], first[-1], rel_tol=1e-8)
+    text = optimize(*words).out
+    assert "Mean losses of zh+ja against en+de+fr" in text
+    assert f"{first[0]:.4f}" in text
+    assert f"{second[-1]:.4f}" in text
+    for wrong, message in (("--points 5", "does nothing without"), ("--frontier en:eng", "'eng' is no target")):
+        refused = optimize(*wrong.split())
+        assert (refused.code, refused.out) == (2, "")
+        assert message in refused.err
+    assert optimize("--frontier", "en:rest", "-D", "1M,2M").code == 2
+
+
 def test_lists_of_budgets_make_a_table(run: Run, saved: Path) -> None:
     call = ("optimize", saved, "-N", "25k,97600", "-D", "1M,2M", "-q")
     scales = run(*call, "--json").document["scales"]
@@ -202,7 +242,7 @@ def test_the_same_call_gives_the_same_bytes(optimize) -> None:
         ("--kl 1", 2, "needs an anchor mixture", None),
         ("--flops 1e12", 2, "--flops finds N and D itself", "leave out"),
         ("--method clozed", 2, "'clozed' is not one of", None),
-        ("-o mixture.csv", 2, "a mixture is written as .json", ".json"),
+        ("-o mixture.csv", 2, "-o writes a mixture as .json only", ".json"),
         ("--compare-to nothing.json", 1, "cannot be read", None),
     ],
 )
@@ -253,6 +293,10 @@ def test_two_hundred_languages_are_readable() -> None:
     assert any("170 sources more" in line for line in short)
     largest = names[int(np.argmax(found.p))]
     assert any(line.startswith(f"{largest} ") for line in short)
+    scales = view_lines(scales_view([found, free], "any", verbose=False))
+    assert len(scales) < 30 < len(view_lines(scales_view([found, free], "any", verbose=True)))
+    assert any("180 sources more" in line for line in scales)
+    assert any(largest in line.split() for line in scales)
 
 
 def view_lines(parts: Any) -> list[str]:

@@ -44,8 +44,8 @@ def test_ranges_are_of_the_losses_that_were_used_not_of_the_rows():
         for i in range(4):
             ratios = [float(evidence.log.p[row, i]) for row in rows]
             assert found.p_range[j, i].tolist() == [min(ratios), max(ratios)]
-            runs = {evidence.log.runs[row] for row in rows if evidence.log.p[row, i] > 0}
-            assert found.runs[j, i] == len(runs)
+            mixed = {tuple(evidence.log.p[row].tolist()) for row in rows if evidence.log.p[row, i] > 0}
+            assert found.mixtures[j, i] == len(mixed)
         assert found.N_range[j].tolist() == [evidence.log.N[rows].min(), evidence.log.N[rows].max()]
         assert found.D_range[j].tolist() == [evidence.log.D[rows].min(), evidence.log.D[rows].max()]
 
@@ -91,8 +91,8 @@ def test_a_loss_above_the_untrained_models_is_no_prediction(filtered, mixture):
     assert found.outside[0, fr]
     assert not (found.losses > filtered.coverage.untrained).any()
     text = "\n".join(found.warnings)
-    assert "no prediction for fr at 1 of 1 points: the law gives more than the 5.544 nats of an untrained model" in text
-    assert "p_fr lies outside of the fitted range 0.02258 to 1 at 1 of 1 points for fr" in text
+    assert "no prediction for fr: the law gives more than the 5.544 nats of an untrained model" in text
+    assert "p_fr lies outside of the fitted range 0.02258 to 1 for fr" in text
     assert "every run that is used has some fr" in text
 
 
@@ -132,11 +132,11 @@ def test_warnings_reach_python_once(filtered):
 def test_two_times_outside_and_71_700_times_outside_read_differently(filtered):
     near, far = (filtered.predict("uniform", 97600, D).warnings for D in ("4M", 1998848 * 71_700.0))
     assert near == (
-        "D lies outside of the fitted range 999.4k to 1.999M at 1 of 1 points, by up to a factor of 2; "
+        "D lies outside of the fitted range 999.4k to 1.999M, by up to a factor of 2; "
         "beta was held at 0.5, not fitted: the interval does not know that",
     )
     assert far == (
-        "D lies outside of the fitted range 999.4k to 1.999M at 1 of 1 points, by up to a factor of 71,700: "
+        "D lies outside of the fitted range 999.4k to 1.999M, by up to a factor of 71,700: "
         "so far from any run that the number is a guess; "
         "beta was held at 0.5, not fitted: the interval does not know that",
     )
@@ -183,7 +183,7 @@ def test_many_ratios_outside_are_summed_up():
 def _twelve(known: Coverage) -> Coverage:
     """A coverage of twelve sources, none of which was ever seen."""
     counts = np.zeros((4, 12), dtype=np.int64)
-    return replace(known, p_range=np.zeros((4, 12, 2)), runs=counts)
+    return replace(known, p_range=np.zeros((4, 12, 2)), mixtures=counts)
 
 
 def test_coverage_comes_back_from_a_file_and_refuses_other_languages(filtered, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,12 @@ from hypothesis import strategies as st
 from simulated import log_of
 
 from shapleymix.display import SHOWN_ROWS, html_table, same, short
+from shapleymix.errors import UsageError
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.evaluation import evaluate
 from shapleymix.fitting.fits import Fit, fit
+from shapleymix.mixing.candidates import compare_mixtures
+from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray, IntArray, Record
 
 
@@ -145,7 +149,7 @@ def test_the_table_of_a_prediction_has_a_row_a_point_and_target(results):
 def test_plain_values(results):
     told = results["prediction"].to_dict()
     assert told["losses"] == results["prediction"].losses.tolist()
-    assert results["fit"].to_dict()["coverage"]["runs"] == results["fit"].coverage.runs.tolist()
+    assert results["fit"].to_dict()["coverage"]["mixtures"] == results["fit"].coverage.mixtures.tolist()
 
 
 def test_html_is_escaped_and_ends():
@@ -161,3 +165,64 @@ def test_values_are_shortened():
     assert short(tuple("abcdefgh")) == "a, b, c, d, e, f, ... (8)"
     assert short(()) == short({}) == "none"
     assert short({"a": 1.0}) == "a: 1"
+
+
+@pytest.fixture(scope="module")
+def mixing(results):
+    """What optimisation and comparison give."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = results["fit"]
+        best = optimize(found, 1e8, 3e9)
+        return {"mixture": best, "candidates": compare_mixtures(found, {"even": "uniform", "best": best}, 1e8, 3e9)}
+
+
+@pytest.mark.parametrize("kind", ["mixture", "candidates"])
+def test_a_mixture_prints_its_ratios_in_a_few_lines(mixing, kind):
+    """repr(mixture) listed fields without their names' values: `p: 0.1, 0.2` and 20 more fields."""
+    text = repr(mixing[kind])
+    assert text.count("\n") < 16
+    rows = mixing["mixture"].sources if kind == "mixture" else ("even", "best")
+    assert [line.split()[0] for line in text.splitlines() if line.split()[0] in rows] == list(rows)
+    assert all(len(line) <= 120 for line in text.splitlines())
+    assert "<table>" in mixing[kind]._repr_html_()
+    assert mixing[kind].to_polars().height == len(rows)
+
+
+def test_a_prediction_prints_its_losses(results):
+    text = repr(results["prediction"])
+    assert all(f"{loss:.4f}" in text for loss in results["prediction"].losses[0])
+
+
+def test_a_log_prints_as_a_few_lines():
+    """repr(log) held every run id and number."""
+    log = log_of("learned", rows=200)[2]
+    assert len(repr(log)) < 400
+    assert "200 rows" in repr(log)
+
+
+def test_an_optimum_warns_python_once_of_each_thing(results):
+    """Rivals and optimum warned each on their own, and repeated tokens reached nobody in Python."""
+    found = results["fit"]
+    supply = dict.fromkeys(found.sources, 1000000000.0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        best = optimize(found, 1e8, 8e9, available=supply, max_epochs=4)
+    texts = [str(one.message) for one in told]
+    assert sorted(set(texts)) == sorted(texts) == sorted(best.notices)
+    assert any("repeats" in text for text in texts)
+    assert {one.filename for one in told} == {__file__}
+
+
+@pytest.mark.parametrize(("given", "words"), [(None, "None is no mixture"), (3, "an int is no mixture")])
+def test_what_is_no_mixture_is_named(results, given, words):
+    with pytest.raises(UsageError, match=words):
+        results["fit"].predict(given, 1e8, 3e9)
+
+
+def test_several_mixtures_may_be_spelt_differently(results):
+    found = results["fit"]
+    first, second = found.sources[:2]
+    together = found.predict([{first: 0.5, second: 0.5}, "uniform"], 1e8, 3e9).losses
+    for row, alone in zip(together, (f"{first}=0.5,{second}=0.5", "uniform"), strict=True):
+        np.testing.assert_array_equal(row, found.predict(alone, 1e8, 3e9).losses[0])

@@ -141,7 +141,7 @@ def test_coverage_is_of_the_losses_that_were_used():
     np.testing.assert_array_equal(found.p_range[1, :2], [[0.2, 0.5], [0.4, 0.7]])
     np.testing.assert_array_equal(found.N_range, [[1e8, 4e8], [1e8, 4e8]])
     np.testing.assert_array_equal(found.D_range, [[1e9, 8e9], [1e9, 8e9]])
-    np.testing.assert_array_equal(found.runs, [[4, 3, 2, 2], [3, 3, 2, 2]])
+    np.testing.assert_array_equal(found.mixtures, [[5, 4, 2, 2], [4, 4, 2, 2]])
     np.testing.assert_array_equal(found.untrained, [5.6, 5.7])
 
 

@@ -10,7 +10,7 @@ from shapleymix.fitting.scores import Scores
 
 
 def comparison(errors: list[float], sizes: list[int], in_standard_errors: float) -> Comparison:
-    """Laws with mean errors and numbers a target; every gap is so many of its standard errors."""
+    """Laws with mean errors and numbers per target; every gap is so many of its standard errors."""
     entries = []
     for place, (error, size) in enumerate(zip(errors, sizes, strict=True)):
         nothing = np.full(1, np.nan)

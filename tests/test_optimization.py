@@ -12,9 +12,10 @@ from shapleymix.laws import Law
 from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Group
+from shapleymix.mixing.compute import optimize_compute
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.mixtures import Mixture
-from shapleymix.mixing.optimization import optimize, optimize_compute, optimize_scales
+from shapleymix.mixing.optimization import optimize, optimize_scales
 from shapleymix.mixing.repetition import repetition
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")

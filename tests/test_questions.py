@@ -45,7 +45,7 @@ def test_sound_logs_raise_no_question(log):
 def test_perplexities_are_questioned(log):
     """Fault: perplexities fitted in silence."""
     (found,) = asked(log.with_loss(np.exp(log.loss)))
-    assert found.startswith("losses above 15 nats a token (")
+    assert found.startswith("losses above 15 nats per token (")
     assert "are these perplexities?" in found
     one = log.loss.copy()
     one[:, 2] = np.exp(one[:, 2] + 1)
@@ -54,7 +54,7 @@ def test_perplexities_are_questioned(log):
 
 def test_losses_below_what_text_allows_are_questioned(log):
     (found,) = asked(log.with_loss(log.loss / 20))
-    assert found.startswith("all losses are below 0.3 nats a token (")
+    assert found.startswith("all losses are below 0.3 nats per token (")
 
 
 @pytest.mark.parametrize("digits", [8, 3])

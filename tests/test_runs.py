@@ -223,7 +223,7 @@ def test_missing_files_and_folders(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(DataError, match="cannot be read"):
             read_runs(path)
-    with pytest.raises(DataError, match="cannot read a table from a int"):
+    with pytest.raises(DataError, match="cannot read a table from an int"):
         read_runs(3)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from shapleymix.errors import printable
 from shapleymix_cli.documents.plain import print_document
@@ -65,7 +65,7 @@ class Output:
         for message in dict.fromkeys(messages):
             say(f"{kind}{message}")
 
-    def emit(self, document: Callable[[], Mapping[str, Any]], view: Callable[[], Iterable[Part]]) -> None:
+    def emit(self, document: Callable[[], Mapping[str, object]], view: Callable[[], Iterable[Part]]) -> None:
         """Show the result: the document with `--json`, else the view (texts and rich tables)."""
         self._line.clear()
         if self.as_json:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import click
 
 from shapleymix.errors import Fault, Location, ShapleyMixError, UsageError
+from shapleymix.files import Json
 from shapleymix_cli.documents.plain import print_document
 from shapleymix_cli.streams import say, silenced
 
@@ -17,7 +17,7 @@ OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_FAULTS = 1000
 
 
-def exit_code_of(run: Callable[[], Any], arguments: Sequence[str]) -> int:
+def exit_code_of(run: Callable[[], object], arguments: Sequence[str]) -> int:
     """Run a command and report what goes wrong: as JSON on standard output where `--json` was asked for."""
     try:
         code = run()
@@ -61,7 +61,7 @@ def _report(error: ShapleyMixError, as_json: bool) -> int:
     return error.exit_code
 
 
-def _print_error(document: dict[str, Any]) -> None:
+def _print_error(document: dict[str, Json]) -> None:
     """The error as the result; the exit code tells it even where the document cannot be written."""
     try:
         print_document({"error": document})
@@ -83,9 +83,9 @@ def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     return DATA_SAY_NO
 
 
-def error_document(error: ShapleyMixError) -> dict[str, Any]:
+def error_document(error: ShapleyMixError) -> dict[str, Json]:
     """An error as JSON; `faults` holds the first thousand, `fault_count` says how many there are."""
-    document: dict[str, Any] = {
+    document: dict[str, Json] = {
         "code": error.code,
         "message": error.message,
         "hint": error.hint,
@@ -97,12 +97,12 @@ def error_document(error: ShapleyMixError) -> dict[str, Any]:
     return document
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def _fault(fault: Fault) -> dict[str, Json]:
     place = _place(fault.location)
     return {"message": fault.message, "value": fault.value, "hint": fault.hint, "location": place}
 
 
-def _place(location: Location) -> dict[str, Any] | None:
+def _place(location: Location) -> dict[str, Json] | None:
     known = (location.file, location.line, location.column)
     if all(part is None for part in known):
         return None

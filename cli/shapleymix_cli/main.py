@@ -47,7 +47,9 @@ class Commands(click.Group):
             return None
         return importlib.import_module(f"shapleymix_cli.commands.{cmd_name}").command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise UsageError(f"there is no command {args[0]!r}", hint=did_you_mean(args[0], COMMANDS))
         return super().resolve_command(ctx, args)
@@ -70,12 +72,12 @@ class Commands(click.Group):
             sys.exit(code)
         return code
 
-    def _run(self, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> Any:
+    def _run(self, arguments: list[str], prog_name: str, extra: dict[str, Any]) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShapleyMixWarning)  # the commands say them, once
             return super().main(arguments, prog_name, standalone_mode=False, **extra)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Turn a closed pipe into an ordinary end, before click makes a failure of it."""
         try:
             return super().invoke(ctx)

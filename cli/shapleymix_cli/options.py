@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -86,7 +86,7 @@ class Size(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "SIZE[,...]" if self.many else "SIZE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         if not isinstance(value, str):
             return value
         parts = value.split(",") if self.many else [value]
@@ -154,6 +154,8 @@ def _named(param: click.Parameter | None) -> str:
     return param.opts[0] if param is not None else "the value"
 
 
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
 SIZE = Size()
 SIZES = Size(many=True)
 SIZE_OR_ZERO = Size(zero=True)
@@ -164,20 +166,18 @@ POSITIVE = Number(0, open_ends=True)
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
-seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Of every random draw.")
-level = click.option(
-    "--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability that an interval holds."
-)
+seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
+level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")
 sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
-available = click.option("--available", metavar="en=5T,...", help="Unique tokens at hand (or from --languages).")
+available = click.option("--available", metavar="en=5T,...", help="Unique tokens that are available (or --languages).")
 strict = click.option("--strict", is_flag=True, help="Refuse points outside of what was fitted instead of warning.")
 threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
 
-def estimation(function: Any) -> Any:
+def estimation(function: Decorated) -> Decorated:
     """The options that say which rows count and what is minimised."""
     for option in reversed(_ESTIMATION):
         function = option(function)
@@ -186,21 +186,25 @@ def estimation(function: Any) -> Any:
 
 _ESTIMATION = (
     click.option("--delta", type=POSITIVE, help=f"Huber's threshold on log residuals.  [default: {Settings.delta:g}]"),
-    click.option("--least-squares", is_flag=True, help="Plain least squares on log residuals."),
+    click.option("--least-squares", is_flag=True, help="Minimise squared log residuals instead of Huber's loss."),
     click.option(
-        "--prior", type=Number(0), default=Settings.prior, show_default=True, help="Weak prior on learned transfer."
+        "--prior",
+        type=Number(0),
+        default=Settings.prior,
+        show_default=True,
+        help="Strength of the weak prior on learned transfer.",
     ),
     click.option(
         "--min-tokens",
         type=SIZE_OR_ZERO,
         default=Settings.min_tokens,
-        help="Leave out runs with a language below this.",
+        help="Leave out runs that give a language fewer tokens.",
     ),
     click.option(
         "--min-own-tokens",
         type=SIZE_OR_ZERO,
         default=Settings.min_own_tokens,
-        help="Leave out losses whose own language has less.",
+        help="Leave out losses of languages with fewer tokens of their own.",
     ),
     click.option(
         "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
@@ -217,10 +221,10 @@ def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return settings | {"delta": math.inf if plain else Settings.delta if delta is None else delta}
 
 
-def output(what: str) -> Callable[[Any], Any]:
+def output(what: str) -> Callable[[Decorated], Decorated]:
     """The options `-o FILE` and `--force`."""
 
-    def add(function: Any) -> Any:
+    def add(function: Decorated) -> Decorated:
         return click.option("-o", "--output", metavar="FILE", help=f"Write {what}.")(force(function))
 
     return add
@@ -244,7 +248,7 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
 
 
-def _texts(options: Mapping[str, Any], leave_out: str) -> list[str]:
+def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:
     """Whatever was given that may be the name of a file."""
     values = [value for name, value in options.items() if name != leave_out]
     flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]

@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError, did_you_mean
 
+if TYPE_CHECKING:
+    from shapleymix.fitting.candidates import Contender
 
-def laws_of(text: str | None) -> list[Any] | None:
+
+def laws_of(text: str | None) -> list[Contender] | None:
     """Laws from `shapley,learned,my_law.py:MyLaw`: names stay names, a user's own become what the file holds."""
     if text is None:
         return None
@@ -34,7 +37,7 @@ def known_law(name: str) -> str:
     return name
 
 
-def _from_file(text: str) -> Any:
+def _from_file(text: str) -> Contender:
     """The object `Name` of `file.py:Name`."""
     path, _, name = text.rpartition(":")
     module = _module(path)
@@ -62,7 +65,7 @@ def _module(path: str) -> ModuleType:
 
 
 @contextmanager
-def blaming(laws: Sequence[Any] | None) -> Iterator[None]:
+def blaming(laws: Sequence[object] | None) -> Iterator[None]:
     """Say of an error that a user's own law raised that it is theirs, with its line."""
     modules = [sys.modules.get(getattr(law, "__module__", "")) for law in laws or () if not isinstance(law, str)]
     files = {getattr(module, "__file__", None) for module in modules}

@@ -7,6 +7,7 @@ Modules, in reading order:
   extrapolation   words for points outside of what was fitted
   packing         between a law's named symbols and the vectors that the search works on
   starts          starting points by variable projection
+  unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
@@ -17,7 +18,7 @@ Modules, in reading order:
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
-  candidates      whatever can be compared: laws, black boxes, fixed predictors
+  candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   fitted          one law fitted to one study, with its replicates and held-out predictions
   fits            from logs to a fitted law with its error bars, and what of it is not known

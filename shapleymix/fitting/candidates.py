@@ -1,4 +1,4 @@
-"""Whatever can be compared: a law that is fitted, a black box that learns, a predictor that is taken as it is."""
+"""What a comparison takes: a law that is fitted, a black box that learns, a predictor that is taken as it is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Candidate(Protocol):
         ...
 
     def size(self, study: Study) -> int:
-        """How many numbers a target are fitted."""
+        """Number of fitted values per target."""
         ...
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
@@ -170,7 +170,7 @@ def named_law(name: str) -> type[Law]:
 
 
 def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
-    """Refuse a law with more numbers a target than there are runs to tell them.
+    """Refuse a law with more numbers per target than there are runs to tell them.
 
     Raises
     ------

@@ -66,7 +66,7 @@ class Comparison(Tabular, Record):
             raise ValueError("gap and gap_error: a law differs from itself")
 
     def columns(self) -> Columns:
-        """One row a law."""
+        """One row per law."""
         missing = float("nan")
         means = [{} if one.scores is None else one.scores.mean for one in self.entries]
         scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
@@ -79,7 +79,7 @@ class Comparison(Tabular, Record):
         return self._scored()[int(np.argmin(self._errors()))].law
 
     def simplest(self) -> str:
-        """The law with the fewest numbers a target within one (paired) standard error of the best."""
+        """The law with the fewest numbers per target within one (paired) standard error of the best."""
         errors, scored = self._errors(), self._scored()
         top = int(np.argmin(errors))
         close = [i for i in range(len(scored)) if self.gap[i, top] <= self.gap_error[i, top]]
@@ -115,15 +115,22 @@ def compare(
 
     Parameters
     ----------
-    log : one or several run logs, or their paths.
-    laws : names, Law subclasses, or objects with `predict(p, N, D)`; all that the inputs allow if None.
-    transfer, languages : what some laws need; tables or paths.
-    folds : grouped cross-validation, folds by a hash of the mixture.
-    leave_largest_N, use_split : instead of folds, hold out the largest size, or the rows that the log's `split`
-        column marks.
-    seed : of the paired bootstrap.
-    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : see `Settings`.
-    progress : called with the law's name, its number and how many there are.
+    log : RunLog, path, or a sequence of them
+        Run logs; several are fitted together.
+    laws : sequence of Contender, optional
+        Names, Law subclasses, or objects with `predict(p, N, D)`; None stands for all laws that the inputs allow.
+    transfer, languages : table or path, optional
+        The transfer matrix and the languages table, for the laws that need them.
+    folds : int
+        Number of folds of the cross-validation; runs of one mixture stay in one fold.
+    leave_largest_N, use_split : bool
+        Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
+    seed : int
+        Seed of the paired bootstrap.
+    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : float or int
+        See `Settings`.
+    progress : Progress, optional
+        Is called with the law's name, its number and how many there are.
 
     Raises
     ------

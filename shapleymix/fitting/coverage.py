@@ -11,7 +11,7 @@ from shapleymix.tables.runs import RunLog
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
-FEW_RUNS = 3  # below this many runs with a source, its effect cannot be told from their other differences
+FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
 TINY_RATIO = 0.01
 
 
@@ -19,13 +19,18 @@ TINY_RATIO = 0.01
 class Coverage(Record):
     """What the used losses cover, target by target: a loss that a filter left out covers nothing.
 
-    Parameters
+    Attributes
     ----------
-    p_range : (K, M, 2) lowest and highest ratio of each source.
-    N_range : (K, 2) fewest and most parameters.
-    D_range : (K, 2) fewest and most tokens.
-    runs : (K, M) number of different runs in which the source has a ratio above 0.
-    untrained : (K,) loss of a model that has seen no token, nats; NaN where it is not known.
+    p_range : array (K, M, 2)
+        Lowest and highest ratio of each source.
+    N_range : array (K, 2)
+        Fewest and most parameters.
+    D_range : array (K, 2)
+        Fewest and most tokens.
+    mixtures : int array (K, M)
+        Number of different mixtures in which the source has a ratio above 0.
+    untrained : array (K,)
+        Loss of an untrained model, nats; NaN where it is not known.
     """
 
     kind = "fit/coverage"
@@ -33,7 +38,7 @@ class Coverage(Record):
     p_range: FloatArray
     N_range: FloatArray
     D_range: FloatArray
-    runs: IntArray
+    mixtures: IntArray
     untrained: FloatArray
 
     @property
@@ -53,7 +58,7 @@ class Coverage(Record):
             "p_range": (targets, sources, 2),
             "N_range": (targets, 2),
             "D_range": (targets, 2),
-            "runs": (targets, sources),
+            "mixtures": (targets, sources),
             "untrained": (targets,),
         }
         for name, shape in expected.items():
@@ -65,19 +70,28 @@ class Coverage(Record):
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run: nothing is known of their effect."""
-        never = (self.runs == 0).all(axis=0).tolist()
+        never = (self.mixtures == 0).all(axis=0).tolist()
         return tuple(name for name, empty in zip(sources, never, strict=True) if empty)
 
     def thin(self, sources: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect little is known, with the reason."""
+        few, tiny = self.mixtures < FEW_MIXTURES, self.p_range[..., 1] < TINY_RATIO
         reasons: dict[str, str] = {}
-        for name, runs, highest in zip(sources, self.runs.T, self.whole_p_range[:, 1].tolist(), strict=True):
-            most = int(runs.max())
-            if 0 < most < FEW_RUNS:
-                reasons[name] = f"seen in {most} {'run' if most == 1 else 'runs'}"
-            elif most and highest < TINY_RATIO:
-                reasons[name] = f"seen at ratios up to {highest:.2g} alone"
+        for i in np.flatnonzero((few | tiny).all(axis=0) & (self.mixtures > 0).any(axis=0)).tolist():
+            most, highest = int(self.mixtures[:, i].max()), float(self.p_range[:, i, 1].max())
+            seen = f"seen in {most} different {'mixture' if most == 1 else 'mixtures'}"
+            reasons[sources[i]] = seen if most < FEW_MIXTURES else f"seen at ratios up to {highest:.2g} alone"
         return reasons
+
+    @property
+    def told(self) -> FloatArray:
+        """Share (K, M) of the replicates in which a source's coefficients are those that were fitted.
+
+        0 for a source that was never seen and 1 for one seen well. With few mixtures it is the share of ordinary
+        bootstrap samples that hold any of them, about `1 - e^-n`; with tiny ratios, their share of a ratio that is not.
+        """
+        few = np.where(self.mixtures < FEW_MIXTURES, 1.0 - np.exp(-self.mixtures), 1.0)
+        return few * np.minimum(self.p_range[..., 1] / TINY_RATIO, 1.0)
 
     def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
@@ -105,14 +119,14 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
 
     Parameters
     ----------
-    untrained : (K,) as in `Coverage`.
+    untrained : array (K,)
+        Untrained losses, as in `Coverage`.
     """
-    names = np.unique(np.array(log.runs, dtype=object), return_inverse=True)[1].ravel()
     return Coverage(
         p_range=_ranges(log.p, used),
         N_range=_ranges(log.N[:, None], used)[:, 0],
         D_range=_ranges(log.D[:, None], used)[:, 0],
-        runs=_distinct_runs(log.p > 0, used, names),
+        mixtures=_distinct_mixtures(log.p > 0, used, log.groups),
         untrained=untrained,
     )
 
@@ -123,12 +137,12 @@ def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
     return np.stack([np.stack(pair, axis=-1) for pair in pairs])
 
 
-def _distinct_runs(there: BoolArray, used: BoolArray, names: IntArray) -> IntArray:
-    """How many different runs show each source to each target, (K, M)."""
+def _distinct_mixtures(there: BoolArray, used: BoolArray, groups: IntArray) -> IntArray:
+    """How many different mixtures show each source to each target, (K, M)."""
     counts = np.zeros((used.shape[1], there.shape[1]), dtype=np.int64)
     for j, rows in enumerate(used.T):
-        shown = np.zeros((int(names.max()) + 1, there.shape[1]), dtype=bool)
-        np.logical_or.at(shown, names[rows], there[rows])
+        shown = np.zeros((int(groups.max()) + 1, there.shape[1]), dtype=bool)
+        np.logical_or.at(shown, groups[rows], there[rows])
         counts[j] = shown.sum(axis=0)
     return counts
 

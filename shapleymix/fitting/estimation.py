@@ -18,6 +18,7 @@ from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, 
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
+from shapleymix.fitting.unseen import filled
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -81,14 +82,14 @@ class Problem:
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
-        return self._estimate(solution, rows)
+        return self._estimate(solution, rows, shares)
 
     def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
         solution = self._search(shares, start, REPLICATE_ITERATIONS, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        return self._estimate(solution, rows)
+        return self._estimate(solution, rows, shares)
 
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
@@ -162,9 +163,19 @@ class Problem:
         precision = self.settings.prior * min(self.settings.delta, USUAL_RESIDUAL)
         return Prior(np.zeros(len(coefficient)), np.where(coefficient, precision, 0.0))
 
-    def _estimate(self, solution: Solution, rows: IntArray) -> Estimate:
-        V, K = rows.shape
-        x = solution.x[rows]
+    def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
+        x = filled(self.packing, solution.x[rows], self._seen(shares))
+        law, cost = self.law_at(x), solution.cost[rows]
+        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows])
+
+    def _seen(self, shares: FloatArray) -> BoolArray:
+        """Which sources (V, K, M) the losses of each weighting hold."""
+        used = (self.observed.weight.T > 0) & (shares > 0)[:, None, :]
+        return used.astype(np.float64) @ (self.observed.p > 0) > 0
+
+    def law_at(self, x: FloatArray) -> Law:
+        """The laws with unknowns x (V, K, P), in plain units and in the law's own gauge, with leading axis V."""
+        V, K = x.shape[:2]
         givens = {name: np.tile(value.T[..., None], (V, 1, 1)) for name, value in self.givens.items()}
         flat = self.packing.unpack(x.reshape(V * K, -1), givens)
         law = flat.mapped(
@@ -173,8 +184,7 @@ class Problem:
             )
         )
         plain = law.in_gauge().rescaled(*self.evidence.units(type(law)))
-        plain = plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
-        return Estimate(plain, self.packing, x, solution.cost[rows], solution.status[rows], solution.at_bound[rows])
+        return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
 def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:

@@ -25,7 +25,7 @@ class Evaluation(Tabular, Record):
     warnings: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """One row a target."""
+        """One row per target."""
         return self.scores.columns()
 
 

@@ -182,7 +182,7 @@ def _check_magnitudes(log: RunLog) -> None:
             f"{column} = {values[row]:g} of run {log.runs[row]!r} is outside of {low:g} to {high:g}, where laws are "
             "fitted",
             Location(log.origin, None if log.lines is None else int(log.lines[row]), column),
-            hint="N counts parameters, D tokens, and losses are nats a token",
+            hint="N counts parameters, D tokens, and losses are nats per token",
         )
         for column, (values, (low, high)) in columns.items()
         for row in np.flatnonzero((values < low) | (values > high)).tolist()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.fitting.coverage import Coverage
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sizes import format_size
 
 NEAR = 3.0  # intervals of `learned-own` still hold 77 to 85% of new runs at 1.5 to 1.8 times the largest size, not 90%
@@ -49,7 +49,8 @@ def distance_in_words(factor: float) -> str:
 
     Parameters
     ----------
-    factor : how many times beyond the nearer end of the range; above 1.
+    factor : float
+        How many times beyond the nearer end of the range; above 1.
     """
     by = f"by up to a factor of {_grouped(factor)}"
     if factor <= NEAR:
@@ -57,6 +58,11 @@ def distance_in_words(factor: float) -> str:
     if factor <= FAR:
         return f"{by}: far outside, where fewer losses lie inside the interval than it says"
     return f"{by}: so far from any run that the number is a guess"
+
+
+def at_points(off: BoolArray) -> str:
+    """How many of the points (R,) are meant; nothing where there is only one."""
+    return f" at {int(off.sum())} of {len(off)} points" if len(off) > 1 else ""
 
 
 def _grouped(factor: float) -> str:
@@ -71,13 +77,13 @@ def _budget_warnings(name: str, factors: FloatArray, ranges: FloatArray, place: 
         if (worst == 1).all():
             continue
         text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
-        count = f"at {int((worst > 1).sum())} of {len(worst)} points"
+        where = at_points(worst > 1)
         held = place.held.get(name, {})
         if held and not any(held.values()):
-            message = f"the log holds one {name} ({text}): its effect is unknown, and {count} another is asked for"
+            message = f"the log holds one {name} ({text}): its effect is unknown, and{where} another is asked for"
             far = f", {distance_in_words(float(worst.max()))}"
         else:
-            message = f"{name} lies outside of the fitted range {text} {count}"
+            message = f"{name} lies outside of the fitted range {text}{where}"
             far = f", {distance_in_words(float(worst.max()))}{_assumed(held)}"
         found.append(message + _for(members, place.targets) + far)
     return found
@@ -109,8 +115,8 @@ def _ratio_warnings(place: Place) -> list[str]:
 def _ratio_warning(place: Place, i: int, span: FloatArray, members: Sequence[int], far: FloatArray) -> str:
     low, high = span.tolist()
     name, worst = place.sources[i], float(far.max())
-    points = f"at {int((far > 0).sum())} of {len(far)} points{_for(members, place.targets)}"
-    text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g} {points}, by up to {worst:.3g}"
+    points = f"{at_points(far > 0)}{_for(members, place.targets)}"
+    text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g}{points}, by up to {worst:.3g}"
     if (place.p[far > 0, i] == 0).any():
         return f"{text}: every run that is used has some {name}, and a model without any is another regime"
     if high == 0:

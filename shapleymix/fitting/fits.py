@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shapleymix.display import WIDTH, short
+from shapleymix.display import cut, short
 from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.candidates import named_law
 from shapleymix.fitting.comparison import Comparison, selected
-from shapleymix.fitting.coverage import Coverage, coverage_of
+from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.extrapolation import Place, warnings_of
+from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
@@ -38,19 +38,26 @@ Parameter = tuple[str, str | None, str, float, float, float]
 class Fit(Tabular, Record):
     """A fitted law with everything that a reader of its numbers should know.
 
-    Parameters
+    Attributes
     ----------
-    law : the fitted law; replicates : the same with a leading axis of bootstrap replicates, or None.
-    sources, targets : M and K labels.
-    status : how the fit of each target ended.
-    held : symbols that the data cannot tell, with the reason and the value that is assumed.
-    fitted_scores, held_out : scores on the fitted losses, and of fits that did not see them (None where none).
-    residuals : (99, K) quantiles of held-out log residuals, or None.
-    selection : the comparison from which `law="auto"` chose, or None.
-    coverage : what the used losses cover, target by target.
-    rows : number of rows.
-    notices : what was left out, and what is to be questioned.
-    provenance : what is needed to make the fit again.
+    law, replicates : Law
+        The fitted law, and the same with a leading axis of bootstrap replicates (None without them).
+    sources, targets : tuple of str
+        M and K labels.
+    status : tuple of TargetStatus
+        How the fit of each target ended.
+    held : dict of str to str
+        Symbols that the data do not determine, with the reason and the value that is assumed.
+    fitted_scores, held_out : Scores, optional
+        Scores on the fitted losses, and on losses that the fit did not see.
+    residuals, selection : array (99, K) and Comparison, optional
+        Quantiles of held-out log residuals, and the comparison from which `law="auto"` chose.
+    coverage : Coverage
+        What the used losses cover, target by target.
+    notices : tuple of str
+        What was left out, and what the user should check.
+    provenance : dict
+        Inputs and settings from which the fit can be made again.
     """
 
     kind = "fit"
@@ -80,7 +87,7 @@ class Fit(Tabular, Record):
             raise ValueError("the states do not match the languages")
 
     def columns(self) -> Columns:
-        """One row a fitted symbol, with its interval."""
+        """One row per fitted symbol, with its interval."""
         rows = self.parameters()
         names = ("symbol", "source", "target", "value", "low", "high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
@@ -97,7 +104,7 @@ class Fit(Tabular, Record):
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
                 *told[:4],
-                *(f"  warning: {text}"[:WIDTH] for text in self.warnings[:4]),
+                *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
 
@@ -146,17 +153,21 @@ class Fit(Tabular, Record):
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
 
-        A loss above that of a model that has seen nothing is no prediction: it is NaN, and marked.
-        Warnings reach Python's `warnings`, too.
+        A loss above the untrained model's becomes NaN, and is marked. Warnings also reach Python's `warnings`.
 
         Parameters
         ----------
-        p : (R, M) or (M,) ratios in the order of `sources`; or one mixture as a mapping, as `"en=.5,de=.5"`, as a
-            `Mixture`, or as the path of a saved one.
-        N, D : numbers, arrays (R,), or sizes such as `"3171M"`.
-        level : probability that the interval holds a new run's loss.
-        runs : (R,) names of the points.
-        strict : refuse points outside of what was fitted instead of warning.
+        p : Points
+            Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
+            `Mixture`, or the path of a saved one; or a list of such mixtures.
+        N, D : Budget
+            Numbers, arrays (R,), or sizes such as `"3171M"`.
+        level : float
+            Probability that the interval holds a new run's loss.
+        runs : tuple of str (R,), optional
+            Names of the points.
+        strict : bool
+            Refuse points outside of what was fitted instead of warning.
 
         Raises
         ------
@@ -230,7 +241,7 @@ class Fit(Tabular, Record):
 
     def _impossible(self, above: BoolArray) -> list[str]:
         return [
-            f"no prediction for {name} at {int(off.sum())} of {len(off)} points: the law gives more than the "
+            f"no prediction for {name}{at_points(off)}: the law gives more than the "
             f"{limit:.4g} nats of an untrained model"
             for name, off, limit in zip(self.targets, above.T, self.coverage.untrained, strict=True)
             if off.any()
@@ -265,20 +276,25 @@ def fit(
 
     Parameters
     ----------
-    log : a RunLog, a path, or several; coalition runs at a small size inform the transfer at a large one.
-    law : a law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
+    log : RunLog, path, or a sequence of them
+        Run logs; coalition runs at a small size inform the transfer at a large one.
+    law : str or type[Law]
+        A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
         cross-validation, among those that the inputs allow.
-    transfer, languages : the SV matrix and the languages table, for laws that need them.
-    seed : of the bootstrap; the same inputs and seed give the same bytes.
-    bootstrap : replicates; 0 for none.
-    folds : of the cross-validation that gives the held-out error; 0 for none (not with auto).
-    delta : Huber's threshold on log residuals; `inf` is plain least squares.
-    prior : precision of the weak prior on learned coefficients.
-    starts, threads : see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : filters on rows; see `Settings`.
-    vocabulary : number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above
-        which nothing is predicted, where no such model (D = 0) was measured.
-    progress : called with the stage, how much of it is done, and how much there is.
+    transfer, languages : table or path, optional
+        The transfer matrix and the languages table, for laws that need them.
+    seed : int
+        Seed of the bootstrap; the same inputs and seed give the same bytes.
+    bootstrap, folds : int
+        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
+        needed with `"auto"`).
+    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : float or int
+        How to fit, and which rows to leave out; see `Settings`.
+    vocabulary : float, optional
+        Number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above which
+        nothing is predicted, where no such model (D = 0) was measured.
+    progress : Progress, optional
+        Is called with the stage, how much of it is done, and how much there is.
 
     Raises
     ------
@@ -325,7 +341,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=None if losses is None else residual_quantiles(seen, losses),
         selection=None,
-        coverage=coverage_of(log, point.used, study.untrained),
+        coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
         provenance=study.provenance(law),

@@ -8,23 +8,26 @@ import numpy as np
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.candidates import candidate, require_runs
+from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted law, its replicates, what is to be said of it, and the losses (R, K) that it used."""
+    """A fitted law, its replicates, what is to be said of it, what it covers, and the losses (R, K) that it used."""
 
     law: Law
     replicates: Law | None
     status: tuple[TargetStatus, ...]
     held: dict[str, str]
     notes: tuple[str, ...]
+    coverage: Coverage
     used: BoolArray
 
 
@@ -48,7 +51,8 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
     found = law.learn(log.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
     note = "a black box has no replicates: intervals come from held-out errors alone"
-    return Fitted(found, None, status, {}, (note,), seen.weight > 0)
+    used = seen.weight > 0
+    return Fitted(found, None, status, {}, (note,), coverage_of(log, used, study.untrained), used)
 
 
 def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
@@ -57,14 +61,16 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     estimate = problem.estimate(np.ones((1, len(log))))
-    replicates = None
+    used = problem.observed.weight > 0
+    coverage, replicates = coverage_of(log, used, study.untrained), None
     if settings.bootstrap:
         report = None if progress is None else (lambda done, total: progress("bootstrap", done, total))
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        replicates = problem.resample(shares, estimate.x[0], report).law
+        again = problem.resample(shares, estimate.x[0], report).x
+        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
     held = reasons(problem.packing.law, problem.packing.held, evidence)
-    standing, used = statuses(problem, estimate), problem.observed.weight > 0
-    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), used)
+    standing = statuses(problem, estimate)
+    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used)
 
 
 def _first(estimate: Estimate) -> Law:

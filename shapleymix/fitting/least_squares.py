@@ -149,15 +149,15 @@ def minimize(
 
     Parameters
     ----------
-    objective
+    objective : Objective
         Residuals, weights, loss, box and prior.
-    start
+    start : array
         First unknowns, shape (Q, P); clipped into the box.
-    iterations
+    iterations : int
         At most so many steps a problem.
-    tolerance
+    tolerance : float
         A problem has converged when two steps in a row lower its cost by less than this share.
-    damping
+    damping : float
         Of the first step: 1 far from the minimum, next to nothing near it, where the steps are Newton's.
     """
     x = np.clip(start, objective.low, objective.high)

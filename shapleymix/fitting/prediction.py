@@ -11,12 +11,13 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import OutsideError, UsageError
+from shapleymix.display import SHOWN_ITEMS, cut, text_table
+from shapleymix.errors import OutsideError, UsageError, described
 from shapleymix.files import read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.simplex import check, parse_mixture
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.sizes import format_size, parse_size
 
 ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
 
@@ -29,25 +30,35 @@ class HasMixture(Protocol):
     def mixture(self) -> Mapping[str, float]: ...
 
 
-Points = ArrayLike | Mapping[str, float] | str | os.PathLike[str] | HasMixture
+Mixed = Mapping[str, float] | str | os.PathLike[str] | HasMixture
+Points = ArrayLike | Mixed | Sequence[Mixed]
 Budget = ArrayLike | str
 
 
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
-    """Losses (R, K) in nats a token, with the interval that holds a new run's loss with probability `level`.
+    """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
 
-    Parameters
+    Attributes
     ----------
-    runs : (R,) names of the points.
-    sources, targets : M and K labels.
-    N, D : (R,) parameters and tokens.
-    p : (R, M) ratios.
-    losses, low, high : (R, K) nats; NaN where the law is undefined, or predicts what no trained model has.
-    level : probability of the interval.
-    outside : (R, K) whether the point lies outside of what that target's fit used.
-    above_untrained : (R, K) whether the law gives more than the loss of a model that has seen nothing.
-    warnings : what a reader of the numbers should know.
+    runs : tuple of str (R,)
+        Names of the points.
+    sources, targets : tuple of str
+        M and K labels.
+    N, D : array (R,)
+        Parameters and tokens.
+    p : array (R, M)
+        Ratios.
+    losses, low, high : array (R, K)
+        Losses with their interval, nats; NaN where the law is undefined or exceeds the untrained loss.
+    level : float
+        Probability of the interval.
+    outside : bool array (R, K)
+        Whether the point lies outside of what that target's fit used.
+    above_untrained : bool array (R, K)
+        Whether the law gives more than the loss of an untrained model.
+    warnings : tuple of str
+        What a reader of the numbers should know.
     """
 
     kind = "prediction"
@@ -71,7 +82,7 @@ class Prediction(Tabular, Record):
     warnings: tuple[str, ...]
 
     def columns(self) -> Columns:
-        """One row a point and target."""
+        """One row per point and target."""
         rows, targets = self.losses.shape
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
         return {
@@ -84,6 +95,21 @@ class Prediction(Tabular, Record):
             "above_untrained": self.above_untrained.ravel().tolist(),
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }
+
+    def summary(self) -> str:
+        """The losses of the first points, a line each, and what to beware of."""
+        shown = self.losses[:, :SHOWN_ITEMS]
+        wide = {"point": self.runs, "N": [format_size(N) for N in self.N], "D": [format_size(D) for D in self.D]}
+        wide |= {name: [f"{loss:.4f}" for loss in shown[:, j]] for j, name in enumerate(self.targets[:SHOWN_ITEMS])}
+        hidden = len(self.targets) - SHOWN_ITEMS
+        return "\n".join(
+            [
+                f"Prediction of losses in nats: {len(self.runs)} x {len(self.targets)} (points x targets)",
+                *text_table(wide),
+                *([f"  ... and {hidden} more targets"] if hidden > 0 else []),
+                *(cut(f"warning: {text}") for text in self.warnings[:3]),
+            ]
+        )
 
 
 def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -113,7 +139,12 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
         p = p.mixture
     if isinstance(p, (str, Mapping)):
         return parse_mixture(p, sources)[None]
-    mixtures = np.atleast_2d(_numbers(p, "p", _MIXTURE_HINT))
+    if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p):
+        return np.concatenate([_mixtures(one, sources) for one in p])
+    numbers = _numbers(p, "p", _MIXTURE_HINT)
+    if numbers.ndim == 0:
+        raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
+    mixtures = np.atleast_2d(numbers)
     if mixtures.ndim != 2 or mixtures.shape[1] != len(sources):
         hint = f"the order is {', '.join(sources)}" if sources else "the fitted log had no mixtures"
         raise UsageError(f"a mixture of {mixtures.shape[-1]} ratios, expected {len(sources)}", hint=hint)
@@ -121,6 +152,9 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
         check(mixtures, tolerance=ROUNDED)
     return mixtures
 
+
+_SPELT = (str, os.PathLike, Mapping, HasMixture)
+"""What spells a mixture otherwise than by numbers in the order of the sources."""
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
 
@@ -143,7 +177,7 @@ def _numbers(value: object, name: str, hint: str) -> FloatArray:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{name} is a {type(value).__name__}, not numbers", hint=hint) from error
+        raise UsageError(f"{name} is {described(value)}, not numbers", hint=hint) from error
 
 
 def _positive(value: Budget, name: str) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.runs import RunLog
 
-HIGHEST_LOSS = 15.0  # nats a token; an untrained model of a vocabulary of 250,000 has 12.4
+HIGHEST_LOSS = 15.0  # nats per token; an untrained model of a vocabulary of 250,000 has 12.4
 LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
 FEWEST = 1e4  # tokens or parameters of any run worth its row
 SAME_MEAN = 2e-4  # share by which a column may differ from the mean of the others, for rounding
@@ -55,13 +55,13 @@ def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
     large = [f"{name} up to {top:.4g}" for name, top in high.items() if top > HIGHEST_LOSS]
     if large:
         yield (
-            f"losses above {HIGHEST_LOSS:g} nats a token ({_listed(large)}): are these perplexities? "
+            f"losses above {HIGHEST_LOSS:g} nats per token ({_listed(large)}): are these perplexities? "
             "The loss is their natural logarithm"
         )
     small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
     if small:
         yield (
-            f"all losses are below {LOWEST_LOSS:g} nats a token ({_listed(small)}), less than text allows even of a "
+            f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
             "byte: are they in another unit? Bits times 0.693 are nats"
         )
 

@@ -32,7 +32,7 @@ class Scores(Tabular, Record):
     rows: IntArray
 
     def columns(self) -> Columns:
-        """One row a target."""
+        """One row per target."""
         arrays = {name: getattr(self, name).tolist() for name in ("PE", "R2", "spearman", "coverage", "rows")}
         return {"target": self.targets, **arrays}
 

@@ -14,18 +14,29 @@ SEED = 0
 class Settings:
     """How to fit, and which rows to fit to.
 
-    Parameters
+    Attributes
     ----------
-    delta : Huber's threshold on log residuals; `inf` is plain least squares.
-    prior : precision of the weak pull of log coefficients towards their mean, a share of the total weight times delta.
-    starts : starting points a target that are followed to the end.
-    iterations, tolerance : of the search.
-    threads : how many chunks are worked on at once; the result does not depend on it.
-    bootstrap : replicates for intervals; 0 for none.
-    folds : of the cross-validation that gives the held-out error; 0 for none.
-    min_tokens : runs that give some language fewer tokens are left out (the paper's rule, 1.5e9 there).
-    min_own_tokens : losses of a target whose own language has fewer tokens are left out.
-    drop_warmup : checkpoints before this share of their run's last D are left out.
+    delta : float
+        Huber's threshold on log residuals; `inf` is plain least squares.
+    prior : float
+        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
+        delta.
+    starts : int
+        Number of starting points for each target that are followed to the end.
+    iterations, tolerance : int or float
+        Most iterations of the search, and the relative change at which it stops.
+    threads : int
+        Number of chunks that are worked on at once; the result does not depend on it.
+    bootstrap : int
+        Number of bootstrap replicates for intervals; 0 for none.
+    folds : int
+        Folds of the cross-validation that gives the held-out error; 0 for none.
+    min_tokens : float
+        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
+    min_own_tokens : float
+        Losses of a target whose own language has fewer tokens than this are left out.
+    drop_warmup : float
+        Checkpoints before this share of their run's last D are left out.
     """
 
     delta: float = 1e-3

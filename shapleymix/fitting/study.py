@@ -37,13 +37,18 @@ MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to ho
 class Study:
     """One body of evidence and one way to fit it.
 
-    Parameters
+    Attributes
     ----------
-    evidence : the rows, and which losses count.
-    inputs : labels, transfer matrix and languages table.
-    settings : how to fit.
-    seed : of everything random.
-    untrained : (K,) loss of a model that has seen nothing, nats; NaN where it is not known.
+    evidence : Evidence
+        The rows, and which losses count.
+    inputs : Inputs
+        Labels, transfer matrix and languages table.
+    settings : Settings
+        Settings of the fit.
+    seed : int
+        Seed of every random draw.
+    untrained : array (K,)
+        Loss of an untrained model, nats; NaN where it is not known.
     """
 
     evidence: Evidence
@@ -126,8 +131,9 @@ def study_of(
 
     Parameters
     ----------
-    vocabulary : size of the vocabulary, whose logarithm is the loss of a model that has seen nothing; measured
-        losses of such models (D = 0) go before it.
+    vocabulary : float, optional
+        Size of the vocabulary, whose logarithm is the loss of an untrained model; a measured untrained loss (D = 0) is
+        preferred.
 
     Raises
     ------

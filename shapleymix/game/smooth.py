@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +55,9 @@ def smooth_shapley(
     return values, np.sqrt(variance)
 
 
+Real = NDArray[np.floating]
+
+
 @dataclass(frozen=True)
 class _Posterior:
     """Given rho: values and variance (K, T), the values' weights on the payoffs (K, C), log evidence (T,)."""
@@ -90,7 +92,7 @@ def _posterior(members: BoolArray, payoffs: FloatArray, rho: float) -> _Posterio
     )
 
 
-def _log_evidence(squares: FloatArray, freedom: int, factor: NDArray[Any], triangle: NDArray[Any]) -> FloatArray:
+def _log_evidence(squares: FloatArray, freedom: int, factor: Real, triangle: Real) -> FloatArray:
     """Restricted log likelihood of each target, its scale tau profiled out."""
     volume = np.log(np.diag(factor)).sum() + np.log(np.abs(np.diag(triangle))).sum()
     return -0.5 * freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) - volume

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shapleymix.errors import UsageError
+from shapleymix.files import Json
 from shapleymix.game.coalitions import Game, coalition_game
 from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
 
 if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.sheets import Table
     from shapleymix.tables.transfer import TransferMatrix
 
 
 def shapley_values(
-    log: RunLog,
+    log: RunLog | Table,
     *,
     sampled: bool = False,
     samples: int | None = None,
@@ -31,7 +33,7 @@ def shapley_values(
     Parameters
     ----------
     log : RunLog
-        With the untrained model (D = 0).
+        With the untrained model (D = 0); or its file, or a data frame.
     sampled : bool
         Estimate from the coalitions that are there, with standard errors, if some are missing; without it, missing
         coalitions are an error. Efficiency holds exactly either way.
@@ -54,11 +56,13 @@ def shapley_values(
     DataError, UsageError
         As `coalition_game` and `estimate_shapley` do; and if coalitions are missing, with their names.
     """
-    from shapleymix.tables.transfer import TransferMatrix  # here: games of arrays need no polars
+    from shapleymix.tables.run_reading import read_runs  # here: games of arrays need no polars
+    from shapleymix.tables.runs import RunLog
+    from shapleymix.tables.transfer import TransferMatrix
 
     if samples is not None and not sampled:
         raise UsageError("a number of samples was given for exact values", hint="add --sampled (sampled=True)")
-    game = coalition_game(log, n=n, d=d)
+    game = coalition_game(log if isinstance(log, RunLog) else read_runs(log), n=n, d=d)
     if not sampled:
         game.require_complete()
     used = game if samples is None else _draw(game, samples, seed)
@@ -84,7 +88,7 @@ def _draw(game: Game, samples: int, seed: int) -> Game:
     return replace(game, masks=game.masks[rows], loss=game.loss[rows], repeats=game.repeats[rows], noise=noise)
 
 
-def _provenance(game: Game, estimate: Estimate) -> dict[str, Any]:
+def _provenance(game: Game, estimate: Estimate) -> dict[str, Json]:
     residual = efficiency_residual(estimate.values, game)
     return {
         "method": estimate.method,

@@ -63,7 +63,7 @@ class Law(Record):
     relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        """Predicted losses in nats a token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""
+        """Predicted losses in nats per token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""
         raise NotImplementedError
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:

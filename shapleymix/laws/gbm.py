@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from types import ModuleType
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 VALIDATION_SHARE = 0.2
 ROUNDS = 2000
 PATIENCE = 60
+
+
+class Booster(Protocol):
+    """What is used of a trained LightGBM model."""
+
+    def predict(self, data: FloatArray) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class BoostedTrees(BlackBox):
         return np.exp(np.stack([booster.predict(features) for booster in self._boosters], axis=1))
 
     @cached_property
-    def _boosters(self) -> list[Any]:
+    def _boosters(self) -> list[Booster]:
         return [_lightgbm().Booster(model_str=text) for text in self.models]
 
     @classmethod
@@ -124,7 +131,7 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolA
     return str(booster.model_to_string())
 
 
-def _lightgbm() -> Any:
+def _lightgbm() -> ModuleType:
     try:
         import lightgbm
     except ImportError as error:

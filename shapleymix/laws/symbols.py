@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def fitted(
     start: tuple[float, ...] = (),
     typical: tuple[float, float] = (0.3, 0.9),
     gauge: bool = False,
-) -> Any:
+) -> FloatArray:
     """Declare a symbol that the fit determines.
 
     Parameters
@@ -122,15 +122,15 @@ def fitted(
     entry |= {"usual": usual, "start": start, "typical": typical, "gauge": gauge}
     if role == "linear" and (axes != "K" or not positive):
         raise TypeError("a linear symbol has one value for each target, and none is negative")
-    return dataclasses.field(metadata={"parameter": entry})
+    return cast(FloatArray, dataclasses.field(metadata={"parameter": entry}))
 
 
-def given(axes: Axes = "MK") -> Any:
+def given(axes: Axes = "MK") -> FloatArray:
     """Declare a symbol that comes with the inputs (see `Law.givens`) and is never fitted."""
-    return dataclasses.field(metadata={"parameter": {"axes": axes, "role": "given"}})
+    return cast(FloatArray, dataclasses.field(metadata={"parameter": {"axes": axes, "role": "given"}}))
 
 
-def parameters_of(law: Any) -> tuple[Parameter, ...]:
+def parameters_of(law: type) -> tuple[Parameter, ...]:
     """The symbols of a law, in the order in which they are declared."""
     return tuple(
         Parameter(name=field.name, **field.metadata["parameter"])

@@ -12,12 +12,16 @@ sources, then K targets; leading axes broadcast. Theta = 0 is an infinite loss, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+Rows = int | IntArray | BoolArray
+"""A place, places, or a mask."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +110,11 @@ class Terms:
         at = self.slopes(p)
         return _product(at.inner, at.first[..., None, :])
 
-    def select(self, targets: Any) -> Self:
+    def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
         return self._changed(lambda name, value: np.asarray(value)[..., targets])
 
-    def select_sources(self, sources: Any) -> Self:
+    def select_sources(self, sources: Rows) -> Self:
         """The terms with some sources only, the others at ratio zero (indices or mask)."""
         return self._changed(lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value)
 
@@ -119,22 +123,22 @@ class Terms:
         shape = self.batch if batch is None else batch
         size = int(np.prod(shape))
 
-        def flattened(name: str, value: Any) -> FloatArray:
+        def flattened(name: str, value: FloatArray) -> FloatArray:
             own = np.asarray(value, dtype=float)
             tail = own.shape[-2:] if name in MATRICES else own.shape[-1:]
             return np.broadcast_to(own, shape + tail).reshape((size, *tail))
 
         return self._changed(flattened)
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: Rows | slice) -> Self:
         """Some members of the first leading axis; every field must have it (see `flat`)."""
         return self._changed(lambda name, value: np.asarray(value)[rows])
 
-    def _arrays(self) -> list[tuple[str, Any]]:
+    def _arrays(self) -> list[tuple[str, FloatArray]]:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return [(name, value) for name, value in named if value is not None]
 
-    def _changed(self, change: Any) -> Self:
+    def _changed(self, change: Callable[[str, FloatArray], FloatArray]) -> Self:
         return replace(self, **{name: change(name, value) for name, value in self._arrays()})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,12 +51,12 @@ def log_ratios(p: FloatArray) -> FloatArray:
     return np.log(np.where(p > 0, p, 1.0))
 
 
-def strength(*start: float) -> Any:
+def strength(*start: float) -> FloatArray:
     """Declare gamma, how strongly transfer acts; members say where their search begins."""
     return fitted(low=1e-6, high=20.0, start=start, typical=(0.1, 0.3))
 
 
-def concavity(*start: float) -> Any:
+def concavity(*start: float) -> FloatArray:
     """Declare an exponent of ratios, in (0, 1]; 1 is no bound of the search but the law that is linear in them."""
     return fitted(low=0.05, high=1.0, start=start, typical=(0.4, 0.8))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, did_you_mean
+from shapleymix.errors import Fault, UsageError, described, did_you_mean
 from shapleymix.mixing.baselines import mixture_of
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import FloatArray
@@ -57,11 +57,18 @@ class Constraints:
 
     Attributes
     ----------
-    lower, upper : (M,) ratios.
-    cap_origin : (M,) where each upper bound comes from: "given", "fixed", "tokens", "unseen", or "" for none.
-    available : (M,) unique tokens at hand, NaN where not known; epochs : (M,) how often they may be repeated.
-    members : (G, M) of zeros and ones, with bounds `group_lower`, `group_upper` (G,).
-    near : the mixture to stay near to, or None.
+    lower, upper : array (M,)
+        Bounds of the ratios.
+    cap_origin : tuple of str (M,)
+        Where each upper bound comes from: "given", "fixed", "tokens", "unseen", or "" for none.
+    available : array (M,)
+        Unique tokens at hand, NaN where not known.
+    epochs : array (M,)
+        How often they may be repeated.
+    members : array (G, M)
+        Ones where a source is in a group, else zeros.
+    near : Near, optional
+        The ball around a mixture within which to stay.
     """
 
     sources: tuple[str, ...]
@@ -82,11 +89,6 @@ class Constraints:
         """Whether there are bounds on groups."""
         return len(self.group_names) > 0
 
-    @property
-    def has_caps(self) -> bool:
-        """Whether any source is bounded from above by less than the whole."""
-        return bool(np.any(self.upper < 1))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
@@ -94,14 +96,21 @@ class Bounds:
 
     Attributes
     ----------
-    caps, floors, fixed : highest, lowest and exact ratios: by name (a mapping or `"en=0.3,de=40%"`), in the order of
-        the sources, or one for all (caps and floors).
-    languages : table, or its file: available tokens, epochs and families (and weights, see `Demands`).
-    available : unique tokens by name, before those of the table; they cap a source at `available * max_epochs / D`.
-    max_epochs : how often a token may be seen, for all or by name; before the table's column; 4 where nothing is said.
-    min_tokens : fewest tokens, of every source or by name.
-    groups : bounds on summed ratios: `"en+de<=0.3"`, `"cjk: zh+ja>=10%"`, `"Germanic>=0.6"` (a family), or `Group`s.
-    near, within, distance : no further than `within` from the mixture `near`, in `"l1"` distance or `"kl"` nats.
+    caps, floors, fixed : Ratios, optional
+        Highest, lowest and exact ratios: by name (a mapping or `"en=0.3,de=40%"`), in the order of the sources, or one
+        for all (caps and floors).
+    languages : LanguagesSpec, optional
+        Languages table or its file: available tokens, epochs, families, and weights (see `Demands`).
+    available : Amounts, optional
+        Unique tokens by name; they override those of the table, and cap a source at `available * max_epochs / D`.
+    max_epochs : EpochsSpec, optional
+        How often a token may be seen, for all or by name; it overrides the table's column, and is 4 where neither says.
+    min_tokens : TokensSpec, optional
+        Fewest tokens, for every source or by name.
+    groups : GroupSpec or sequence of GroupSpec
+        Bounds on summed ratios: `"en+de<=0.3"`, `"cjk: zh+ja>=10%"`, `"Germanic>=0.6"` (a family), or `Group`s.
+    near, within, distance : MixtureSpec, float or str
+        The mixture is at most `within` from `near`, in `"l1"` distance or `"kl"` nats.
     """
 
     caps: Ratios | None = None
@@ -120,7 +129,7 @@ class Bounds:
         if isinstance(self.languages, (str, os.PathLike)):
             object.__setattr__(self, "languages", read_languages(os.fspath(self.languages)))
         elif self.languages is not None and not isinstance(self.languages, Languages):
-            raise UsageError(f"a {type(self.languages).__name__} is no languages table", hint="give its file")
+            raise UsageError(f"{described(self.languages)} is no languages table", hint="give its file")
         if (self.near is None) != (self.within is None):
             raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
         if self.distance not in (L1, KL):
@@ -137,7 +146,12 @@ class Bounds:
 
         Parameters
         ----------
-        sources : (M,) labels. D : tokens to train on. unseen : sources to be held at ratio 0.
+        sources : sequence of str (M,)
+            Labels.
+        D : float
+            Tokens to train on.
+        unseen : sequence of str
+            Sources to be held at ratio 0.
 
         Raises
         ------

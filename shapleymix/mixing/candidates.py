@@ -11,13 +11,15 @@ from typing import Protocol
 
 import numpy as np
 
+from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.sizes import format_size, parse_size
 
 
 class Law(Protocol):
@@ -59,16 +61,24 @@ class PredictingFit(Protocol):
 class Candidate(Record):
     """One mixture, and what it gains over the first.
 
-    Parameters
+    Attributes
     ----------
-    name : as it was given.
-    p : (M,) ratios.
-    losses, low, high : (K,) predicted losses with their interval, nats a token.
-    objective : weighted mean of the losses; NaN where one that counts has no prediction.
-    objective_low, objective_high : its interval over the replicates.
-    gain : objective of the first less this one's, nats; positive = this mixture is better.
-    gain_low, gain_high : interval of the gain, paired: both objectives under the same replicate.
-    probability : share of replicates under which this mixture is better; ties count half. NaN of the first itself.
+    name : str
+        The mixture's name, as it was given.
+    p : array (M,)
+        Ratios.
+    losses, low, high : array (K,)
+        Predicted losses with their interval, nats per token.
+    objective : float
+        Weighted mean of the losses; NaN if a loss of positive weight has no prediction.
+    objective_low, objective_high : float
+        Interval of the objective over the replicates.
+    gain : float
+        Objective of the first mixture minus this one's, nats; positive where this mixture is better.
+    gain_low, gain_high : float
+        Interval of the gain; both objectives are computed under the same replicate.
+    probability : float
+        Share of replicates under which this mixture is better than the first; ties count half, and the first has NaN.
     """
 
     kind = "candidate"
@@ -88,14 +98,23 @@ class Candidate(Record):
 
 
 @dataclass(frozen=True)
-class Candidates(Record):
+class Candidates(Tabular, Record):
     """Several mixtures at N and D, in the order given; each is compared with the first.
 
-    Parameters
+    Attributes
     ----------
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    level : probability of the intervals. replicates : how many there were; 0 = no intervals of gains.
-    warnings : what a reader of the predictions should know. notices : what was decided about the weights.
+    weights : array (K,)
+        Weights of the losses in the objective.
+    weights_origin : str
+        Where the weights come from.
+    level : float
+        Probability of the intervals.
+    replicates : int
+        Number of bootstrap replicates; with 0, gains have no intervals.
+    warnings : tuple of str
+        Warnings about the predictions.
+    notices : tuple of str
+        Decisions about the weights.
     """
 
     kind = "candidates"
@@ -111,6 +130,18 @@ class Candidates(Record):
     entries: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row a mixture."""
+        names = ("name", "objective", "gain", "gain_low", "gain_high", "probability")
+        return {name: [getattr(entry, name) for entry in self.entries] for name in names}
+
+    def summary(self) -> str:
+        """The mixtures with their gains over the first."""
+        place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
+        title = f"Candidates at {place}: gain over {self.entries[0].name} in nats ({self.weights_origin.split(':')[0]})"
+        told = [cut(f"warning: {text}") for text in self.warnings[:3]]
+        return "\n".join([title, *text_table(self.columns()), *told])
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""
@@ -137,14 +168,19 @@ def compare_mixtures(
 
     Parameters
     ----------
-    fit : a `Fit`, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
-    mixtures : at least one; a mapping from names, or a list of whatever `parse_mixture` takes, and the baselines
+    fit : PredictingFit
+        A `Fit`, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+    mixtures : Rivals
+        At least one mixture: a mapping from names, or a list of what `parse_mixture` takes and of the baselines
         `uniform`, `natural`, `temperature:T` and `unimax:E`.
-    N, D : numbers, or sizes such as `"243M"`.
-    weights, monolingual, languages, available : as in `optimize`: what the mean weighs, and the unique tokens on
-        which some baselines rest.
-    level : probability of the intervals.
-    strict : whether a mixture outside of what was fitted is an error instead of a warning.
+    N, D : float or str
+        Numbers, or sizes such as `"243M"`.
+    weights, monolingual, languages, available : see `optimize`
+        Weights of the mean loss, and the unique tokens from which some baselines are computed.
+    level : float
+        Probability of the intervals.
+    strict : bool
+        Whether a mixture outside of what was fitted is an error instead of a warning.
 
     Raises
     ------

@@ -54,13 +54,20 @@ class Answer:
 
     Attributes
     ----------
-    p : (M,) mixture.
-    certificate : the bound on its excess.
-    worth : (M,) nats that a unit of ratio more of each source's cap would save, 0 where its cap does not bind.
-    cost : (M,) nats that a unit of ratio less of each source's floor would save.
-    group_worth, group_cost : (G,) the same of the caps and floors of the groups.
-    gradient : (M,) of the objective, at the target weights of the saddle point for the worst case.
-    engine : who found it.
+    p : array (M,)
+        The mixture.
+    certificate : Certificate
+        Bound on how far the mixture is from the best one.
+    worth : array (M,)
+        Nats that each source's cap, raised by one unit of ratio, would save; 0 where the cap does not bind.
+    cost : array (M,)
+        Nats that each source's floor, lowered by one unit of ratio, would save.
+    group_worth, group_cost : array (G,)
+        The same for the caps and floors of the groups.
+    gradient : array (M,)
+        Gradient of the objective; for the worst case, at the target weights of the saddle point.
+    engine : str
+        Name of the engine that found the mixture.
     """
 
     p: FloatArray

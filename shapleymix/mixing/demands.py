@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, mixture_of
 from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
@@ -46,21 +46,36 @@ class Demands(Bounds):
 
     Attributes
     ----------
-    weights : `"unweighted"`, `"normalized"` (by `monolingual` losses, measured, or predicted where not given), numbers
-        by target (`"en=1,de=2"` or a mapping; targets without one get 0), or a languages table. None = those of
+    weights : WeightSpec, optional
+        `"unweighted"`, `"normalized"` (by `monolingual` losses, measured, or predicted where not given), numbers by
+        target (`"en=1,de=2"` or a mapping; targets without one get 0), or a languages table. None = those of
         `languages` if it has any, else unweighted.
-    monolingual : measured losses of monolingual models, by target.
-    objective : `"mean"`, or `"worst"` (the largest weighted loss is minimised).
-    anchor, kl : adds kl * KL(p || anchor) to the objective, kl in nats of loss.
-    constraints : functions from the cvxpy variable p (M,) to cvxpy constraints.
-    method : `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : further mixtures to compare with: by name, or a list such as `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : alpha of the smoothed baseline, p ~ available^alpha.
-    allow_unseen : whether sources that no run of the fit ever saw may get a ratio.
-    strict : whether an optimum outside of what was fitted is an error instead of a warning.
-    level : probability of the intervals.
-    seed : of the multi-start search; only laws without convexity need it.
-    allow_nonconvex : solve laws without convexity by multi-start, without a certificate.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models, by target.
+    objective : str
+        `"mean"`, or `"worst"` (the largest weighted loss is minimised).
+    anchor, kl : MixtureSpec or float, optional
+        Adds the term kl * KL(p || anchor) to the objective, with kl in nats of loss.
+    constraints : sequence of Constraint
+        Functions from the cvxpy variable p (M,) to cvxpy constraints.
+    method : str
+        `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
+    baselines : Rivals, optional
+        Further mixtures to compare with: by name, or a list such as `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : float
+        Exponent alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen : bool
+        Whether sources that no run of the fit ever saw may get a ratio.
+    strict : bool
+        Whether an optimum outside of what was fitted is an error instead of a warning.
+    level : float
+        Probability of the intervals.
+    seed : int
+        Seed of the search that laws without convexity need.
+    allow_nonconvex : bool
+        Solve laws without convexity by multi-start, without a certificate.
+    what_if : str or sequence of str
+        Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
     """
 
     weights: WeightSpec | None = None
@@ -77,6 +92,7 @@ class Demands(Bounds):
     level: float = 0.9
     seed: int = 0
     allow_nonconvex: bool = False
+    what_if: Sequence[str] | str = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +107,8 @@ class Demands(Bounds):
         if not 0 < parse_number(self.level, "level") < 1:
             raise UsageError(f"level {self.level} is not between 0 and 1")
         parse_ratio(self.smoothing, "smoothing")
+        if self.what_if and self.method != EXACT:
+            raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
 
     def _require_effect(self) -> None:
@@ -161,7 +179,7 @@ def fit_of(given: FitSpec) -> FitLike:
         return Fit.load(given)
     if not isinstance(given, FitLike):
         hint = "give what `fit` returns, or the file in which it was saved"
-        raise UsageError(f"a {type(given).__name__} is no fit", hint=hint)
+        raise UsageError(f"{described(given)} is no fit", hint=hint)
     return given
 
 

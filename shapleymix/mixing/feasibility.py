@@ -130,7 +130,19 @@ def without_room(constraints: Constraints) -> BoolArray:
     )
     if not found.success:
         return np.zeros(M, dtype=bool)
-    return doubtful & (np.asarray(found.x[M + 1 :]) < 0.5)
+    return _all_at_zero(constraints, doubtful & (np.asarray(found.x[M + 1 :]) < 0.5))
+
+
+def _all_at_zero(constraints: Constraints, suspects: BoolArray) -> BoolArray:
+    """Those of the suspects that no mixture within the bounds gives any ratio: their largest sum is zero."""
+    held = suspects.copy()
+    while held.any():
+        p = _program(constraints, 0, -held.astype(float), np.zeros((0, len(held))), np.zeros(0))
+        used = held & (p > SLACK) if p is not None else held
+        if not used.any():
+            break
+        held &= ~used
+    return held
 
 
 def _too_far(constraints: Constraints, near: Near) -> list[Fault]:
@@ -240,7 +252,7 @@ def _crossed(constraints: Constraints) -> list[Fault]:
     for i in np.flatnonzero(constraints.lower > constraints.upper + SLACK):
         name, low, high = constraints.sources[i], constraints.lower[i], constraints.upper[i]
         hint = f"lower its floor by {low - high:.4g}, or raise its cap to {low:.4g}"
-        if constraints.cap_origin[i] == TOKENS:
+        if constraints.cap_origin[i] == TOKENS and constraints.available[i] > 0:
             need = low * constraints.D / constraints.available[i]
             hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
         text = f"the floor {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}"

@@ -29,9 +29,12 @@ class Group:
 
     Attributes
     ----------
-    sources : labels of sources, or of families where a languages table tells their members.
-    lower, upper : ratios.
-    name : what it is called in messages and results; None = its sources, joined.
+    sources : tuple of str
+        Labels of sources, or of families where a languages table tells their members.
+    lower, upper : float
+        Bounds of the summed ratio.
+    name : str, optional
+        Name in messages and results; None stands for the sources' names, joined.
     """
 
     sources: tuple[str, ...]
@@ -65,7 +68,10 @@ class Group:
 
         Parameters
         ----------
-        text : the bound. known : labels of sources and families, which may hold a `+` or a `:` themselves.
+        text : str
+            The bound.
+        known : sequence of str
+            Labels of sources and families, which may hold a `+` or a `:` themselves.
 
         Raises
         ------
@@ -89,8 +95,12 @@ def groups_of(
 
     Parameters
     ----------
-    given : groups, as they are or as text.
-    sources : (M,) labels. families : sources of each family.
+    given : Group, str, or a sequence of them
+        Groups, as they are or as text.
+    sources : sequence of str (M,)
+        Labels.
+    families : mapping
+        Sources of each family.
 
     Raises
     ------
@@ -156,14 +166,14 @@ def _limits(found: re.Match[str]) -> tuple[float, float]:
 
 def _members(text: str, known: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """The name before a colon, if there is one, and the labels between the signs."""
-    whole = _parted(text, known)
+    whole = labels_between(text, known)
     name, colon, rest = text.partition(":")
     if not colon or all(part in known for part in whole):
         return None, whole
-    return name.strip() or None, _parted(rest, known)
+    return name.strip() or None, labels_between(rest, known)
 
 
-def _parted(text: str, known: Sequence[str]) -> tuple[str, ...]:
+def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Labels with `+` between them, the longest known ones first, since a label may hold a `+` itself."""
     pieces, parts, start = text.split("+"), [], 0
     while start < len(pieces):

@@ -36,13 +36,13 @@ class Judgement:
     Attributes
     ----------
     optimum : Predicted
-        Prediction of the optimum alone.
-    targets : tuple[str, ...]
-        Names of the K targets.
-    outside, above : BoolArray
-        (1 + rivals, K) whether a target is outside of what its fit used, or above an untrained model's loss.
-    warnings : tuple[str, ...]
-        Of the optimum, then of each rival what is not said of the optimum already.
+        Predicted Prediction of the optimum alone.
+    targets : tuple of str
+        tuple[str, ...] Names of the K targets.
+    outside, above : bool array
+        BoolArray (1 + rivals, K) whether a target is outside of what its fit used, or above an untrained model's loss.
+    warnings : tuple of str
+        tuple[str, ...] Of the optimum, then of each rival what is not said of the optimum already.
     strict : bool
         Whether what lies outside has no number.
     """

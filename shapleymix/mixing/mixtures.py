@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import epochs_of
-from shapleymix.mixing.certificate import FEASIBLE, Answer, Certificate, violation
-from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.engine.solving import finite_members
-from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.prices import Price, prices_of
-from shapleymix.mixing.problem import Task
-from shapleymix.mixing.repetition import repetition
-from shapleymix.mixing.weights import Weights
+from shapleymix.display import cut, text_table
+from shapleymix.files import Json
+from shapleymix.mixing.certificate import FEASIBLE, Certificate
+from shapleymix.mixing.prices import Price
+from shapleymix.mixing.what_if import WhatIf
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.sizes import format_size
+
+UNIT_SUM = 1e-6  # how far the ratios of a stored mixture may be from a sum of 1
 
 
 @dataclass(frozen=True)
@@ -54,18 +52,35 @@ class Mixture(Tabular, Record):
 
     Attributes
     ----------
-    p : (M,) ratios of tokens; p_low, p_high : (M,) interval of the optimum over bootstrap replicates (NaN without
-        replicates, and for a method that is not `exact`: the optimum's interval is not its).
-    losses, losses_low, losses_high : (K,) predicted losses at p, nats per token, with the law's interval.
-    weights : (K,) what the objective multiplies the losses by; weights_origin : where they are from.
-    objective : mean or worst loss at p, with its interval over replicates.
-    penalty : what kl KL(p || anchor) adds, nats.
-    kl, anchor : weight of the penalty, and the mixture (M,) it pulls to (None without).
-    certificate : bound on what any other feasible mixture could gain; NaN where none exists.
-    caps, floors : (M,) bounds; binding : bounds that hold the optimum back, with their shadow prices.
-    epochs : (M,) realised repetitions p D / available, NaN where the available tokens are not known.
-    baselines : comparisons with other mixtures.
-    excess, distance : for a method other than `exact`, objective less the exact one's, and L1 distance to it.
+    p : array (M,)
+        Ratios of tokens.
+    p_low, p_high : array (M,)
+        Interval of the optimum over bootstrap replicates; NaN without replicates, and for methods other than `exact`.
+    losses, losses_low, losses_high : array (K,)
+        Predicted losses at p, nats per token, with the law's interval.
+    weights, weights_origin : array (K,) and str
+        Weights of the losses in the objective, and where they come from.
+    objective : float
+        Mean or worst loss at p, with its interval over replicates.
+    penalty : float
+        The term kl * KL(p || anchor), nats.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty and the mixture that it pulls towards; None without a penalty.
+    certificate : Certificate
+        Bound on what any other feasible mixture could gain; NaN where none exists.
+    caps, floors : array (M,)
+        Bounds of the ratios.
+    binding : tuple of Price
+        Bounds that hold the optimum back, with their shadow prices.
+    epochs : array (M,)
+        Realised repetitions p D / available, NaN where the available tokens are not known.
+    baselines : tuple of Rival
+        Comparisons with other mixtures.
+    what_if : tuple of WhatIf
+        The optimum with other unique tokens at hand, for each change that was asked for.
+    excess, distance : float
+        For a method other than `exact`: how much its objective exceeds the exact one's, and the L1 distance between the
+        two.
     """
 
     kind = "mixture"
@@ -108,21 +123,38 @@ class Mixture(Tabular, Record):
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
+    what_if: tuple[WhatIf, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= CONVERGED:
+        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
             raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
         if not (0 < self.N < np.inf and 0 < self.D < np.inf):
             raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
         for rival in self.baselines:
             if rival.p.shape != self.p.shape:
                 raise ValueError(f"baselines: {rival.name} has {rival.p.size} ratios for {self.p.size} sources")
+        for other in self.what_if:
+            if other.p.shape != self.p.shape:
+                raise ValueError(f"what_if: {other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
-        """One row a source."""
+        """One row per source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
-    def to_document(self) -> dict[str, Any]:
+    def summary(self) -> str:
+        """The ratios, the objective with its proof, and what to beware of."""
+        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
+        return "\n".join(
+            [
+                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
+                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
+                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
+                *text_table(self.columns()),
+                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
+            ]
+        )
+
+    def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
         Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
@@ -167,165 +199,8 @@ class Mixture(Tabular, Record):
 
 
 def _by_label(
-    labels: tuple[str, ...], document: Mapping[str, list[Any]], fields: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Columns of a document as one row of named values a label."""
-    return {label: {name: document[field][row] for field, name in fields.items()} for row, label in enumerate(labels)}
-
-
-CONVERGED = 1e-6
-NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
-    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each."""
-
-    fit: Any
-    N: float
-    D: float
-    demands: Any
-    task: Task
-    weights: Weights
-    answer: Answer
-    best: Answer
-    replicates: Terms | None
-    optima: FloatArray | None
-    notices: tuple[str, ...]
-    level: float
-
-
-def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
-    """Replicates whose parameters are finite, and how many were not."""
-    if terms is None:
-        return None, ()
-    sane = finite_members(terms)
-    if sane.all():
-        return terms, ()
-    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
-    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))
-
-
-def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
-    """The reported mixture."""
-    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
-    exact = summary.demands.method == EXACT
-    seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
-    predicted = seen.optimum
-    spread = _interval(summary.optima if exact else None, summary.level, len(answer.p))
-    reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
-    values = None if reasons[0] else _values(summary, answer.p)
-    low, high = _interval(None if values is None else values[:, None], summary.level, 1)
-    return Mixture(
-        sources=tuple(summary.fit.sources),
-        targets=tuple(summary.fit.targets),
-        N=summary.N,
-        D=summary.D,
-        p=answer.p,
-        p_low=spread[0],
-        p_high=spread[1],
-        losses=np.asarray(predicted.losses, dtype=float)[0],
-        losses_low=np.asarray(predicted.low, dtype=float)[0],
-        losses_high=np.asarray(predicted.high, dtype=float)[0],
-        weights=task.w,
-        weights_origin=summary.weights.origin,
-        objective_kind=task.objective,
-        objective=np.nan if reasons[0] else float(task.value(answer.p)),
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
-        certificate=answer.certificate,
-        caps=bounds.upper,
-        floors=bounds.lower,
-        binding=prices_of(task, answer) if exact and answer.proved else (),
-        available=bounds.available,
-        epochs=epochs_of(answer.p, bounds.available, bounds.D),
-        baselines=tuple(
-            _rival(summary, name, p, reasons[0] or reason)
-            for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
-        ),
-        method=summary.demands.method if answer.proved else answer.engine,
-        engine=answer.engine,
-        excess=answer.certificate.objective - summary.best.certificate.objective if answer.proved else np.nan,
-        distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
-        level=summary.level,
-        replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, baselines, seen.warnings, reasons[0]),
-        provenance=_provenance(summary),
-        penalty=task.penalty(answer.p),
-        kl=task.kl,
-        anchor=task.anchor,
-    )
-
-
-def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
-    """The mean or worst loss of one mixture under each replicate (B,)."""
-    return None if summary.replicates is None else summary.task.value(p, summary.replicates)
-
-
-def _interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
-    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
-    if values is None:
-        return np.full((2, width), np.nan)
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
-
-
-def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    task = summary.task
-    own, other = _values(summary, summary.answer.p), _values(summary, p)
-    both = None if reason or own is None or other is None else np.stack([other, other - own], axis=1)
-    low, high = _interval(both, summary.level, 2)
-    objective = np.nan if reason else float(task.value(p))
-    return Rival(
-        name=name,
-        p=p,
-        objective=objective,
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
-        gain=objective - float(task.value(summary.answer.p)),
-        gain_low=float(low[1]),
-        gain_high=float(high[1]),
-        probability=np.nan if both is None else float(np.mean(both[:, 1] > 0)),
-        within_bounds=violation(p, task.constraints) <= FEASIBLE,
-        penalty=task.penalty(p),
-        reason=reason,
-    )
-
-
-def _notices(
-    summary: Summary, baselines: dict[str, FloatArray], warnings: tuple[str, ...], undefined: str
-) -> tuple[str, ...]:
-    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
-    found = [*summary.notices, *warnings]
-    for who, p in (("the mixture", answer.p), *((f"the rival {name}", p) for name, p in baselines.items())):
-        found += repetition(p, bounds.sources, bounds.available, bounds.D, who)
-    if undefined:
-        found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
-    if not answer.proved:
-        found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
-    if summary.demands.method != EXACT and violation(answer.p, task.constraints) > FEASIBLE:
-        found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
-    if summary.demands.method == "first-order-printed":
-        found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
-    if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
-        found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
-    if np.isnan(task.constraints.available).all():
-        found.append(NO_SUPPLY)
-    if answer.proved and not answer.gradient.any():
-        found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
-    return tuple(dict.fromkeys(found))
-
-
-def _provenance(summary: Summary) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    own = getattr(summary.fit, "provenance", None)
-    return {
-        "shapleymix": version("shapleymix"),
-        "fit": dict(own) if own else None,
-        "seed": summary.demands.seed,
-        "kl": summary.task.kl,
-        "anchor": None if summary.task.anchor is None else summary.task.anchor.tolist(),
-        "groups": list(summary.task.constraints.group_names),
-        "further_constraints": len(summary.task.further),
-    }
+    labels: tuple[str, ...], document: Mapping[str, Json], fields: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """Columns of a document as one row of named values for each label."""
+    columns = {name: cast(list[Json], document[field]) for field, name in fields.items()}
+    return {label: {name: column[row] for name, column in columns.items()} for row, label in enumerate(labels)}

@@ -14,6 +14,7 @@ the bound that `certificate` computes from them holds; at the optimum these make
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.optimize import linprog
@@ -23,6 +24,9 @@ from shapleymix.mixing.problem import Task, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
 NEXT_TO_NOTHING = 1e-9  # of the largest slope
+REACHES = (np.inf, 1e-2, 1e-6)
+"""How far below the largest loss, relative to it, a target may be to have a say. Steep slopes of targets that do not
+matter can be beyond what a linear program's solver takes; then only those near the top are asked."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,12 @@ class Multipliers:
 
     Attributes
     ----------
-    w : (K,) weights under which the mean objective bounds the problem's: the task's, or those of the saddle point.
-    groups : (G,) positive at a group's floor, negative at its cap.
-    ball : (M,) and `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
+    w : array (K,)
+        Weights of the mean objective that bounds the problem's: the task's own, or those of the saddle point.
+    groups : array (G,)
+        Multipliers of the groups: positive at a floor, negative at a cap.
+    ball : array (M,)
+        And `ball_limit`: ball . s <= ball_limit for every mixture s within the ball.
     """
 
     w: FloatArray
@@ -65,9 +72,10 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     heights = task.w[counted] * task.terms.losses(p)[counted]
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
-    highest = heights - heights.max(initial=-np.inf)
-    for unit in _units(cost, tangents, heights):
-        duals = _Program(bounds, p, cost / unit, tangents / unit, highest / unit).duals()
+    below = heights - heights.max(initial=-np.inf)
+    for reach, unit in product(REACHES, _units(cost, tangents, heights)):
+        near = below >= -reach * np.abs(heights).max(initial=1e-300)
+        duals = _Program(bounds, p, cost / unit, tangents[near] / unit, below[near] / unit).duals()
         if duals is not None:
             break
     else:
@@ -76,7 +84,9 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     w = task.w
     if task.worst:
         w = np.zeros_like(task.w)
-        w[counted] = task.w[counted] * targets / targets.sum() if targets.sum() > 0 else _even(task)[counted]
+        counted = counted[near]
+        shares = targets / targets.sum() if targets.sum() > 0 else np.full(len(counted), 1 / len(counted))
+        w[counted] = task.w[counted] * shares
     return Multipliers(w, groups * unit, ball * unit, limit * unit)
 
 

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-import numpy as np
-
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution
-from shapleymix.laws import Law
+from shapleymix.errors import UsageError, caution
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.assembly import NO_SUPPLY, Summary, assemble
 from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
-from shapleymix.mixing.engine.solving import solve_all, solve_replicates
-from shapleymix.mixing.mixtures import NO_SUPPLY, Mixture, Summary, assemble, usable_replicates
+from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Task
 from shapleymix.mixing.weights import WeightSpec
+from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
@@ -60,6 +58,7 @@ def optimize(
     level: float = DEFAULT.level,
     seed: int = DEFAULT.seed,
     allow_nonconvex: bool = DEFAULT.allow_nonconvex,
+    what_if: Sequence[str] | str = DEFAULT.what_if,
 ) -> Mixture:
     """The optimal mixture for N parameters and D tokens.
 
@@ -68,29 +67,52 @@ def optimize(
 
     Parameters
     ----------
-    fit : a `Fit`, the file of a saved one, or anything with `sources`, `targets`, `terms`, `replicate_terms` and
+    fit : FitSpec
+        A `Fit`, the file of a saved one, or anything with `sources`, `targets`, `terms`, `replicate_terms` and
         `predict`.
-    N, D : numbers, or sizes such as `"243M"`.
-    weights : `"unweighted"`, `"normalized"`, numbers by target (`"en=1,de=2"`; the others get 0), or a languages table.
-        None = the weights of `languages` if it has any, else unweighted.
-    monolingual : measured losses of monolingual models, for normalized weights; predicted where not given.
-    objective : `"mean"`, or `"worst"` (the largest weighted loss is minimised).
-    caps, floors, fixed : highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
-    languages : table, or its file: available tokens, epochs, families and weights.
-    available, max_epochs : unique tokens at hand by name, and how often each may be seen (4 where nothing is said).
-    min_tokens : fewest tokens of every source, or by name.
-    groups : bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
-    near, within, distance : no further than `within` from the mixture `near`, in `"l1"` distance or `"kl"` nats.
-    anchor, kl : adds kl * KL(p || anchor) to the objective, kl in nats of loss.
-    constraints : functions from the cvxpy variable p (M,) to cvxpy constraints.
-    method : `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : alpha of the smoothed baseline, p ~ available^alpha.
-    allow_unseen : whether sources that no run of the fit ever saw may get a ratio.
-    strict : whether an optimum outside of what was fitted is an error.
-    level : probability of the intervals.
-    seed : of the search, which only laws without convexity need.
-    allow_nonconvex : solve laws without convexity by many starts, without a certificate.
+    N, D : Size
+        Numbers, or sizes such as `"243M"`.
+    weights : WeightSpec, optional
+        `"unweighted"`, `"normalized"`, numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. None
+        = the weights of `languages` if it has any, else unweighted.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models, for normalized weights; predicted where not given.
+    objective : str
+        `"mean"`, or `"worst"` (the largest weighted loss is minimised).
+    caps, floors, fixed : Ratios, optional
+        Highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
+    languages : LanguagesSpec, optional
+        Languages table or its file: available tokens, epochs, families and weights.
+    available, max_epochs : Amounts or EpochsSpec, optional
+        Unique tokens by name, and how often each may be seen (4 where nothing is said).
+    min_tokens : TokensSpec, optional
+        Fewest tokens, for every source or by name.
+    groups : GroupSpec or sequence of GroupSpec
+        Bounds on summed ratios: `"en+de<=0.3"`, `"Germanic>=60%"` (a family of `languages`), or `Group`s.
+    near, within, distance : MixtureSpec, float or str
+        The mixture is at most `within` from `near`, in `"l1"` distance or `"kl"` nats.
+    anchor, kl : MixtureSpec or float, optional
+        Adds the term kl * KL(p || anchor) to the objective, with kl in nats of loss.
+    constraints : sequence of Constraint
+        Functions from the cvxpy variable p (M,) to cvxpy constraints.
+    method : str
+        `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
+    baselines : Rivals, optional
+        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : float
+        Exponent alpha of the smoothed baseline, p ~ available^alpha.
+    allow_unseen : bool
+        Whether sources that no run of the fit ever saw may get a ratio.
+    strict : bool
+        Whether an optimum outside of what was fitted is an error.
+    level : float
+        Probability of the intervals.
+    seed : int
+        Seed of the search that laws without convexity need.
+    allow_nonconvex : bool
+        Solve laws without convexity by many starts, without a certificate.
+    what_if : str or sequence of str
+        Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
 
     Raises
     ------
@@ -127,9 +149,11 @@ def optimize(
         level=level,
         seed=seed,
         allow_nonconvex=allow_nonconvex,
+        what_if=what_if,
     )
-    found = optimize_scales(fit, [N], [D], demands)[0]
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    (found,) = at_scales(fit_of(fit), [N], [D], demands)
+    further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
+    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
     return found
 
 
@@ -140,14 +164,26 @@ def optimize_scales(
 
     Parameters
     ----------
-    fit : as for `optimize`. Ns, Ds : one size or several.
-    demands : the keywords of `optimize`, as one value.
+    fit : FitSpec
+        The fit, as for `optimize`.
+    Ns, Ds : size or sequence of sizes
+        Model sizes and token counts, one or several of each.
+    demands : Demands
+        The keywords of `optimize`, as one value.
     """
-    fit = fit_of(fit)
-    known = demands
+    found = at_scales(fit_of(fit), Ns, Ds, demands)
+    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    return found
+
+
+def at_scales(
+    fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
+) -> tuple[Mixture, ...]:
+    """The mixture at every pair of N and D."""
     budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
+    changes = changes_of(known.what_if, fit.sources, known.supply(fit.sources))
     pairs = [known.task(fit, fit.terms(N, D), D) for N, D in budgets]
     tasks = tuple(task for task, _ in pairs)
     exact = solve_all(tasks)
@@ -168,7 +204,7 @@ def optimize_scales(
                 terms,
                 spread,
                 (*notes, *notices_of(known, task.constraints, weights)),
-                known.level,
+                changes,
             ),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
@@ -182,10 +218,12 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
     """The best mixture found under a law without convexity, reported as any other, without a proof."""
     if demands.method != EXACT:
         raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
+    if demands.what_if:
+        raise UsageError("what_if needs a law that is convex in the mixture")
     task, weights = demands.task(fit, Surface.of(fit, N, D), D)
     answer = uncertified(task, search(task, demands.seed), NAME)
     notices = notices_of(demands, task.constraints, weights)
-    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices, demands.level)
+    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices)
     available = task.constraints.available
     return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
 
@@ -213,98 +251,3 @@ def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
     if not numbers or min(numbers) <= 0:
         raise UsageError(f"{name} must be positive", hint="sizes are written 243M, 100B or 1.5e9")
     return numbers
-
-
-def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> Mixture:
-    """N, D and the mixture together, under flops = 6 N D.
-
-    Parameters
-    ----------
-    fit : as for `optimize`. flops : of the whole training, such as `"1e22"`.
-    demands : the keywords of `optimize`, as one value.
-
-    Raises
-    ------
-    SolveError
-        If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
-    """
-    fit = fit_of(fit)
-    N, D = best_split(fit, parse_size(flops), demands)
-    held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
-    notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
-    found = optimize_scales(fit, [N], [D], demands)[0]
-    return replace(found, notices=(*notes, *found.notices))
-
-
-FLOPS_PER_PARAMETER_TOKEN = 6.0
-DECADES = 5.0
-GRID = 81
-ROUNDS = 6
-ZOOM = 2
-
-
-def best_split(fit, flops: float, demands) -> tuple[float, float]:
-    """N and D of the lowest optimal objective.
-
-    Raises
-    ------
-    SolveError
-        If the law lacks N or D, so that one of them would grow without end.
-    """
-    if not flops > 0:
-        raise SolveError("the compute budget must be positive")
-    middle = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN)
-    _require_dependence(fit, float(np.exp(middle)))
-    half = DECADES * np.log(10.0)
-    edges = (middle - half, middle + half)
-    low, high = edges
-    best = middle
-    for _ in range(ROUNDS):
-        grid = np.linspace(low, high, GRID)
-        values = _optima(fit, grid, flops, demands)
-        best = float(grid[int(np.argmin(values))])
-        cell = ZOOM * (high - low) / (GRID - 1)
-        low, high = max(edges[0], best - cell), min(edges[1], best + cell)
-    if min(best - edges[0], edges[1] - best) < 1e-6:
-        raise SolveError(
-            f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
-            hint="fit on runs with several N and several D, or give -N and -D",
-        )
-    return float(np.exp(best)), float(flops / FLOPS_PER_PARAMETER_TOKEN / np.exp(best))
-
-
-def _optima(fit, grid: FloatArray, flops: float, demands) -> FloatArray:
-    """The optimal objective at each log N; +inf where the bounds leave no mixture."""
-    values, tasks, index = np.full(len(grid), np.inf), [], []
-    refusal: InfeasibleError | None = None
-    for position, log_N in enumerate(grid):
-        N = float(np.exp(log_N))
-        D = flops / FLOPS_PER_PARAMETER_TOKEN / N
-        try:
-            tasks.append(demands.task(fit, fit.terms(N, D), D)[0])
-            index.append(position)
-        except InfeasibleError as error:
-            refusal = error
-    if not tasks and refusal is not None:
-        raise refusal
-    values[index] = [_objective(task, answer.p) for task, answer in zip(tasks, solve_all(tuple(tasks)), strict=True)]
-    return values
-
-
-def _objective(task: Task, p: FloatArray) -> float:
-    return task.total(p)
-
-
-def _require_dependence(fit, middle: float) -> None:
-    p = np.full(len(fit.sources), 1.0 / len(fit.sources))
-    here = fit.terms(middle, middle).losses(p)
-    held = dict(getattr(fit, "held", {}) or {})
-    law = getattr(fit, "law", Law)
-    for name, symbols, other in (
-        ("N", law.of_budget("N"), fit.terms(10 * middle, middle).losses(p)),
-        ("D", law.of_budget("D"), fit.terms(middle, 10 * middle).losses(p)),
-    ):
-        if np.array_equal(here, other):
-            why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")
-            hint = f"fit on runs with several {name}, or give -N and -D"
-            raise SolveError(f"the fitted law does not depend on {name} ({why}): no compute-optimal split", hint=hint)

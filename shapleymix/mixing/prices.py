@@ -16,9 +16,9 @@ from shapleymix.mixing.problem import Task
 from shapleymix.records import FloatArray, Record
 
 CAP, FLOOR, GROUP_CAP, GROUP_FLOOR = "cap", "floor", "cap of the group", "floor of the group"
-RANGED, RANGED_ALONE = 6, 2
+RANGED, RANGED_DEAR, MANY = 6, 2, 100
 """How many of the dearest bounds get a range, each at the cost of a few solutions: where one batch solves them all,
-and where each is solved alone."""
+and where each is solved alone, or there are `MANY` sources."""
 SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
 """Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first."""
 PERCENT = 0.01
@@ -30,12 +30,22 @@ class Price(Record):
 
     Attributes
     ----------
-    source : name of the source or group; side : which bound; bound, origin : its ratio, and where it comes from.
-    per_ratio : nats saved per unit of ratio that it gives way, at the margin; per_percent : per 1% of D.
-    unit, per_unit : a round number of unique tokens near 0.1% of D, and the nats saved by as many more (for a cap,
-        each seen as often as allowed), or by as many fewer demanded (for a floor).
-    half_at, free_at : ratios at which half of the price is left, and at which the bound no longer binds; NaN for all
-        but the dearest bounds, and under constraints of the user's own.
+    source : str
+        Name of the source or group.
+    side : str
+        Which bound it is.
+    bound, origin : float and str
+        The ratio of the bound, and where it comes from.
+    per_ratio : float
+        Nats saved per unit of ratio by which the bound is relaxed, at the margin.
+    per_percent : float
+        Nats saved per 1% of D.
+    unit, per_unit : float
+        A round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap, each seen as
+        often as allowed), or by as many fewer demanded (for a floor).
+    half_at, free_at : float
+        Ratios at which half of the price is left, and at which the bound no longer binds; NaN for all but the dearest
+        bounds, and under constraints of the user's own.
     """
 
     kind = "price"
@@ -103,7 +113,7 @@ def prices_of(task: Task, answer: Answer) -> tuple[Price, ...]:
         for i in np.flatnonzero(there & (worths > 1e-9 * max(abs(answer.certificate.objective), 1e-300)))
     ]
     found.sort(key=lambda bound: -bound.worth)
-    ranges = _ranges(task, found[: RANGED if task.standard else RANGED_ALONE])
+    ranges = _ranges(task, found[: RANGED if task.standard and len(bounds.sources) < MANY else RANGED_DEAR])
     return tuple(
         _price(task, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
         for place, bound in enumerate(found)
@@ -131,8 +141,8 @@ def _price(task: Task, bound: _Bound, half_at: float, free_at: float) -> Price:
 
 
 def round_tokens(D: float) -> float:
-    """The power of ten at or below 0.1% of D, at least one token."""
-    return float(10.0 ** max(np.floor(np.log10(D / 1000.0) + 1e-9), 0.0))
+    """The power of ten nearest to 1% of D, at least one token: 1B at 100B."""
+    return float(10.0 ** max(np.round(np.log10(D * PERCENT)), 0.0))
 
 
 def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:

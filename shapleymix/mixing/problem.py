@@ -23,12 +23,18 @@ class Task:
 
     Attributes
     ----------
-    terms : the law at the budget; for one without convexity, something that answers `losses` and `objective` only.
-    w : (K,) weights of the targets.
-    constraints : bounds at the budget.
-    objective : `MEAN` or `WORST`.
-    kl, anchor : weight in nats, and mixture (M,), of the penalty.
-    further : functions from a cvxpy variable p (M,) to cvxpy constraints.
+    terms : Terms
+        The law at the budget; a law without convexity is an object that has `losses` and `objective` only.
+    w : array (K,)
+        Weights of the targets.
+    constraints : Constraints
+        Bounds of the mixture at the budget.
+    objective : str
+        `MEAN` or `WORST`.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty in nats, and its mixture.
+    further : tuple of callable
+        Functions from a cvxpy variable p (M,) to cvxpy constraints.
     """
 
     terms: Terms

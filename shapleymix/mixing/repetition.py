@@ -19,12 +19,12 @@ def repetition(
 
     Parameters
     ----------
-    p : FloatArray
-        (M,) ratios.
-    sources : Sequence[str]
-        Their M names.
-    available : FloatArray
-        (M,) unique tokens, NaN where they are not known.
+    p : array
+        FloatArray (M,) ratios.
+    sources : sequence of str
+        Sequence[str] Their M names.
+    available : array
+        FloatArray (M,) unique tokens, NaN where they are not known.
     D : float
         Tokens to train on.
     who : str

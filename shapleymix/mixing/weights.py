@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
+from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import Languages, read_languages
@@ -53,11 +53,14 @@ def weights_of(
 
     Parameters
     ----------
-    given : `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual
-        losses; ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights.
-        Targets without a number get 0, which the notices say.
-    terms : the law at the budget, which predicts monolingual losses; None = it cannot.
-    monolingual : measured losses of monolingual models for `normalized`; where absent, the law predicts them.
+    given : WeightSpec
+        `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual losses;
+        ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
+        a number get 0, which the notices say.
+    terms : Losses, optional
+        The law at the budget, which predicts monolingual losses; None if it cannot.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def _is_table(text: str) -> bool:
 
 def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...], what: str) -> dict[str, float]:
     if not isinstance(given, (str, Mapping)):
-        raise UsageError(f"a {type(given).__name__} is no {what} by target", hint="write it like en=2.1,de=1.9")
+        raise UsageError(f"{described(given)} is no {what} by target", hint="write it like en=2.1,de=1.9")
     found = parse_pairs(given, parse_number, what)
     faults = [
         Fault(f"a {what} is given for {name!r}, which is no target", value=name, hint=did_you_mean(name, targets))
@@ -109,7 +112,7 @@ def _in_order(given: Sequence[float] | FloatArray, targets: tuple[str, ...]) -> 
     try:
         values = list(given)
     except TypeError as error:
-        raise UsageError(f"a {type(given).__name__} is no set of weights", hint=hint) from error
+        raise UsageError(f"{described(given)} is no set of weights", hint=hint) from error
     if len(values) != len(targets):
         raise UsageError(f"{len(values)} weights for {len(targets)} targets", hint=hint)
     pairs = zip(targets, values, strict=True)

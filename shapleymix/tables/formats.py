@@ -1,4 +1,4 @@
-"""The bytes of a file as columns of cells: one reader a format, each naming the lines that it cannot read."""
+"""The bytes of a file as columns of cells: one reader per format, each naming the lines that it cannot read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import polars as pl
 
@@ -30,7 +29,7 @@ _AS_CSV = "save the table as comma-separated UTF-8 text (.csv)"
 class Cells:
     """Columns of cells, the line of each row, and what the format said besides."""
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[object]]
     lines: list[int]
     metadata: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
@@ -113,7 +112,8 @@ def read_csv(text: str, origin: str) -> Cells:
     _check_separator([column[0] for column in columns[: widths[0]]], origin)
     _check_widths(widths, lines, origin)
     header = _header([column[0].strip() for column in columns], origin)
-    return Cells({name: column[1:] for name, column in zip(header, columns, strict=True)}, lines[1:])
+    below: dict[str, list[object]] = {name: [*column[1:]] for name, column in zip(header, columns, strict=True)}
+    return Cells(below, lines[1:])
 
 
 _Columns = tuple[list[list[str]], list[int], list[int]]
@@ -183,7 +183,7 @@ def _check_widths(widths: list[int], lines: list[int], origin: str) -> None:
 
 def read_jsonl(text: str, origin: str) -> Cells:
     """Cells of one JSON object a line; a key that a line lacks is an empty cell."""
-    records: list[dict[str, Any]] = []
+    records: list[dict[str, object]] = []
     lines: list[int] = []
     faults: list[Fault] = []
     for line, content in enumerate(text.split("\n"), start=1):
@@ -202,7 +202,7 @@ def read_jsonl(text: str, origin: str) -> Cells:
     return Cells({name: plain([record.get(name) for record in records]) for name in names}, lines)
 
 
-def _json_object(content: str) -> dict[str, Any] | str:
+def _json_object(content: str) -> dict[str, object] | str:
     """The object in a line, or what is wrong with the line."""
     try:
         found = json.loads(content, object_pairs_hook=_without_repeats)
@@ -213,19 +213,19 @@ def _json_object(content: str) -> dict[str, Any] | str:
     return found if isinstance(found, dict) else "is not a JSON object"
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise KeyError(f"the key {repeated([name for name, _ in pairs])[0]!r} occurs twice")
     return found
 
 
-def plain(cells: list[Any]) -> list[Any]:
+def plain(cells: list[object]) -> list[object]:
     """Cells as text or numbers; nothing is the empty text, and anything else its text."""
     return cells if set(map(type, cells)) <= {str, int, float} else [_plain(cell) for cell in cells]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str | float:
     if value is None:
         return ""
     return value if isinstance(value, (str, int, float)) and not isinstance(value, bool) else str(value)

@@ -16,7 +16,7 @@ class Tabular:
     """Mixin for results that have one tidy table."""
 
     def columns(self) -> Columns:
-        """The table's columns by name, each with one value a row."""
+        """The table's columns by name, each with one value per row."""
         raise NotImplementedError
 
     def to_polars(self) -> DataFrame:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, did_you_mean
+from shapleymix.display import short
+from shapleymix.errors import DataError, Fault, did_you_mean, printable
 from shapleymix.records import FloatArray
 from shapleymix.tables.names import align, check_label
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
@@ -15,7 +16,7 @@ from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require,
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Languages:
     """What is known of each language beside its runs.
 
@@ -45,6 +46,10 @@ class Languages:
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        known = int(np.isfinite(self.available_tokens).sum())
+        return f"Languages from {printable(self.origin)}: {short(self.names)}; available tokens known for {known}"
 
     def aligned(self, names: Sequence[str], what: str = "languages table") -> Languages:
         """The rows of the given languages, in their order.

@@ -235,8 +235,8 @@ def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
     loss = np.empty((sheet.rows, len(roles.losses)))
     for index, column in enumerate(roles.losses.values()):
         values = numbers(sheet, column, faults, empty=True)
-        require(sheet, column, values, values <= 0, "expected more than 0 (nats a token)", faults)
-        too_high = "expected at most 1000: losses are nats a token"
+        require(sheet, column, values, values <= 0, "expected more than 0 (nats per token)", faults)
+        too_high = "expected at most 1000: losses are nats per token"
         require(sheet, column, values, values > 1000, too_high, faults)
         loss[:, index] = values
     return loss

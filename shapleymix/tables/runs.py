@@ -8,23 +8,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.display import Column, cut, short
+from shapleymix.errors import DataError, Fault, Location, UsageError, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.names import align
+from shapleymix.tables.sizes import format_size
 from shapleymix.tables.writing import write_table
+
+Model = tuple[str, float, str, str]
+"""Id, N, mixture and seed of a run: what makes its trajectory."""
+
+Array = TypeVar("Array", FloatArray, IntArray)
 
 UNTRAINED = "untrained"
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunLog:
     """R rows, each a model of N parameters after D tokens of a mixture of M sources, with K measured losses.
 
@@ -77,6 +84,17 @@ class RunLog:
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """How many runs of what, and where they are from, in a few lines."""
+        parts = [f"RunLog of {len(set(self.runs))} runs, {len(self)} rows, from {printable(self.origin)}"]
+        for name, values in (("N", self.N), ("D", self.D)):
+            parts.append(f"  {name} {' to '.join(dict.fromkeys(map(format_size, (values.min(), values.max()))))}")
+        parts += [f"  sources: {short(self.sources)}", f"  targets: {short(self.targets)}"]
+        return "\n".join([*parts, *(cut(f"note: {notice}") for notice in self.notices[:3])])
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -169,10 +187,10 @@ class RunLog:
             raise ValueError(f"losses have shape {loss.shape}, expected {(len(self), len(names))}")
         return replace(self, loss=np.asarray(loss, dtype=np.float64), targets=names)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""
         bare = self.targets == ("loss",)
-        table: dict[str, Any] = {"run": list(self.runs), "N": self.N, "D": self.D}
+        table: dict[str, Column] = {"run": list(self.runs), "N": self.N, "D": self.D}
         table |= {f"p_{name}": self.p[:, index] for index, name in enumerate(self.sources)}
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
         extras = {"weight": self.weight, "split": self.split, "seed": self.seed}
@@ -184,21 +202,16 @@ def _to_steps(p: FloatArray) -> IntArray:
     return np.rint(np.round(p * _STEPS, 3)).astype(np.int64)
 
 
-def _hash(key: str) -> bytes:
-    """A number in no relation to the order of keys; run ids may hold bytes that are no UTF-8."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
 def _key(names: list[str], steps: list[int]) -> str:
     parts = (f"{name}={step / _STEPS:.4f}" for name, step in zip(names, steps, strict=True) if step)
     return ",".join(parts) or UNTRAINED
 
 
-def _pick(values: tuple[str, ...] | None, index: IntArray) -> Any:
+def _pick(values: tuple[str, ...] | None, index: IntArray) -> tuple[str, ...] | None:
     return None if values is None else tuple(values[row] for row in index.tolist())
 
 
-def _take(values: Any, index: IntArray) -> Any:
+def _take(values: Array | None, index: IntArray) -> Array | None:
     return None if values is None else values[index]
 
 
@@ -239,7 +252,7 @@ def _like(log: RunLog, first: RunLog) -> RunLog:
     return replace(log, sources=first.sources, targets=first.targets, **arrays)
 
 
-def _models(log: RunLog) -> list[tuple[Any, ...]]:
+def _models(log: RunLog) -> list[Model]:
     """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
     seeds = log.seed or [""] * len(log)
     keys = log.mixture_keys if log.sources else [""] * len(log)
@@ -247,10 +260,10 @@ def _models(log: RunLog) -> list[tuple[Any, ...]]:
 
 
 def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
-    first: dict[tuple[Any, ...], tuple[int, str]] = {}
+    first: dict[tuple[Model, float], tuple[int, str]] = {}
     for place, log in enumerate(logs):
         for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
-            owner, where = first.setdefault((*model, D), (place, f"{log.origin}:{line}"))
+            owner, where = first.setdefault((model, D), (place, f"{log.origin}:{line}"))
             if owner != place:
                 message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
                 at = Location(log.origin, line, "run")
@@ -259,10 +272,10 @@ def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     """The logs with ids prefixed where one id stands for different models in different logs."""
-    owners: dict[str, set[Any]] = {}
+    owners: dict[str, set[tuple[int, Model]]] = {}
     for place, log in enumerate(logs):
         for model in set(_models(log)):
-            owners.setdefault(model[0], set()).add((place, model[1:]))
+            owners.setdefault(model[0], set()).add((place, model))
     clashing = {run for run, owned in owners.items() if _clashes(owned)}
     stems = _stems([log.origin for log in logs])
     return [
@@ -271,7 +284,7 @@ def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     ]
 
 
-def _clashes(owned: set[Any]) -> bool:
+def _clashes(owned: set[tuple[int, Model]]) -> bool:
     return len({place for place, _ in owned}) > 1 and len({model for _, model in owned}) > 1
 
 
@@ -282,7 +295,7 @@ def _stems(origins: Sequence[str]) -> list[str]:
 
 
 def _joined(logs: Sequence[RunLog]) -> RunLog:
-    def stack(name: str) -> Any:
+    def stack(name: str) -> FloatArray:
         return np.concatenate([getattr(log, name) for log in logs])
 
     weighted = any(log.weight is not None for log in logs)
@@ -305,11 +318,11 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
     )
 
 
-def _weights(log: RunLog) -> Any:
+def _weights(log: RunLog) -> FloatArray:
     return np.ones(len(log)) if log.weight is None else log.weight
 
 
-def _lines(log: RunLog) -> Any:
+def _lines(log: RunLog) -> IntArray:
     return np.arange(1, len(log) + 1) if log.lines is None else log.lines
 
 

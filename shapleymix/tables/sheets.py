@@ -9,20 +9,21 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.display import Column
+from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
 from shapleymix.tables.sizes import parse_size
 
-Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Sequence[Any]]
+Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Column]
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
 
 A cell is empty where Polars has null, pandas or a NumPy array NaN, and a list None.
@@ -37,7 +38,7 @@ class Sheet:
 
     origin: str
     digest: str
-    columns: dict[str, list[Any]]
+    columns: dict[str, list[object]]
     lines: IntArray
     metadata: dict[str, str]
     notices: tuple[str, ...] = ()
@@ -93,7 +94,7 @@ def _sheet(cells: Cells, origin: str, digest: str) -> Sheet:
     return Sheet(origin, digest, cells.columns, lines, cells.metadata, cells.notices)
 
 
-def _columns_of(table: Any) -> dict[str, list[Any]]:
+def _columns_of(table: Any) -> dict[str, list[object]]:
     """Columns as lists: of a Polars frame, of a pandas frame (whose missing values are NaN), or of a mapping."""
     if isinstance(table, pl.DataFrame):
         return {name: table[name].to_list() for name in table.columns}
@@ -103,21 +104,21 @@ def _columns_of(table: Any) -> dict[str, list[Any]]:
     if isinstance(table, Mapping):
         return {str(name): _listed(column) for name, column in table.items()}
     hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
-    raise DataError(f"cannot read a table from a {type(table).__name__}", hint=hint)
+    raise DataError(f"cannot read a table from {described(table)}", hint=hint)
 
 
-def _listed(column: Any) -> list[Any]:
+def _listed(column: Any) -> list[object]:
     """A column as Python objects; in an array, which has no other sign for it, NaN is an empty cell."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return [None if value != value else value for value in column.tolist()]
     return column.tolist() if hasattr(column, "tolist") else [_scalar(value) for value in column]
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _from_columns(columns: dict[str, list[Any]]) -> Sheet:
+def _from_columns(columns: dict[str, list[object]]) -> Sheet:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns differ in length: {lengths}", location=Location(file="<memory>"))
@@ -164,7 +165,7 @@ def require(
     sheet: Sheet,
     column: str,
     values: FloatArray,
-    wrong: Any,
+    wrong: BoolArray,
     message: str,
     faults: list[Fault],
     hint: str | None = None,
@@ -184,7 +185,7 @@ def _quick(cells: list[Any]) -> FloatArray | None:
     return None if "_" in "".join(written) else values
 
 
-def _number(cell: Any, sizes: bool) -> float:
+def _number(cell: object, sizes: bool) -> float:
     """The number in a cell; NaN if there is none."""
     text = str(cell).strip()
     try:
@@ -193,7 +194,7 @@ def _number(cell: Any, sizes: bool) -> float:
         return math.nan
 
 
-def _problem(cell: Any, empty: bool, sizes: bool) -> tuple[str, str | None] | None:
+def _problem(cell: object, empty: bool, sizes: bool) -> tuple[str, str | None] | None:
     """What is wrong with a cell that is no finite number, and what to do; None if it may be empty and is."""
     text = str(cell).strip()
     if not text:
@@ -215,7 +216,7 @@ def _number_hint(text: str, sizes: bool) -> str | None:
     return "write it like 243M, 100B, 1.5e9 or 23712" if sizes else None
 
 
-def _text(cell: Any) -> str:
+def _text(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
     return str(cell).strip()

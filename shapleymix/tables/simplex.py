@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
@@ -142,8 +142,9 @@ def _of_text(text: str, names: Sequence[str]) -> FloatArray:
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, or of what a command printed with `--json`."""
     document, place = read_json(path), Location(file=path)
-    found = document.get("mixture") if isinstance(document, dict) else None
-    if not isinstance(found, dict) or document.get("kind") != "mixture":
+    known = document if isinstance(document, dict) else {}
+    found = known.get("mixture")
+    if not isinstance(found, dict) or known.get("kind") != "mixture":
         raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
     try:
         return parse_mixture(found, names)
@@ -157,7 +158,7 @@ def _in_order(given: object, names: Sequence[str]) -> FloatArray:
     try:
         ratios = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"a {type(given).__name__} is no mixture", hint=hint) from error
+        raise UsageError(f"{described(given)} is no mixture", hint=hint) from error
     if ratios.shape != (len(names),):
         raise UsageError(f"a mixture of shape {ratios.shape}, expected ({len(names)},)", hint=hint)
     return _of_pairs(list(zip(names, ratios.tolist(), strict=True)), names)
@@ -203,7 +204,7 @@ def _pairs(text: str, names: Sequence[str]) -> list[tuple[str, float]]:
     return pairs
 
 
-_MIXTURE_HINT = "write a mixture like en=0.5,de=0.3,fr=0.2"
+_MIXTURE_HINT = "write a mixture like en=0.5,de=0.3,fr=0.2, uniform, or the .json of a saved one"
 
 
 def _order_hint(text: str, names: Sequence[str]) -> str | None:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import Column
 from shapleymix.errors import DataError, Location, StoreError, UsageError
-from shapleymix.files import atomic_write, read_json
+from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.names import align, repeated
 from shapleymix.tables.similarity import Similarity, similarity
@@ -70,7 +71,7 @@ class TransferMatrix(Record):
         sources: Sequence[str],
         targets: Sequence[str],
         stderr: ArrayLike | None = None,
-        provenance: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Json] | None = None,
     ) -> TransferMatrix:
         """Normalise raw values (M, K): `nsv_ij = exp(sv_ij - max_i sv_ij)`.
 
@@ -190,10 +191,10 @@ class TransferMatrix(Record):
             written_for = {"sha256": hashlib.sha256(content).hexdigest()}
             atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
 
-    def columns(self) -> dict[str, Any]:
-        """The columns of the tidy table that `read_transfer` reads, one row a pair."""
+    def columns(self) -> dict[str, Column]:
+        """The columns of the tidy table that `read_transfer` reads, one row per pair."""
         count = len(self.targets)
-        table: dict[str, Any] = {
+        table: dict[str, Column] = {
             "source": [name for name in self.sources for _ in range(count)],
             "target": list(self.targets) * len(self.sources),
         }
@@ -225,7 +226,7 @@ class TransferMatrix(Record):
         return values
 
 
-def _check_loss_drop(drops: Any, targets: Sequence[str]) -> None:
+def _check_loss_drop(drops: Json, targets: Sequence[str]) -> None:
     """A stored loss drop, if there is one, is a number for each target."""
     if drops is None:
         return
@@ -250,11 +251,11 @@ def _check_sidecar(path: Path, force: bool) -> None:
         raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
 
 
-def _own(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:
     """Provenance without what only this reading knows: which file, and what is a column of the table."""
     return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
 
 
-def _json(document: Mapping[str, Any]) -> str:
+def _json(document: Mapping[str, Json]) -> str:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
     return text.encode("utf-8", "backslashreplace").decode()  # a byte of a name that is no UTF-8 as JSON's escape

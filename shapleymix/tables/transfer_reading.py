@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
-from shapleymix.files import read_json
+from shapleymix.files import Json, read_json
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
@@ -42,7 +42,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     ----------
     table : Table
         A tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a wide one,
-        `source` and a column a target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
+        `source` and one column per target, with `kind`; or a `.json` that `TransferMatrix.save` wrote.
     kind : {"raw", "normalized"}, optional
         What the numbers of a wide table are; never guessed, since normalising twice corrupts silently.
 
@@ -71,7 +71,7 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     return matrix if values.nsv is None else replace(matrix, nsv=values.nsv)
 
 
-def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
+def _stored_provenance(table: Table, sheet: Sheet) -> dict[str, Json]:
     """The provenance in Parquet metadata or in the file beside the table; empty where there is none."""
     if METADATA_KEY in sheet.metadata:
         document = _parsed(sheet.metadata[METADATA_KEY], sheet.origin)
@@ -89,7 +89,7 @@ def _stored_provenance(table: Any, sheet: Sheet) -> dict[str, Any]:
     return provenance
 
 
-def _parsed(text: str, origin: str) -> Any:
+def _parsed(text: str, origin: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
@@ -257,7 +257,7 @@ def _drops(sheet: Sheet, target: Sequence[str], faults: list[Fault]) -> dict[str
 
 
 def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues:
-    """A row a source, a column a target; the column `source` (or one without a name) has the labels."""
+    """One row per source, one column per target; the column `source` (or one without a name) has the labels."""
     label = "source" if "source" in sheet.columns else "column 1"
     if label not in sheet.columns:
         hint = did_you_mean("source", sheet.columns) if len(sheet.columns) < 8 else _SHAPE

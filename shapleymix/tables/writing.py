@@ -9,16 +9,16 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 import polars as pl
 
+from shapleymix.display import Column
 from shapleymix.errors import Location, UsageError
 from shapleymix.files import atomic_write
-from shapleymix.records import FloatArray
 
-Column = FloatArray | Sequence[Any]
+Cell = str | float | None
 
 
 def write_table(
@@ -61,13 +61,13 @@ def encode(columns: Mapping[str, Column], name: str, metadata: Mapping[str, str]
     return gzip.compress(content, mtime=0) if packed else content
 
 
-def _cells(column: Column) -> list[Any]:
+def _cells(column: Column) -> list[Cell]:
     if not isinstance(column, np.ndarray):
-        return list(column)
+        return cast(list[Cell], list(column))
     return [None if math.isnan(value) else value for value in column.tolist()]
 
 
-def _shortest(value: Any) -> Any:
+def _shortest(value: Cell) -> Cell:
     """A whole number without `.0`, other doubles in the shortest form that reads back exactly."""
     if not isinstance(value, float):
         return value
@@ -75,7 +75,7 @@ def _shortest(value: Any) -> Any:
     return int(value) if whole else value
 
 
-def _csv(columns: Mapping[str, list[Any]]) -> bytes:
+def _csv(columns: Mapping[str, list[Cell]]) -> bytes:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
@@ -83,18 +83,18 @@ def _csv(columns: Mapping[str, list[Any]]) -> bytes:
     return stream.getvalue().encode("utf-8")
 
 
-def _row(cells: Sequence[Any]) -> list[Any]:
+def _row(cells: Sequence[Cell]) -> list[Cell]:
     return ["" if cell is None else _shortest(cell) for cell in cells]
 
 
-def _jsonl(columns: Mapping[str, list[Any]]) -> bytes:
+def _jsonl(columns: Mapping[str, list[Cell]]) -> bytes:
     rows = zip(*columns.values(), strict=True)
     records = (dict(zip(columns, map(_shortest, row), strict=True)) for row in rows)
     lines = (json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records)
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
-def _parquet(columns: Mapping[str, list[Any]], metadata: Mapping[str, str] | None) -> bytes:
+def _parquet(columns: Mapping[str, list[Cell]], metadata: Mapping[str, str] | None) -> bytes:
     stream = io.BytesIO()
     pl.DataFrame(dict(columns), strict=False).write_parquet(stream, metadata=dict(metadata or {}))
     return stream.getvalue()

@@ -65,7 +65,7 @@ def laws_for(log: sm.RunLog) -> list[str]:
 def show(name: str, comparison: sm.Comparison) -> dict[str, float]:
     """Print one comparison; mean PE of each law in per cent."""
     title = f"{name}: {comparison.design}, {comparison.rows} rows"
-    table(title, "law", "numbers a target", "held-out PE, %", "standard error", "R2", "Spearman")
+    table(title, "law", "numbers per target", "held-out PE, %", "standard error", "R2", "Spearman")
     found = {}
     for entry in comparison.entries:
         if entry.scores is None:

@@ -1,6 +1,6 @@
 """The log of evaluations: Parquet files from which the matrix can be made again.
 
-One row a (step, source, target). A folder holds segments `evaluations-STEP.parquet`, each written whole.
+One row per (step, source, target). A folder holds segments `evaluations-STEP.parquet`, each written whole.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Checkpoints:
         if wrong := [name for name, kind in META.items() if not isinstance(known.get(name, ...), kind)]:
             message = f"is not the record of a run: {wrong[0]!r} is missing or wrong"
             raise StoreError(message, location=Location(file=str(path)), hint=BROKEN.format(path.parent))
-        return document
+        return known
 
     def load(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         """Fill the model and the optimiser from the checkpoint of `step`.

@@ -37,12 +37,15 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     LANGUAGES is a languages table with available tokens. `natural` is in proportion to them, `temperature:T` to their
     power 1/T, and `unimax:E` as even as at most E epochs of each language allow.
     """
-    from shapleymix.mixing.baselines import USUAL
+    from shapleymix.mixing.baselines import USUAL, usual
     from shapleymix_cli.documents.baselines import baselines_document, write_baselines
     from shapleymix_cli.inputs import languages_of
 
     known = languages_of(out, table)
-    found = _mixtures(known, tokens, mixtures or USUAL)
+    fitting = usual(known.available_tokens, tokens)
+    left_out = [] if mixtures else [name for name in USUAL if name not in fitting]
+    out.note(f"{name} is left out: its epochs do not fill D" for name in left_out)
+    found = _mixtures(known, tokens, mixtures or fitting)
     if output:
         write_baselines(out, found, known.names, tokens, output, force)
     out.emit(

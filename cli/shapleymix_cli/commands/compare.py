@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     "shapleymix compare example/runs.csv --laws learned,family --leave-largest-N --languages example/languages.csv",
 )
 @options.logs
-@click.option("--laws", metavar="LAW,...", help="Names, or my_law.py:MyLaw; by default all that the inputs allow.")
+@click.option(
+    "--laws", metavar="LAW,...", help="Laws by name, or my_law.py:MyLaw; by default all that the inputs allow."
+)
 @options.sv
 @options.kind
 @options.languages
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     "--folds", type=options.Count(2), help=f"Cross-validation grouped by mixture.  [default: {Settings.folds}]"
 )
 @click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
-@click.option("--split", "use_split", is_flag=True, help="Hold out what the log's split column says.")
+@click.option("--split", "use_split", is_flag=True, help="Hold out the runs that the log's split column marks.")
 @options.seed
 @options.estimation
 @options.threads
@@ -82,11 +84,10 @@ def command(
             **options.estimation_settings(settings),
         )
     out.note(found.notices)
-    out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found))
+    out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found, out.verbose))
 
 
-def _view(found: Comparison) -> list[Part]:
+def _view(found: Comparison, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.scores import better_view, comparison_view
 
-    better = better_view(found)
-    return [*comparison_view(found), *([""] if better else []), *better]
+    return [*comparison_view(found), *better_view(found, verbose)]

@@ -29,14 +29,24 @@ if TYPE_CHECKING:
 @options.kind
 @options.languages
 @click.option(
-    "--bootstrap", type=options.COUNT, default=Settings.bootstrap, show_default=True, help="Replicates for intervals."
+    "--bootstrap",
+    type=options.COUNT,
+    default=Settings.bootstrap,
+    show_default=True,
+    help="Bootstrap replicates for intervals; 0 for none.",
 )
 @click.option(
-    "--folds", type=options.COUNT, default=Settings.folds, show_default=True, help="Of the cross-validation; 0: none."
+    "--folds",
+    type=options.COUNT,
+    default=Settings.folds,
+    show_default=True,
+    help="Folds of the cross-validation; 0 for no held-out scores.",
 )
 @options.seed
 @options.estimation
-@click.option("--vocabulary", type=options.SIZE, help="Tokens in the vocabulary: no loss above its logarithm is shown.")
+@click.option(
+    "--vocabulary", type=options.SIZE, help="Size of the vocabulary; predictions above its logarithm are not shown."
+)
 @options.threads
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
@@ -70,7 +80,7 @@ def command(
     if law != "auto":
         known_law(law)
     if output and not output.lower().endswith(".json"):
-        raise UsageError("-o: a fit is written as .json", hint="end the name in .json")
+        raise UsageError("-o writes a fit as .json only", hint="end the name in .json")
     log = inputs.read_log(out, logs)
     found = fit(
         log,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.mixing.demands import Demands
     from shapleymix.mixing.mixtures import Mixture
+    from shapleymix_cli.views.tables import Part
 
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
 
-Decorator = Callable[[Any], Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Decorator = Callable[[Decorated], Decorated]
 
 BUDGET = (
     click.option("-N", "sizes", type=options.SIZES, help="Model sizes; several give a table."),
@@ -32,7 +34,7 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    click.option("--available", metavar="en=5T,...", help="Unique tokens at hand, before those of --languages."),
+    click.option("--available", metavar="en=5T,...", help="Unique tokens that are available; overrides --languages."),
     click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
     click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
     click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
@@ -45,12 +47,14 @@ BOUNDS = (
         multiple=True,
         help="Bound a summed ratio; 'Germanic>=60%' names a family of --languages; repeatable.",
     ),
-    click.option("--near", metavar="MIX", help="Go no further from this mixture than --within."),
-    click.option("--within", metavar="X", help="How far: an L1 distance (0 to 2), or nats."),
-    click.option("--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="Of --within."),
+    click.option("--near", metavar="MIX", help="Stay within --within of this mixture."),
+    click.option("--within", metavar="X", help="Largest distance from --near: L1 (0 to 2), or nats for kl."),
+    click.option(
+        "--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="How --within is measured."
+    ),
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
-    click.option("--kl", type=options.Number(0), default=0.0, help="Weight of that term, in nats of loss."),
-    click.option("--allow-unseen", is_flag=True, help="Let sources that no run of the fit saw have a ratio."),
+    click.option("--kl", type=options.Number(0), default=0.0, help="Weight of the --anchor term, in nats of loss."),
+    click.option("--allow-unseen", is_flag=True, help="Allow ratios above 0 for sources that no fitted run used."),
 )
 SOLVING = (
     click.option("--method", type=click.Choice(METHODS), default="exact", show_default=True),
@@ -68,8 +72,16 @@ SOLVING = (
         type=options.Number(0, 1),
         default=0.5,
         show_default=True,
-        help="Power of the tokens in the smoothed baseline.",
+        help="Exponent of the available tokens in the smoothed baseline.",
     ),
+    click.option(
+        "--what-if",
+        metavar="en+50B,...",
+        multiple=True,
+        help="The gain with that many more (or less: en-10B) unique tokens at hand; repeatable.",
+    ),
+    click.option("--frontier", metavar="en:rest", help="The trade-off curve between the mean losses of two sets."),
+    click.option("--points", type=options.Count(2), help="How many points it has.  [default: 9]"),
     options.level,
     options.seed,
 )
@@ -78,7 +90,7 @@ SOLVING = (
 def _all(*groups: Sequence[Decorator]) -> Decorator:
     """One decorator for many options, in their order."""
 
-    def add(function: Any) -> Any:
+    def add(function: Decorated) -> Decorated:
         for option in reversed([option for group in groups for option in group]):
             function = option(function)
         return function
@@ -92,6 +104,8 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
+    "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
 @options.fit_file
@@ -105,6 +119,8 @@ def command(
     flops: float | None,
     output: str | None,
     force: bool,
+    frontier: str | None,
+    points: int | None,
     **asked: Any,
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
@@ -120,8 +136,12 @@ def command(
     fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
     _check_output(output, flops, sizes, tokens)
+    if frontier is not None or points is not None:
+        _trade_off(out, fit, (flops, sizes, tokens), (frontier, points), demands, output, force)
+        return
     found = [with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
     out.warn(notice for one in found for notice in one.notices)
+    out.warn(f"with {other.name}: {told}" for one in found for other in one.what_if for told in other.notices)
     if output:
         save(out, found[0], output, force)
     law = type(fit.law).name
@@ -147,9 +167,41 @@ def _check_output(
     if flops and (sizes or tokens):
         raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
     if output and not output.lower().endswith(".json"):
-        raise UsageError("-o: a mixture is written as .json", hint="end the name in .json")
+        raise UsageError("-o writes a mixture as .json only", hint="end the name in .json")
     if output and len(sizes or (0,)) * len(tokens or (0,)) > 1:
         raise UsageError("-o takes one mixture", hint="give one -N and one -D, or take them all from --json")
+
+
+def _trade_off(
+    out: Output,
+    fit: Fit,
+    budgets: tuple[float | None, tuple[float, ...] | None, tuple[float, ...] | None],
+    asked: tuple[str | None, int | None],
+    demands: Demands,
+    output: str | None,
+    force: bool,
+) -> None:
+    """The curve instead of one mixture, at one budget."""
+    from shapleymix.mixing.frontier import POINTS, frontier
+    from shapleymix_cli.budgets import budget
+    from shapleymix_cli.documents.writing import save, with_provenance
+    from shapleymix_cli.views.frontier import frontier_view
+
+    (flops, sizes, tokens), (between, points) = budgets, asked
+    if between is None:
+        raise UsageError("--points does nothing without --frontier", hint="give --frontier, or leave out --points")
+    if flops:
+        raise UsageError("--frontier takes one budget, and --flops looks for one", hint="give -N and -D")
+    N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
+    if len(N) * len(D) > 1:
+        raise UsageError("--frontier takes one budget", hint="give one -N and one -D")
+    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, demands=demands)
+    found = with_provenance(out, found)
+    out.warn(found.notices)
+    if output:
+        save(out, found, output, force)
+    law = type(fit.law).name
+    out.emit(found.to_document, lambda: frontier_view(found, law, out.verbose))
 
 
 def _solve(
@@ -160,7 +212,8 @@ def _solve(
     demands: Demands,
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
-    from shapleymix.mixing.optimization import optimize_compute, optimize_scales
+    from shapleymix.mixing.compute import optimize_compute
+    from shapleymix.mixing.optimization import optimize_scales
     from shapleymix_cli.budgets import budget
 
     if flops:
@@ -169,7 +222,7 @@ def _solve(
     return optimize_scales(fit, N, D, demands)
 
 
-def _view(found: Sequence[Mixture], law: str, verbose: bool) -> Any:
+def _view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.optimize import mixture_view, scales_view
 
-    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law)
+    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law, verbose)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.mixing.baselines import Baseline
     from shapleymix.tables.writing import Column
 
 
-def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Any]:
+def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Json]:
     """`baselines[]` with name, mixture and epochs by language; epochs are null where the tokens are not known."""
     baselines = [
         {"name": one.name, "mixture": by_name(languages, one.p), "epochs": by_name(languages, one.epochs)}
@@ -26,7 +27,7 @@ def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequen
 def write_baselines(
     out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float, path: str, force: bool
 ) -> None:
-    """A row a mixture and language; with `.json` the whole document."""
+    """One row per mixture and language; with `.json` the whole document."""
     if path.lower().endswith(".json"):
         write_document(out, baselines_document(out, found, languages, D), path, force)
         return

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli.documents.laws import formula_of
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.scores import comparison_document, scores_document
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.fitting.fits import Fit
 
 
-def fit_document(found: Fit) -> dict[str, Any]:
+def fit_document(found: Fit) -> dict[str, Json]:
     """The law, its parameters with intervals, its scores, and what the data could not tell."""
     law = type(found.law)
     return {
@@ -43,15 +44,16 @@ def fit_document(found: Fit) -> dict[str, Any]:
     }
 
 
-def parameters_document(found: Fit) -> dict[str, Any]:
+def parameters_document(found: Fit) -> dict[str, Json]:
     """`{symbol: {target: {value, low, high}}}`, with the source between where a symbol has one."""
-    document: dict[str, Any] = {}
+    document: dict[str, dict[str, Json]] = {}
+    within: dict[tuple[str, str], dict[str, Json]] = {}
     for symbol, source, target, value, low, high in found.parameters():
         place = document.setdefault(symbol, {})
         if source is not None:
-            place = place.setdefault(source, {})
+            place[source] = place = within.setdefault((symbol, source), {})
         place[target] = {"value": value, "low": finite(low), "high": finite(high)}
-    return document
+    return {**document}
 
 
 def finite(value: float) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from shapleymix.laws import Law
@@ -14,7 +14,22 @@ EXTRAS = {"gbm": "shapleymix[gbm]"}
 """What must be installed for a law, beyond the program itself."""
 
 
-def describe(law: type[Law]) -> dict[str, Any]:
+class LawDocument(TypedDict):
+    """A law as `shapleymix laws --json` prints it."""
+
+    law: str
+    formula: str
+    parameters: list[str]
+    per_target: int
+    per_source_and_target: int
+    needs: list[str]
+    options: list[str]
+    extra: str | None
+    assumption: str
+    reference: str
+
+
+def describe(law: type[Law]) -> LawDocument:
     """A law's name, formula, parameters, needs, assumption and reference."""
     fitted = law.fitted()
     return {

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.fitting.prediction import Prediction
     from shapleymix.mixing.candidates import Candidate, Candidates
     from shapleymix.tables.writing import Column
 
 
-def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Any]:
+def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Json]:
     """`predictions[]` with run, N, D, the mixture, and loss, low and high by target; `comparisons[]` by budget.
 
     A loss is null where the law gives none, or more than a model that has seen nothing (`above_untrained`).
@@ -30,7 +31,7 @@ def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Ca
     }
 
 
-def _point(found: Prediction, place: int) -> dict[str, Any]:
+def _point(found: Prediction, place: int) -> dict[str, Json]:
     return {
         "run": found.runs[place],
         "N": float(found.N[place]),
@@ -44,7 +45,7 @@ def _point(found: Prediction, place: int) -> dict[str, Any]:
     }
 
 
-def comparison_document(found: Candidates) -> dict[str, Any]:
+def comparison_document(found: Candidates) -> dict[str, Json]:
     """`candidates[]` in the order given: the objective, and the gain over the first with its interval."""
     return {
         "N": found.N,
@@ -57,7 +58,7 @@ def comparison_document(found: Candidates) -> dict[str, Any]:
     }
 
 
-def _candidate(entry: Candidate, sources: Sequence[str]) -> dict[str, Any]:
+def _candidate(entry: Candidate, sources: Sequence[str]) -> dict[str, Json]:
     return {
         "name": entry.name,
         "mixture": by_name(sources, entry.p),
@@ -78,7 +79,7 @@ def write_predictions(
     path: str,
     force: bool,
 ) -> None:
-    """The predictions as a table, a row a point; with `.json` the whole document."""
+    """The predictions as a table, one row per point; with `.json` the whole document."""
     if path.lower().endswith(".json"):
         write_document(out, prediction_document(out, found, comparisons), path, force)
     else:

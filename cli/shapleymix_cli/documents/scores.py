@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.fitting.comparison import Comparison, Entry
     from shapleymix.fitting.evaluation import Evaluation
     from shapleymix.fitting.scores import Scores
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 UNCOUNTED = 10**6
 
 
-def scores_document(scores: Scores | None) -> dict[str, Any] | None:
+def scores_document(scores: Scores | None) -> dict[str, Json] | None:
     """`mean.PE`, `.R2`, `.spearman`, `.coverage`, and the same (with `rows`) for each target."""
     if scores is None:
         return None
@@ -23,7 +24,7 @@ def scores_document(scores: Scores | None) -> dict[str, Any] | None:
     return {"mean": scores.mean, "targets": targets}
 
 
-def evaluation_document(found: Evaluation) -> dict[str, Any]:
+def evaluation_document(found: Evaluation) -> dict[str, Json]:
     """`score.mean` and `score.targets`."""
     return {
         "kind": "evaluation",
@@ -34,7 +35,7 @@ def evaluation_document(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def comparison_document(found: Comparison) -> dict[str, Any]:
+def comparison_document(found: Comparison) -> dict[str, Json]:
     """`laws[]`, best first, and `better[a][b]`: the probability that a has the lower mean PE than b."""
     scored = [entry.law for entry in found.entries if entry.scores is not None]
     better = {
@@ -63,11 +64,11 @@ def error_of(entry: Entry) -> float:
 
 
 def numbers_of(entry: Entry) -> int | None:
-    """How many numbers a target the law fits; None for one that cannot be counted."""
+    """Number of values per target that the law fits; None for one that cannot be counted."""
     return entry.parameters if entry.parameters < UNCOUNTED else None
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: Entry) -> dict[str, Json]:
     return {
         "law": entry.law,
         "parameters": numbers_of(entry),

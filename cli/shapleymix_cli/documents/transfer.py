@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shapleymix_cli.documents.plain import by_name, by_pair
 
 if TYPE_CHECKING:
+    from shapleymix.files import Json
     from shapleymix.tables.similarity import Similarity
     from shapleymix.tables.transfer import TransferMatrix
 
 MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
 
 
-def transfer_document(matrix: TransferMatrix) -> dict[str, Any]:
+def transfer_document(matrix: TransferMatrix) -> dict[str, Json]:
     """The matrix, nested by source, then target, with what is known of its making."""
     return {
         "kind": "transfer",
@@ -26,9 +27,9 @@ def transfer_document(matrix: TransferMatrix) -> dict[str, Any]:
     }
 
 
-def similarity_document(found: Similarity) -> dict[str, Any]:
+def similarity_document(found: Similarity) -> dict[str, Json]:
     """The measures over all entries, by target, and of the raw values where both matrices have them."""
-    document: dict[str, Any] = {measure: getattr(found, measure) for measure in MEASURES}
+    document: dict[str, Json] = {measure: getattr(found, measure) for measure in MEASURES}
     by_target = {measure: getattr(found, f"{measure}_by_target").tolist() for measure in MEASURES}
     document["targets"] = {
         name: {measure: by_target[measure][place] for measure in MEASURES} for place, name in enumerate(found.targets)
@@ -37,7 +38,7 @@ def similarity_document(found: Similarity) -> dict[str, Any]:
     return document
 
 
-def shapley_document(matrix: TransferMatrix) -> dict[str, Any]:
+def shapley_document(matrix: TransferMatrix) -> dict[str, Json]:
     """`sv`, `nsv` (and `stderr`) nested by source, then target; the largest residual and each target's."""
     known = matrix.provenance
     residual = known["efficiency_residual"]

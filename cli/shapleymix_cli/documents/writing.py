@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shapleymix.files import Json
 from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
 
@@ -45,7 +46,7 @@ def with_provenance(out: Output, record: R) -> R:
     return dataclasses.replace(changed, provenance=provenance(out) | dict(known) | {"command": out.command_line})
 
 
-def write_document(out: Output, content: Mapping[str, Any], path: str, force: bool) -> None:
+def write_document(out: Output, content: Mapping[str, object], path: str, force: bool) -> None:
     """Write what `--json` prints."""
     from shapleymix.files import atomic_write
 
@@ -68,7 +69,7 @@ def _holds_metadata(path: str) -> bool:
     return path.lower().endswith((".parquet", ".pq"))
 
 
-def provenance(out: Output) -> dict[str, Any]:
+def provenance(out: Output) -> dict[str, Json]:
     """The call, the program's version, and the SHA-256 of each file that was read."""
     return {"command": out.command_line, "shapleymix": program_version(), "inputs": dict(out.inputs)}
 

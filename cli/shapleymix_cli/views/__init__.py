@@ -7,6 +7,7 @@ Modules, in reading order:
   baselines  baselines on the screen: their ratios and realised epochs side by side
   laws       the list of laws on the screen
   optimize   optimal mixtures on the screen
+  frontier   a trade-off curve on the screen
   predict    predicted losses, and mixtures side by side, on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen

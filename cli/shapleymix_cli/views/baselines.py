@@ -16,7 +16,7 @@ MOST_LANGUAGES = 40
 
 
 def view(found: Sequence[Baseline], known: Languages, D: float, verbose: bool) -> list[Part]:
-    """A row a language and a column a mixture: the ratios, then the epochs."""
+    """One row per language and one column per mixture: the ratios, then the epochs."""
     order = np.argsort(-np.nan_to_num(known.available_tokens), kind="stable").tolist()
     shown = sorted(order if verbose else order[:MOST_LANGUAGES])
     names = [one.name for one in found]

@@ -8,13 +8,19 @@ from shapleymix.fitting.fits import Fit
 from shapleymix_cli.documents.laws import formula_of
 from shapleymix_cli.views.numbers import count, interval, percent, significant, size
 from shapleymix_cli.views.scores import comparison_view, scores_table
-from shapleymix_cli.views.tables import Part, heading, matrix, table
+from shapleymix_cli.views.tables import Part, heading, matrix
 
 BOUND = 0.01
 """An interval that reaches below this share of its upper end tells only that end."""
 
 MOST_LABELS = 30
 """Targets, or sources, of which the parameters are shown without `-v`."""
+
+MOST_ADVICE = 8
+"""Different pieces of advice that are shown, those on most targets first."""
+
+MOST_NAMES = 6
+"""Targets that one piece of advice names."""
 
 Cell = tuple[float, float, float]
 
@@ -106,10 +112,24 @@ def _left_out(found: Fit) -> list[Part]:
 
 
 def _advice(found: Fit) -> list[Part]:
-    rows = [[one.target, one.state, one.advice] for one in found.status if one.advice]
-    if not rows:
+    """What ended otherwise than it should, each advice once with its targets."""
+    targets: dict[tuple[str, str], list[str]] = {}
+    for one in found.status:
+        if one.advice:
+            targets.setdefault((one.state, one.advice), []).append(one.target)
+    if not targets:
         return ["Every target converged."]
-    return ["", heading("Status"), table(["target", "state", "advice"], rows, left=3), ""]
+    common = sorted(targets.items(), key=lambda item: -len(item[1]))
+    shown = [f"{_named(names)}: {state}; {advice}" for (state, advice), names in common[:MOST_ADVICE]]
+    hidden = sum(len(names) for _, names in common[MOST_ADVICE:])
+    more = [f"... and advice on {count(hidden, 'more target')}: see --json"] if hidden else []
+    return ["", heading("Status"), *shown, *more, ""]
+
+
+def _named(targets: list[str]) -> str:
+    """The first targets, and how many more."""
+    hidden = len(targets) - MOST_NAMES
+    return ", ".join(targets[:MOST_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def _ranges(found: Fit) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from shapleymix_cli.documents.laws import LawDocument
 from shapleymix_cli.views.tables import Part, heading
 
 
-def laws_view(described: list[dict[str, Any]]) -> list[Part]:
-    """A block a law."""
+def laws_view(described: list[LawDocument]) -> list[Part]:
+    """One block per law."""
     return [line for number, law in enumerate(described) for line in _block(law, first=number == 0)]
 
 
-def _block(law: dict[str, Any], *, first: bool) -> list[Part]:
+def _block(law: LawDocument, *, first: bool) -> list[Part]:
     extra = [f"pip install '{law['extra']}'"] if law["extra"] else []
     needs = " and ".join([*law["options"], *extra]) or "nothing but the log"
     return [
@@ -26,9 +25,9 @@ def _block(law: dict[str, Any], *, first: bool) -> list[Part]:
     ]
 
 
-def _sizes(law: dict[str, Any]) -> str:
-    """`6 a target: E, ...`, or `6 a target and 1 a source and target: E, ...`."""
+def _sizes(law: LawDocument) -> str:
+    """`6 per target: E, ...`, or `6 per target and 1 per source and target: E, ...`."""
     if not law["parameters"]:
         return "no symbols"
-    shared = f" and {law['per_source_and_target']} a source and target" if law["per_source_and_target"] else ""
-    return f"{law['per_target']} a target{shared}: {', '.join(law['parameters'])}"
+    shared = f" and {law['per_source_and_target']} per source and target" if law["per_source_and_target"] else ""
+    return f"{law['per_target']} per target{shared}: {', '.join(law['parameters'])}"

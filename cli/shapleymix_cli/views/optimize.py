@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
-from shapleymix_cli.views.tables import heading, table
+from shapleymix_cli.views.tables import Part, heading, table
 
 ROUNDING = 1e-15
 AT_BOUND = 1e-9
+MOST_COLUMNS = 20
+"""Ratios of a budget that are shown without `-v`."""
 MOST_ROWS = 30
 """Rows of a table that are shown without `-v`."""
 
 
-def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Any]:
+def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Any] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
+    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
     parts += [
         "",
         heading("Predicted losses in nats"),
         *_losses(found, verbose),
         "",
         *_prices(found, verbose),
+        *_what_ifs(found),
         *_rivals(found),
     ]
     return [*parts, *([f"Weights {found.weights_origin}."] if verbose else [])]
 
 
-def scales_view(found: Sequence[Mixture], law: str) -> list[Any]:
-    """A row a budget: the ratios, the objective and the certificate."""
-    headers = ["N", "D", *found[0].sources, "objective", "relative gap"]
+def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
+    """A row a budget: the ratios, of many sources those that are largest anywhere, the objective and the proof."""
+    ratios = np.array([one.p for one in found])
+    largest = np.argsort(-ratios.max(axis=0), kind="stable").tolist()
+    shown = sorted(largest if verbose or len(largest) <= MOST_COLUMNS else largest[:MOST_COLUMNS])
+    headers = ["N", "D", "objective", "relative gap", *(found[0].sources[i] for i in shown)]
     rows = [
-        [size(one.N), size(one.D), *each(one.p), fixed(one.objective, 4), _small(one.relative_gap)] for one in found
+        [size(one.N), size(one.D), fixed(one.objective, 4), _small(one.relative_gap), *each(one.p[shown])]
+        for one in found
     ]
-    return [heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"), table(headers, rows, left=2)]
+    hidden = len(largest) - len(shown)
+    more = [f"... and {count(hidden, 'source')} more: -v and --json show all"] if hidden else []
+    return [
+        heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"),
+        table(headers, rows, left=2),
+        *more,
+    ]
 
 
 def _title(found: Mixture, law: str) -> str:
@@ -46,9 +58,11 @@ def _title(found: Mixture, law: str) -> str:
     return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
 
 
-def _ratios(found: Mixture, verbose: bool) -> list[Any]:
-    """A row a source: ratio, interval, tokens, cap and epochs where there are any; of many, the largest and those at a
-    bound."""
+def _ratios(found: Mixture, verbose: bool) -> list[Part]:
+    """One row per source: ratio, interval, tokens, cap and epochs where there are any.
+
+    Of many sources, the largest and those at a bound are shown.
+    """
     capped, known = bool((found.caps < 1).any()), bool(np.isfinite(found.epochs).any())
     floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
     headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
@@ -69,7 +83,7 @@ def _ratios(found: Mixture, verbose: bool) -> list[Any]:
     return _shortened(headers, rows, np.where(at_bound, 1.0, 0.0) + found.p, "source", verbose)
 
 
-def _shortened(headers: Sequence[str], rows: list[list[str]], rank: FloatArray, noun: str, verbose: bool) -> list[Any]:
+def _shortened(headers: Sequence[str], rows: list[list[str]], rank: FloatArray, noun: str, verbose: bool) -> list[Part]:
     """The table, or its highest-ranking rows in their order and how many are not shown."""
     if verbose or len(rows) <= MOST_ROWS:
         return [table(headers, rows)]
@@ -103,15 +117,15 @@ def _proof(found: Mixture) -> list[str]:
     return lines
 
 
-def _losses(found: Mixture, verbose: bool) -> list[Any]:
-    """A row a target; of many, those of the highest loss."""
+def _losses(found: Mixture, verbose: bool) -> list[Part]:
+    """One row per target; of many, those of the highest loss."""
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
     cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
     headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight"]
     return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), "target", verbose)
 
 
-def _prices(found: Mixture, verbose: bool) -> list[Any]:
+def _prices(found: Mixture, verbose: bool) -> list[Part]:
     """What the bounds that bind would save if they gave way, and how far that reaches."""
     if not found.binding:
         return []
@@ -132,7 +146,43 @@ def _prices(found: Mixture, verbose: bool) -> list[Any]:
     return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
 
 
-def _rivals(found: Mixture) -> list[Any]:
+CHANGED = 3
+"""How many ratios of another optimum are shown: those that moved most."""
+
+
+def _what_ifs(found: Mixture) -> list[Part]:
+    """The gain of each change of the data at hand, and which ratios move most."""
+    if not found.what_if:
+        return []
+    spread = any(np.isfinite(other.gain_low) for other in found.what_if)
+    headers = [
+        "data",
+        "objective",
+        "gain",
+        *_when(spread, f"{percent(found.level, 0)} interval"),
+        "ratios, now and then",
+    ]
+    rows = [
+        [
+            other.name,
+            other.reason or fixed(other.objective, 4),
+            fixed(other.gain, 4),
+            *_when(spread, interval(other.gain_low, other.gain_high, lambda gain: fixed(gain, 4))),
+            _moves(found, other.p),
+        ]
+        for other in found.what_if
+    ]
+    return [heading("With other data at hand (gain: what the optimum then saves, in nats)"), table(headers, rows), ""]
+
+
+def _moves(found: Mixture, p: FloatArray) -> str:
+    """The ratios that differ most, before and after."""
+    largest = np.argsort(-np.abs(p - found.p), kind="stable")[:CHANGED]
+    moved = [f"{found.sources[i]} {found.p[i]:.3f} -> {p[i]:.3f}" for i in largest if abs(p[i] - found.p[i]) >= 5e-4]
+    return ", ".join(moved) or "as they are"
+
+
+def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
     spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
     outside = any(not rival.within_bounds for rival in found.baselines)

@@ -24,7 +24,7 @@ LONGEST_NAME = 24
 
 
 def prediction_view(found: Prediction, verbose: bool) -> list[Part]:
-    """A row a target for one point; for several a row a point, with the intervals below."""
+    """One row per target for one point; for several one row per point, with the intervals below."""
     if len(found.runs) == 1:
         return _point(found, verbose)
     return _grid(found, verbose)

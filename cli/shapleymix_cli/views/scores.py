@@ -16,8 +16,12 @@ MOST_TARGETS = 30
 """Targets that are shown without `-v`: those of the highest error, in the order of the log."""
 
 
+MOST_LAWS = 5
+"""Laws of which every pair is compared without `-v`."""
+
+
 def scores_table(scores: Scores, verbose: bool) -> list[Part]:
-    """A row a target and the mean; coverage only where there are intervals."""
+    """One row per target and the mean; coverage only where there are intervals."""
     covered = bool(np.isfinite(scores.coverage).any())
     headers = ["target", "PE", "R2", "Spearman", *(["coverage"] if covered else []), "losses"]
     worst = np.argsort(-np.nan_to_num(scores.PE, nan=-np.inf), kind="stable").tolist()
@@ -45,20 +49,28 @@ def _cells(row: list[float], covered: bool) -> list[str]:
 
 
 def comparison_view(found: Comparison, chosen: str | None = None) -> list[Part]:
-    """The laws, best first; the chosen one is marked."""
+    """The laws, best first; the chosen one is marked, and without one each is compared with the first."""
     partial = any(entry.coverage < 1 and entry.scores is not None for entry in found.entries)
-    headers = ["law", "numbers a target", "held-out PE", "SE", "R2", "Spearman", *(["defined"] if partial else [])]
-    rows = [_comparison_row(entry, partial, chosen) for entry in ranked(found)]
+    chances = _chances(found) if chosen is None else {}
+    headers = ["law", "numbers", "held-out PE", "SE", "R2", "Spearman"]
+    headers += [*(["defined"] if partial else []), *(["P(better)"] if chances else [])]
+    rows = [
+        [
+            f"{entry.law} (chosen)" if entry.law == chosen else entry.law,
+            *_comparison_cells(entry, partial),
+            *([chances.get(entry.law, MISSING)] if chances else []),
+        ]
+        for entry in ranked(found)
+    ]
     failed = [f"{entry.law} could not be fitted: {entry.error}" for entry in found.entries if entry.error]
-    title = f"{found.design[:1].upper()}{found.design[1:]}, {found.rows} rows"
-    return [heading(title), table(headers, rows), *failed]
+    title = f"{found.design[:1].upper()}{found.design[1:]}, {count(found.rows, 'row')}"
+    return [heading(title), table(headers, rows), *failed, *_legend(found, chances)]
 
 
-def _comparison_row(entry: Entry, partial: bool, chosen: str | None) -> list[str]:
+def _comparison_cells(entry: Entry, partial: bool) -> list[str]:
     mean = entry.scores.mean if entry.scores else dict.fromkeys(("PE", "R2", "spearman"), math.nan)
     size = numbers_of(entry)
     return [
-        f"{entry.law} (chosen)" if entry.law == chosen else entry.law,
         MISSING if size is None else str(size),
         percent(error_of(entry)),
         percent(entry.standard_error),
@@ -68,14 +80,32 @@ def _comparison_row(entry: Entry, partial: bool, chosen: str | None) -> list[str
     ]
 
 
-def better_view(found: Comparison) -> list[Part]:
-    """Probabilities that the law of the row has the lower error than that of the column."""
+def _chances(found: Comparison) -> dict[str, str]:
+    """By law, the probability that it has a lower error than the best; nothing where there is only one."""
+    scored = [entry.law for entry in found.entries if entry.scores is not None]
+    best = scored.index(found.best()) if len(scored) > 1 else 0
+    return {law: _chance(found, row, best) for row, law in enumerate(scored)} if len(scored) > 1 else {}
+
+
+def _legend(found: Comparison, chances: dict[str, str]) -> list[Part]:
+    """What the columns count, and the law that `--law auto` takes."""
+    if not chances:
+        return []
+    return [
+        "",
+        "numbers: fitted per target; P(better): the law has a lower error than the first.",
+        f"Simplest law within one standard error of the first: {found.simplest()}.",
+    ]
+
+
+def better_view(found: Comparison, verbose: bool) -> list[Part]:
+    """Probabilities that the law of the row has the lower error than that of the column; of few laws, or with `-v`."""
     place = {entry.law: index for index, entry in enumerate(e for e in found.entries if e.scores is not None)}
     laws = [entry.law for entry in ranked(found) if entry.scores is not None]
     cells = [[_chance(found, place[row], place[column]) for column in laws] for row in laws]
-    if len(laws) < 2:
+    if len(laws) < 3 or (len(laws) > MOST_LAWS and not verbose):
         return []
-    return [heading("Probability that the row's law has the lower error"), *matrix("law", laws, laws, cells)]
+    return ["", heading("Probability that the row's law has the lower error"), *matrix("law", laws, laws, cells)]
 
 
 def _chance(found: Comparison, row: int, column: int) -> str:

@@ -79,11 +79,16 @@ def minimise(
 
     Parameters
     ----------
-    terms : law at a budget, with any leading axes; M sources, K targets.
-    w : (..., K) weights of the targets, >= 0.
-    lower, upper : (..., M) bounds of the ratios; they must leave a mixture (see `constraints`).
-    kl, anchor : weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
-    tolerance : relative to what the mixture can change of the objective, where the iteration may stop.
+    terms : Terms
+        Law at a budget, with any leading axes; M sources, K targets.
+    w : array (..., K)
+        Weights of the targets, >= 0.
+    lower, upper : array (..., M)
+        Bounds of the ratios; they must leave a mixture (see `constraints`).
+    kl, anchor : float or array, optional
+        Weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
+    tolerance : float
+        Relative to what the mixture can change of the objective, where the iteration may stop.
 
     Raises
     ------

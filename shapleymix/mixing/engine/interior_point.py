@@ -29,7 +29,7 @@ CURVED_WALL = 0.01
 OVERSHOOT = 0.9
 MAX_HALVINGS = 25
 RIDGES = (1e-16, 1e-13, 1e-10)
-GETRF = get_lapack_funcs("getrf", dtype=np.float64)
+(GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 
@@ -39,8 +39,10 @@ def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
 
     Parameters
     ----------
-    task : the problem.
-    rows : the rows of its bounds, where they are known from the same problem under another law.
+    task : Task
+        The problem.
+    rows : Rows, optional
+        The rows of the task's bounds, where they are known from the same problem under another law.
 
     Raises
     ------

@@ -45,7 +45,7 @@ class Rows:
         rows, limits, units, equal, totals = _written(bounds)
         inside, room = _deepest(rows, limits, units, equal, totals)
         if room <= ROOMY:
-            inside, strict = _strictly_inside(rows, limits, equal, totals)
+            inside, strict = _strictly_inside(rows, limits, equal, totals, inside)
             equal, totals = np.concatenate([equal, rows[~strict]]), np.concatenate([totals, limits[~strict]])
             rows, limits = rows[strict], limits[strict]
         size = len(bounds.sources)
@@ -130,12 +130,13 @@ def _deepest(
 
 
 def _strictly_inside(
-    rows: FloatArray, limits: FloatArray, equal: FloatArray, totals: FloatArray
+    rows: FloatArray, limits: FloatArray, equal: FloatArray, totals: FloatArray, point: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """A point with as many slacks above zero as any point has, and which they are.
 
     One linear program over y = x times a factor, free to grow until every slack that can be positive is at least 1:
-    slacks of 1e-9 are then far above the solver's tolerance.
+    slacks of 1e-9 are then far above the solver's tolerance. Where equalities contradict each other by a rounding, no
+    factor helps, and the feasible `point` stands.
     """
     m, n = rows.shape
     goal = np.concatenate([np.zeros(n + 1), -np.ones(m)])
@@ -149,7 +150,7 @@ def _strictly_inside(
         method="highs",
     )
     if not found.success:
-        raise InfeasibleError("the bounds leave no mixture", hint="widen a group's bounds, or the distance allowed")
+        return point, limits - rows @ point > ROOM
     inside = np.asarray(found.x[:n], dtype=float) / float(found.x[n])
     return inside, (np.asarray(found.x[n + 1 :]) > 0.5) & (limits - rows @ inside > ROOM)
 
@@ -161,7 +162,7 @@ def _centred(
     if not free.any():
         return inside
     x = inside.copy()
-    along = null_space(equal[:, free]) if len(equal) else np.eye(np.count_nonzero(free))
+    along = null_space(equal[:, free]) if len(equal) else np.eye(int(np.count_nonzero(free)))
     ways = rows[:, free] @ along
     ways = ways[np.abs(ways).max(axis=1, initial=0.0) > 0]
     slack = (limits - rows @ x)[np.abs(rows[:, free] @ along).max(axis=1, initial=0.0) > 0]

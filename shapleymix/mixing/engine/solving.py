@@ -154,3 +154,14 @@ def _stack(values: list[Any], batch: tuple[int, ...], matrix: bool) -> Any:
 def _map(terms: Terms, change: Any) -> Terms:
     present = {field.name: getattr(terms, field.name) for field in fields(terms)}
     return replace(terms, **{name: change(value) for name, value in present.items() if value is not None})
+
+
+def usable_replicates(terms: Terms | None) -> tuple[Terms | None, tuple[str, ...]]:
+    """Replicates whose parameters are finite, and how many were not."""
+    if terms is None:
+        return None, ()
+    sane = finite_members(terms)
+    if sane.all():
+        return terms, ()
+    notice = f"{int((~sane).sum())} of {len(sane)} bootstrap replicates are not finite and were left out"
+    return (terms.flat().take(sane), (notice,)) if sane.any() else (None, (notice,))

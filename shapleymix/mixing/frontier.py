@@ -1,0 +1,289 @@
+"""The trade-off between two sets of targets: how low the mean loss of one can be for each mean loss of the other.
+
+>>> curve = frontier(fit, "243M", "100B", "en:rest", points=9)
+>>> curve.entries[0].first, curve.entries[0].second, curve.entries[0].mixture
+
+Both mean losses are convex in the mixture, so each mixture on the curve minimises `share` times the one plus
+`1 - share` times the other, and each has its proof. Shares at equal distances would crowd the points at the ends:
+they are chosen, by solving a few rounds of problems, so that the points are spread along the curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shapleymix.errors import SolveError, UsageError, caution
+from shapleymix.laws.terms import Terms
+from shapleymix.mixing.certificate import Answer, Certificate
+from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.engine.solving import solve_all, usable_replicates
+from shapleymix.mixing.gains import interval
+from shapleymix.mixing.groups import families_of
+from shapleymix.mixing.judgement import judged
+from shapleymix.mixing.problem import MEAN, Task
+from shapleymix.mixing.repetition import repetition
+from shapleymix.mixing.sides import sides_of
+from shapleymix.mixing.weights import Weights
+from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.sizes import parse_size
+
+POINTS, MOST_POINTS = 9, 99
+ROUNDS = 3
+FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
+"""Odds of the shares of the first round."""
+END_ODDS = 1e7
+ALIKE = 1e-9
+"""Mean losses that differ by less, relative, are the same: what a proof can tell."""
+
+
+@dataclass(frozen=True)
+class FrontierPoint(Record):
+    """One mixture on the curve.
+
+    Attributes
+    ----------
+    share : weight of the first side's mean loss; that of the second is 1 - share.
+    p : (M,) ratios. losses : (K,) predicted, nats; NaN where above an untrained model's.
+    first, second : mean losses of the two sides with their intervals over the bootstrap replicates; NaN, with a reason,
+        where the law has no prediction for one of its targets.
+    certificate : bound on what any other mixture could gain in the weighted sum of both sides.
+    """
+
+    kind = "frontier-point"
+
+    share: float
+    p: FloatArray
+    losses: FloatArray
+    first: float
+    first_low: float
+    first_high: float
+    second: float
+    second_low: float
+    second_high: float
+    certificate: Certificate
+    reason: str
+
+
+@dataclass(frozen=True)
+class Frontier(Tabular, Record):
+    """The curve from the optimum of the second side to that of the first.
+
+    Attributes
+    ----------
+    between : the sides as asked for; first_targets, second_targets : their targets.
+    first_weights, second_weights : (K,) what the two mean losses weigh; each sums to 1.
+    entries : the points, by rising loss of the second side; no point is at least as good as another on both.
+    """
+
+    kind = "frontier"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
+    }  # fmt: skip
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    between: str
+    first_targets: tuple[str, ...]
+    second_targets: tuple[str, ...]
+    first_weights: FloatArray
+    second_weights: FloatArray
+    weights_origin: str
+    entries: tuple[FrontierPoint, ...]
+    level: float
+    replicates: int
+    notices: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for place, entry in enumerate(self.entries):
+            if entry.p.shape != (len(self.sources),) or entry.losses.shape != (len(self.targets),):
+                raise ValueError(f"point {place + 1} has not one ratio a source and one loss a target")
+
+    def columns(self) -> Columns:
+        """One row a point."""
+        names = ("share", "first", "first_low", "first_high", "second", "second_low", "second_high")
+        numbers = {name: [getattr(entry, name) for entry in self.entries] for name in names}
+        ratios = np.array([entry.p for entry in self.entries]).reshape(len(self.entries), len(self.sources))
+        return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
+
+
+def frontier(
+    fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, demands: Demands = DEFAULT
+) -> Frontier:
+    """The trade-off curve between the mean losses of two sets of targets.
+
+    Parameters
+    ----------
+    fit, N, D : as for `optimize`.
+    between : two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table
+        stand for their targets, and `rest` for all targets that the other side does not name.
+    points : how many, at most: fewer where the curve has a kink or ends in one point.
+    demands : the keywords of `optimize`, as one value; weights count within each side.
+
+    Raises
+    ------
+    UsageError
+        If a side names no target, both name one, or something is asked that a curve does not know: another objective,
+        method or a KL penalty. Else as for `optimize`.
+    """
+    fit, size, tokens = fit_of(fit), parse_size(N), parse_size(D)
+    _require_plain(demands)
+    if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
+        raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
+    task, weights = demands.task(fit, fit.terms(size, tokens), tokens)
+    families = families_of(demands.table, fit.targets)
+    names = sides_of(between, fit.targets, families)
+    w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
+    replicates, notes = usable_replicates(fit.replicate_terms(size, tokens))
+    shares, answers = _spread(task, w, points)
+    entries, told = _entries(fit, size, demands, task, w, shares, answers, replicates)
+    few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
+    found = Frontier(
+        sources=tuple(fit.sources),
+        targets=tuple(fit.targets),
+        N=size,
+        D=tokens,
+        between=between,
+        first_targets=names[0],
+        second_targets=names[1],
+        first_weights=w[0],
+        second_weights=w[1],
+        weights_origin=weights.origin,
+        entries=entries,
+        level=demands.level,
+        replicates=0 if replicates is None else int(np.prod(replicates.batch)),
+        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, task.constraints, weights), *told, *few))),
+        provenance={"fit": dict(getattr(fit, "provenance", None) or {}), "groups": list(task.constraints.group_names)},
+    )
+    caution(found.notices)
+    return found
+
+
+def _require_plain(demands: Demands) -> None:
+    """Refuse by name what a weighted sum of two mean losses has no place for."""
+    refused = (
+        ("objective 'worst'", demands.objective != MEAN),
+        (f"method {demands.method!r}", demands.method != EXACT),
+        ("KL penalty", demands.kl > 0),
+        ("baselines", demands.baselines is not None and len(demands.baselines) > 0),
+        ("what_if", bool(demands.what_if)),
+        ("allow_nonconvex", demands.allow_nonconvex),
+    )
+    for what, asked in refused:
+        if asked:
+            raise UsageError(f"a frontier takes no {what}", hint="leave it out; bounds of every kind are taken")
+
+
+def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:
+    """Weights (K,) of one side's mean loss, which sum to 1."""
+    inside = np.where(np.isin(targets, side), weights.raw, 0.0)
+    if not inside.any():
+        raise UsageError(f"frontier: the targets {', '.join(side)} all have weight 0", hint="change the weights")
+    return inside / inside.sum()
+
+
+def _spread(task: Task, w: FloatArray, points: int) -> tuple[FloatArray, list[Answer]]:
+    """Shares and optima of points that are spread along the curve, no one worse than another on both sides."""
+    shares = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
+    answers = _solved(task, w, shares)
+    for _ in range(ROUNDS):
+        wanted = _between(shares, _along(task.terms, w, answers), points)
+        shares, answers = np.append(shares, wanted), [*answers, *_solved(task, w, wanted)]
+        order = np.argsort(shares, kind="stable")
+        shares, answers = shares[order], [answers[place] for place in order]
+    losses = _sides(task.terms, w, answers)
+    kept = np.flatnonzero(np.isfinite(losses).all(axis=1) & ~_dominated(losses))
+    if not len(kept):
+        raise SolveError("no mixture within the bounds has a finite loss on both sides", hint="add small floors")
+    kept = kept[np.argsort(losses[kept, 1], kind="stable")]
+    chosen = kept[_nearest(_along(task.terms, w, [answers[place] for place in kept]), points)]
+    return shares[chosen], [answers[place] for place in chosen]
+
+
+def _solved(task: Task, w: FloatArray, shares: FloatArray) -> list[Answer]:
+    """The optimum of each weighted sum of the two sides, all in one batch."""
+    return list(solve_all(tuple(replace(task, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist())))
+
+
+def _sides(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray:
+    """Mean losses (R, 2) of both sides."""
+    p = np.stack([answer.p for answer in answers])
+    return np.stack([terms.objective(p, side) for side in w], axis=-1)
+
+
+def _along(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray:
+    """How far (R,) along the curve each point lies, from 0 to 1; both sides count by their own range."""
+    losses = _sides(terms, w, answers)
+    finite = np.isfinite(losses).all(axis=1)
+    low, high = losses[finite].min(axis=0, initial=np.inf), losses[finite].max(axis=0, initial=-np.inf)
+    with np.errstate(invalid="ignore"):
+        steps = np.abs(np.diff(np.clip(losses, low, high), axis=0)) / np.where(high > low, high - low, 1.0)
+    way = np.concatenate([[0.0], np.cumsum(np.hypot(*np.nan_to_num(steps).T))])
+    return way / max(way[-1], 1e-300)
+
+
+def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
+    """Shares that promise points at equal distances: linear between the log odds of those known."""
+    inner = np.clip(shares, 1 / END_ODDS, 1 - 1 / END_ODDS)
+    wanted = np.interp(np.linspace(0, 1, points), way, np.log(inner) - np.log1p(-inner))
+    return 1 / (1 + np.exp(-wanted))
+
+
+def _dominated(losses: FloatArray) -> BoolArray:
+    """Which points (R, 2) another is at least as good as on both sides, and better on one; of equal ones the first."""
+    tell = ALIKE * np.abs(losses)
+    with np.errstate(invalid="ignore"):
+        at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
+        better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
+    earlier = np.tri(len(losses), k=-1, dtype=bool)
+    return np.any(at_least & (better | (at_least.T & earlier)), axis=1)
+
+
+def _nearest(way: FloatArray, points: int) -> list[int]:
+    """Places of the points nearest to equal distances, both ends among them, none twice."""
+    wanted = np.linspace(0, 1, points)
+    return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
+
+
+def _entries(
+    fit: FitLike,
+    N: float,
+    demands: Demands,
+    task: Task,
+    w: FloatArray,
+    shares: FloatArray,
+    answers: Sequence[Answer],
+    replicates: Terms | None,
+) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
+    """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
+    bounds, entries, told = task.constraints, [], []
+    for share, answer in zip(shares.tolist(), answers, strict=True):
+        seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+        why = [seen.reason(0, side) for side in w]
+        sides = [
+            _reported(task.terms, replicates, side, answer.p, demands.level, bool(lost))
+            for side, lost in zip(w, why, strict=True)
+        ]
+        losses = np.asarray(seen.optimum.losses, dtype=float)[0]
+        reason = "; ".join(dict.fromkeys(filter(None, why)))
+        entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
+        told += [*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D, "a point")]
+    return tuple(entries), tuple(dict.fromkeys(told))
+
+
+def _reported(
+    terms: Terms, replicates: Terms | None, w: FloatArray, p: FloatArray, level: float, absent: bool
+) -> tuple[float, float, float]:
+    """One side's mean loss with its interval; NaN where the law has none."""
+    if absent:
+        return np.nan, np.nan, np.nan
+    low, high = interval(None if replicates is None else replicates.objective(p, w)[:, None], level, 1)
+    return float(terms.objective(p, w)), float(low[0]), float(high[0])

@@ -1,0 +1,227 @@
+"""What more unique data of some sources would bring, or less of them cost: the new optimum, and what it gains.
+
+>>> mix = optimize(fit, N, D, available={"en": "5T", "de": "80B"}, what_if=["de+50B", "en-1T,de+10B"])
+>>> mix.what_if[0].gain, mix.what_if[0].gain_low
+
+A shadow price holds at the margin; this solves again. Only the caps that follow from tokens move: an anchor and the
+centre of a ball stay where they are, even where they were given by a name that rests on tokens, such as `natural`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.laws.terms import Terms
+from shapleymix.mixing.baselines import epochs_of
+from shapleymix.mixing.bounds import UNSEEN
+from shapleymix.mixing.certificate import Answer, Certificate
+from shapleymix.mixing.demands import Demands, FitLike
+from shapleymix.mixing.engine.solving import solve_all
+from shapleymix.mixing.feasibility import require_anchor
+from shapleymix.mixing.gains import gain
+from shapleymix.mixing.judgement import judged
+from shapleymix.mixing.problem import Task
+from shapleymix.mixing.repetition import repetition
+from shapleymix.records import FloatArray, Record
+from shapleymix.tables.sizes import format_size, parse_size
+
+_HINT = "write it like de+50B, or en-1T,de+10B for several at once"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Unique tokens by source, more (above 0) or less, under the name by which they were asked for."""
+
+    name: str
+    tokens: dict[str, float]
+
+
+@dataclass(frozen=True)
+class WhatIf(Record):
+    """The optimum with other unique tokens at hand.
+
+    Attributes
+    ----------
+    name : the change as it was asked for; tokens : by source, more (above 0) or less.
+    p : (M,) the new optimum; caps : (M,) its upper bounds; epochs : (M,) how often it sees each token.
+    objective : its mean or worst loss; penalty : what kl KL(p || anchor) adds, nats.
+    gain : loss of the optimum without the change less `objective`, nats, with an interval over the bootstrap
+        replicates, both mixtures under the same replicate; probability : share of them in which the new one is better.
+    certificate : bound on what any other mixture within the new bounds could gain over p.
+    reason : why there is no number; empty where there is one.
+    notices : what a reader should know of the new optimum.
+    """
+
+    kind = "what-if"
+    axes: ClassVar[Mapping[str, str]] = {"p": "M", "caps": "M", "epochs": "M"}
+
+    name: str
+    tokens: dict[str, float]
+    p: FloatArray
+    caps: FloatArray
+    epochs: FloatArray
+    objective: float
+    penalty: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+    certificate: Certificate
+    reason: str
+    notices: tuple[str, ...]
+
+
+def changes_of(given: Sequence[str] | str, sources: tuple[str, ...], available: FloatArray) -> tuple[Change, ...]:
+    """The changes that are asked for: `de+50B`, `de+50B,fr-10B`, or several such texts, each a question of its own.
+
+    Parameters
+    ----------
+    sources : (M,) labels, which may hold a + or - themselves. available : (M,) unique tokens, NaN where not known.
+
+    Raises
+    ------
+    UsageError
+        If a text is no change, names no source, one whose tokens are not known, or takes more than there are.
+    """
+    texts = [given] * bool(given) if isinstance(given, str) else list(given)
+    return tuple(_change(text, sources, available) for text in dict.fromkeys(texts))
+
+
+def _change(text: str, sources: tuple[str, ...], available: FloatArray) -> Change:
+    if not isinstance(text, str):
+        raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, tokens = _part(part.strip(), sources)
+        if name in found:
+            raise UsageError(f"what if {text}: {name!r} is given twice")
+        found[name] = tokens
+    _require_known(text, found, dict(zip(sources, available.tolist(), strict=True)))
+    return Change(text.strip(), found)
+
+
+def _part(text: str, sources: tuple[str, ...]) -> tuple[str, float]:
+    """Name and signed tokens of `de+50B`; the longest name that is a source, since sizes hold signs, too (1e+9)."""
+    splits = [(text[: sign.start()].strip(), sign[0], text[sign.end() :]) for sign in re.finditer(r"[+-]", text)]
+    for name, sign, size in reversed(splits):
+        if name in sources:
+            try:
+                tokens = parse_size(size)
+            except UsageError as error:
+                raise UsageError(f"what if {text}: {error.message}", hint=error.hint) from error
+            return name, tokens if sign == "+" else -tokens
+    if not splits or not splits[0][0]:
+        raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
+    name = splits[0][0]
+    raise UsageError(f"what if {text}: {name!r} is not one of the sources", hint=did_you_mean(name, sources))
+
+
+def _require_known(text: str, tokens: dict[str, float], known: dict[str, float]) -> None:
+    faults = [
+        Fault(f"what if {text}: the available tokens of {name!r} are not known", hint="give them, or a languages table")
+        for name in tokens
+        if not np.isfinite(known[name])
+    ]
+    faults += [
+        Fault(
+            f"what if {text}: {name!r} has {format_size(known[name])} tokens, too few to take {format_size(-more)} away"
+        )
+        for name, more in tokens.items()
+        if known[name] + more < 0
+    ]
+    if faults:
+        raise UsageError.of(faults, "the changes of tokens")
+
+
+def answered(
+    fit: FitLike,
+    N: float,
+    demands: Demands,
+    changes: tuple[Change, ...],
+    task: Task,
+    base: Answer,
+    replicates: Terms | None,
+    lost: str,
+) -> tuple[WhatIf, ...]:
+    """The optimum under each change, beside the answer without it.
+
+    Parameters
+    ----------
+    task, base : the problem without changes, and its optimum. replicates : the law's bootstrap, or None.
+    lost : why the loss of that optimum is no number; empty where it is one.
+
+    Raises
+    ------
+    InfeasibleError
+        If less data leave no mixture; names the change. With `demands.strict`, also an OutsideError.
+    """
+    tasks = [_changed(demands, change, task) for change in changes]
+    moved = [not np.array_equal(other.constraints.upper, task.constraints.upper) for other in tasks]
+    new = tuple(other for other, is_new in zip(tasks, moved, strict=True) if is_new)
+    solved = iter(solve_all(new) if new else ())
+    answers = [next(solved) if is_new else base for is_new in moved]
+    return tuple(
+        _answered(fit, N, demands, change, other, answer, base, replicates, lost)
+        for change, other, answer in zip(changes, tasks, answers, strict=True)
+    )
+
+
+def _changed(demands: Demands, change: Change, task: Task) -> Task:
+    """The problem with other caps from tokens, and all else as it was."""
+    bounds = task.constraints
+    known = zip(bounds.sources, bounds.available.tolist(), strict=True)
+    available = {name: value + change.tokens.get(name, 0.0) for name, value in known if np.isfinite(value)}
+    center = None if bounds.near is None else bounds.near.center
+    try:
+        found = replace(demands, available=available, near=center).bounds(bounds.sources, bounds.D, _unseen(task))
+        if task.anchor is not None:
+            require_anchor(found, task.anchor)
+    except InfeasibleError as error:
+        faults = error.faults or (Fault(error.message, hint=error.hint),)
+        named = [replace(fault, message=f"what if {change.name}: {fault.message}") for fault in faults]
+        raise InfeasibleError.of(named, "the set of bounds") from error
+    return replace(task, constraints=found)
+
+
+def _unseen(task: Task) -> tuple[str, ...]:
+    bounds = task.constraints
+    return tuple(name for name, why in zip(bounds.sources, bounds.cap_origin, strict=True) if why == UNSEEN)
+
+
+def _answered(
+    fit: FitLike,
+    N: float,
+    demands: Demands,
+    change: Change,
+    task: Task,
+    answer: Answer,
+    base: Answer,
+    replicates: Terms | None,
+    lost: str,
+) -> WhatIf:
+    bounds = task.constraints
+    seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+    reason = seen.reason(0, task.w) or lost
+    found = gain(task, answer.p, base.p, None if reason else replicates, demands.level)
+    return WhatIf(
+        name=change.name,
+        tokens=change.tokens,
+        p=answer.p,
+        caps=bounds.upper,
+        epochs=epochs_of(answer.p, bounds.available, bounds.D),
+        objective=np.nan if reason else float(task.value(answer.p)),
+        penalty=task.penalty(answer.p),
+        gain=np.nan if reason else found.value,
+        gain_low=found.low,
+        gain_high=found.high,
+        probability=found.probability,
+        certificate=answer.certificate,
+        reason=reason,
+        notices=(*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D)),
+    )
