@@ -83,6 +83,14 @@ def test_many_missing_coalitions_are_counted() -> None:
         shapley_values(log)
 
 
+def test_twenty_missing_coalitions_are_all_named() -> None:
+    log = make_log("abcdef", random_losses(6)).select(np.arange(44))
+    with pytest.raises(DataError, match=r"20 of 63 ") as raised:
+        shapley_values(log)
+    assert "c+d+f" in raised.value.message
+    assert "more" not in raised.value.message
+
+
 def test_sampled_keeps_efficiency_and_covers(measured: RunLog) -> None:
     exact = shapley_values(measured).sv
     part = measured.select(np.delete(np.arange(len(measured)), [7, 9, 20, 22]))
