@@ -237,13 +237,9 @@ def _replicate_optima(tasks: tuple[Task, ...], replicates: list[Terms | None]) -
     return list(solve_replicates(tasks, tuple(present)))
 
 
-def _members(given: Any) -> list[Any]:
-    """The members of what has some, and anything else as the only one."""
-    return list(given) if isinstance(given, Iterable) else [given]
-
-
 def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
-    listed: list[Size] = [given] if isinstance(given, (str, float, int)) else _members(given)
+    one = isinstance(given, (str, float, int)) or not isinstance(given, Iterable)
+    listed: list[Size] = [given] if one else list(given)
     numbers = [parse_size(value, name) for value in listed]
     if not numbers or min(numbers) <= 0:
         raise UsageError(f"{name} must be positive", hint="sizes are written 243M, 100B or 1.5e9")
