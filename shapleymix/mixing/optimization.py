@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from shapleymix.errors import UsageError, caution
+from shapleymix.errors import UsageError, caution, described
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.assembly import NO_SUPPLY, Summary, assemble
 from shapleymix.mixing.baselines import Rivals, named_baselines
@@ -238,9 +238,14 @@ def _replicate_optima(tasks: tuple[Task, ...], replicates: list[Terms | None]) -
 
 
 def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
-    one = isinstance(given, (str, float, int)) or not isinstance(given, Iterable)
-    listed: list[Size] = [given] if one else list(given)
+    listed: list[Size] = [given] if isinstance(given, (str, float, int)) else _members(given, name)
     numbers = [parse_size(value, name) for value in listed]
     if not numbers or min(numbers) <= 0:
         raise UsageError(f"{name} must be positive", hint="sizes are written 243M, 100B or 1.5e9")
     return numbers
+
+
+def _members(given: Sequence[Size], name: str) -> list[Size]:
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{name}: {described(given)} is no size", hint="sizes are written 243M, 100B or 1.5e9")
+    return list(given)
