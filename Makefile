@@ -32,7 +32,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/pytest -q -p no:cacheprovider --hypothesis-seed=$(SEED) --share=$(SHARE) tests/fuzz/fuzz_*.py
 
 # changes the code in one place at a time, and asks whether a test notices; within the hour
-SAMPLE ?= 400
+SAMPLE ?= 300
 mutants: $(VENV)/.mutants
 	$(BIN)/python tests/mutants/run.py --sample $(SAMPLE) --seed $(SEED)
 

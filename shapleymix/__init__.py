@@ -118,6 +118,7 @@ _HOME = {
 
 __all__ = [
     "LAWS",
+    "Candidates",
     "Comparison",
     "DataError",
     "Demands",
@@ -142,6 +143,7 @@ __all__ = [
     "TransferMatrix",
     "UsageError",
     "compare",
+    "compare_mixtures",
     "evaluate",
     "exact_shapley",
     "fit",

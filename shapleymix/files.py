@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.errors import Location, StoreError, UsageError, described
 
 MAX_BYTES = 2 * 2**30
 """Most bytes that are read of one file, packed or unpacked: 2 GiB."""
@@ -48,7 +48,7 @@ def read_once(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
     OSError
         If the file cannot be read, or holds more than 2 GiB; `strerror` says which.
     """
-    name = os.fspath(path)
+    name = file_name(path)
     try:
         if name == "-":
             data, name = _bounded(_standard_input(), name), STANDARD_INPUT
@@ -58,6 +58,19 @@ def read_once(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
     except ValueError as error:  # a NUL in the name, a closed stream
         raise OSError(0, str(error), name) from error
     return data, Origin(name, hashlib.sha256(data).hexdigest())
+
+
+def file_name(path: str | os.PathLike[str]) -> str:
+    """The name of a file as text.
+
+    Raises
+    ------
+    UsageError
+        If it is another kind of value.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"{described(path)} is no name of a file", hint="give a path, as text or a Path")
+    return os.fsdecode(path)
 
 
 def _bounded(stream: BinaryIO, name: str) -> bytes:
@@ -157,7 +170,7 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: b
         If the file exists and `force` is not set, or it cannot be written.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    place = Location(file=os.fspath(path))
+    place = Location(file=file_name(path))
     try:
         mode = _mode_of(path)
         if mode is not None and stat.S_ISDIR(mode):

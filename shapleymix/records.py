@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shapleymix.display import Shown
-from shapleymix.errors import Location, StoreError, did_you_mean
+from shapleymix.errors import Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import Json, Origin, atomic_write, parse_json, read_once
 
 SCHEMA_VERSION = 1
@@ -99,6 +99,21 @@ class Record(Shown):
         except OSError as error:
             place = Location(file=os.fspath(path))
             raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
+
+    @classmethod
+    def taken(cls, given: Self | str | os.PathLike[str]) -> Self:
+        """A record as it is, or the one that a file holds.
+
+        Raises
+        ------
+        UsageError
+            If it is neither. StoreError if the file cannot be read.
+        """
+        if isinstance(given, (str, os.PathLike)):
+            return cls.load(given)
+        if not isinstance(given, cls):
+            raise UsageError(f"{described(given)} is no {cls.kind}", hint=f"give a {cls.__name__}, or its file")
+        return given
 
     @classmethod
     def from_bytes(cls, data: bytes, origin: Origin) -> Self:

@@ -12,6 +12,7 @@ from shapleymix.errors import SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.certificate import frank_wolfe_gap, linear_minimiser
 from shapleymix.mixing.engine.barrier import minimise
+from shapleymix.mixing.engine.newton import LARGE, Factor, face_bound
 
 
 def problem(seed: int, M: int, K: int, *, concave: bool = False, batch: tuple[int, ...] = ()) -> PowerTerms:
@@ -170,6 +171,52 @@ def test_sort_fill_solves_the_linear_program(seed, M):
     assert gradient @ s == pytest.approx(oracle.fun, abs=1e-9)
     assert is_feasible(s, lower - 1e-15, upper + 1e-15)
     assert price == pytest.approx(float(oracle.eqlin.marginals[0]), abs=1e-9)
+
+
+@pytest.mark.parametrize(("B", "M"), [(1, 4), (3, 4), (1, LARGE), (3, LARGE)])
+def test_newtons_move_solves_its_system_in_every_member_of_a_batch(B, M):
+    rng = np.random.default_rng(M + B)
+    root = rng.normal(size=(B, M, M))
+    matrix, free = root @ np.swapaxes(root, 1, 2) + np.eye(M), (rng.random((B, M)) < 0.8).astype(float)
+    pull, excess = rng.normal(size=(B, M)), rng.normal(size=(B, 1))
+    move, shift = Factor(matrix.copy(), free).solve(pull, excess)
+    np.testing.assert_allclose((matrix @ move[:, :, None])[:, :, 0], pull + shift * free, atol=1e-8)
+    np.testing.assert_allclose((move * free).sum(axis=1, keepdims=True), excess, atol=1e-8)
+
+
+def test_a_target_that_only_an_excluded_source_helps_is_named_though_another_of_the_batch_is_sound():
+    phi = np.full((2, 3, 3), 0.2)
+    phi[0, :, 1] = [0.0, 1.0, 0.0]
+    terms = PowerTerms(np.zeros((2, 3)), np.ones((2, 3)), np.full((2, 3), 0.1), phi)
+    lower, upper = np.zeros((2, 3)), np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    with pytest.raises(SolveError, match="target number 1\n"):
+        minimise(terms, np.ones((2, 3)), lower, upper)
+    p = minimise(terms, np.tile([1.0, 0.0, 1.0], (2, 1)), lower, upper).p
+    np.testing.assert_allclose(p.sum(axis=-1), 1, atol=1e-12)
+    assert p[0, 1] == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_on_a_face_is_the_largest_over_the_corners_of_the_box(seed):
+    """Excess at most max tilt . (p - s) over all s within floors and caps: an enumeration of 2^M corners."""
+    rng, M = np.random.default_rng(seed), 5
+    lower, upper = rng.uniform(0.05, 0.1, M), rng.uniform(0.3, 0.9, M)
+    p, tilt = rng.uniform(lower, upper), rng.normal(size=M)
+    corners = np.where(np.arange(2**M)[:, None] >> np.arange(M) & 1, upper, lower)
+    found = face_bound(tilt[None], p[None], lower[None], upper[None])
+    np.testing.assert_allclose(found, ((p - corners) @ tilt).max(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("held", [0, 1, 2, 3])
+def test_a_source_that_cannot_move_sets_no_price(held):
+    """The price is the slope of the source that the last ratio goes to, which one held at its floor never is."""
+    gradient = np.array([0.1, 0.2, 0.3, 0.4])
+    lower, upper = np.zeros(4), np.full(4, 0.4)
+    lower[held] = upper[held] = 0.1
+    s, price = linear_minimiser(gradient, lower, upper)
+    free = np.delete(np.arange(4), held)
+    np.testing.assert_allclose(s[free], [0.4, 0.4, 0.1], atol=1e-15)
+    assert price == gradient[free[-1]]
 
 
 def test_powers_just_below_one_have_an_infinite_slope_at_zero_all_the_same():

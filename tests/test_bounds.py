@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.mixing.bounds import Bounds, Group, Near
 from shapleymix.mixing.demands import Demands
-from shapleymix.mixing.feasibility import least_distance, require_anchor, require_feasible
+from shapleymix.mixing.feasibility import least_distance, require_anchor, require_feasible, without_room
 from shapleymix.tables.languages import Languages
 
 NAMES = ("en", "de", "fr", "zh")
@@ -181,6 +181,29 @@ def test_an_anchor_outside_of_the_bounds_is_named():
     with pytest.raises(InfeasibleError, match="the anchor holds en, de only"):
         require_anchor(Bounds(groups="en+de<=.2").at(NAMES, 1e9), anchor)
     require_anchor(Bounds(caps="en=.5", groups="fr+zh<=.2").at(NAMES, 1e9), anchor)
+    with pytest.raises(InfeasibleError, match=r"the fixed ratio 0\.1 of 'fr'"):
+        require_anchor(Bounds(fixed="fr=0.1").at(NAMES, 1e9), anchor)
+
+
+@pytest.mark.parametrize(
+    ("groups", "held"),
+    [
+        ("en+de<=0", [True, True, False, False]),
+        ("fr+zh>=1", [True, True, False, False]),
+        (("en+de<=.5", "fr+zh<=.6"), [False] * 4),
+        (("en+de<=.5", "en+fr>=1"), [False, True, False, True]),
+        ("en+de<=1e-7", [False] * 4),
+    ],
+)
+def test_sources_that_groups_leave_no_room_are_found(groups, held):
+    """By the largest ratio that each source can have, one linear program a source."""
+    bounds = Bounds(groups=groups).at(NAMES, 1e9)
+    rows = np.concatenate([bounds.members, -bounds.members])
+    limits = np.concatenate([bounds.group_upper, -bounds.group_lower])
+    total = {"A_eq": np.ones((1, 4)), "b_eq": [1.0], "bounds": (0, 1)}
+    largest = [-linprog(-row, A_ub=rows, b_ub=limits, **total).fun for row in np.eye(4)]
+    assert [ratio <= 1e-9 for ratio in largest] == held
+    assert without_room(bounds).tolist() == held
 
 
 def least_by_slsqp(bounds, center, kind):

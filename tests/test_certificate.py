@@ -86,6 +86,23 @@ def test_a_mixture_outside_its_bounds_has_an_infinite_gap(p, broken):
         assert certified(Task(law, np.ones(K), bounds), np.maximum(p, 1e-3), "drawn").certificate.gap == np.inf
 
 
+@pytest.mark.parametrize(
+    ("distance", "p", "broken"),
+    [
+        ("l1", (0.6, 0.1, 0.1, 0.1, 0.1), 0.8 - 0.25),
+        ("l1", (0.2, 0.2, 0.2, 0.3, 0.1), 0.0),
+        ("kl", (0.6, 0.1, 0.1, 0.1, 0.1), 0.6 * np.log(3) + 0.4 * np.log(0.5) - 0.25),
+        ("kl", (0.2, 0.2, 0.2, 0.3, 0.1), 0.0),
+    ],
+)
+def test_a_mixture_outside_its_ball_has_an_infinite_gap(distance, p, broken):
+    """The ball is around the uniform mixture; KL is sum p log(p / center), in nats."""
+    bounds = Bounds(near=dict.fromkeys(NAMES, 0.2), within=0.25, distance=distance).at(NAMES, 1e9)
+    assert violation(np.array(p), bounds) == pytest.approx(broken, abs=1e-12)
+    task = Task(law_of(np.random.default_rng(0)), np.ones(K), bounds)
+    assert np.isinf(certified(task, np.array(p), "drawn").certificate.gap) == (broken > 0)
+
+
 def test_a_negative_gap_beyond_rounding_is_our_own_error():
     assert not_negative(-1e-15, 1e-12) == 0
     with pytest.raises(ProofError, match="fault of shapleymix"):

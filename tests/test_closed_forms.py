@@ -92,6 +92,12 @@ def test_clipping_keeps_caps_and_proportions():
     np.testing.assert_array_equal(found[:2], upper[:2])
 
 
+def test_a_language_without_ratio_takes_nothing_when_caps_fill_the_mixture():
+    """Every language with a ratio is at its cap, and what is left over is rounding: there is nothing to share."""
+    found = clipped(np.array([0.5, 0.5, 0.0]), np.array([0.5 - 1e-13, 0.5, 1.0]))
+    np.testing.assert_allclose(found, [0.5, 0.5, 0.0], atol=1e-12)
+
+
 def test_refusals_say_why():
     a, gamma, phi = draw(np.random.default_rng(3), 0.1)
     names = tuple(f"l{i}" for i in range(K))

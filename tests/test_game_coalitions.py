@@ -83,6 +83,14 @@ def test_many_missing_coalitions_are_counted() -> None:
         shapley_values(log)
 
 
+def test_twenty_missing_coalitions_are_all_named() -> None:
+    log = make_log("abcdef", random_losses(6)).select(np.arange(44))
+    with pytest.raises(DataError, match=r"20 of 63 ") as raised:
+        shapley_values(log)
+    assert "c+d+f" in raised.value.message
+    assert "more" not in raised.value.message
+
+
 def test_sampled_keeps_efficiency_and_covers(measured: RunLog) -> None:
     exact = shapley_values(measured).sv
     part = measured.select(np.delete(np.arange(len(measured)), [7, 9, 20, 22]))
@@ -144,16 +152,16 @@ def test_the_only_complete_game_is_taken() -> None:
     small, large = make_log("abc", random_losses(3, 1)), make_log("abc", random_losses(3, 2), N=5e6)
     log = join(small, large.select(np.arange(7)))
     assert coalition_game(log).N == 1e6
-    assert coalition_game(log, n=5e6).missing() == ("a+b+c",)
+    assert coalition_game(log, N=5e6).missing() == ("a+b+c",)
 
 
 def test_several_complete_games_need_a_choice() -> None:
     log = join(make_log("ab", random_losses(2, 1)), make_log("ab", random_losses(2, 2), D=2e9))
     with pytest.raises(UsageError, match=r"2 complete games: .*D = 1000000000; .*D = 2000000000"):
         coalition_game(log)
-    np.testing.assert_array_equal(coalition_game(log, d=1.999e9).loss[1:], random_losses(2, 2)[1:])
+    np.testing.assert_array_equal(coalition_game(log, D=1.999e9).loss[1:], random_losses(2, 2)[1:])
     with pytest.raises(UsageError, match="no coalition run has D = 3000000000"):
-        coalition_game(log, d=3e9)
+        coalition_game(log, D=3e9)
 
 
 def test_without_a_complete_game_the_fullest_is_taken() -> None:

@@ -188,6 +188,17 @@ def test_coalitions_are_distinct_and_paired(players: int, extra: int, seed: int)
     assert {1 << player for player in range(players)} <= set(masks.tolist())
 
 
+def test_sizes_share_the_samples_as_the_weights_of_kernelshap_do() -> None:
+    """All single players first; the rest in proportion to 1 / (s (K - s)), the middle size being its own complement."""
+    players, samples = 12, 400
+    sizes = sample_coalitions(players, samples, np.random.default_rng(0)).sum(axis=1)
+    pairs = np.bincount(sizes, minlength=players + 1)[1 : players // 2 + 1] / np.array([1, 1, 1, 1, 1, 2])
+    assert pairs[0] == players
+    wanted = np.array([1 / 20, 1 / 27, 1 / 32, 1 / 35, 0.5 / 36])
+    assert 2 * pairs.sum() == samples
+    np.testing.assert_allclose(pairs[1:], (samples / 2 - players) * wanted / wanted.sum(), atol=4)
+
+
 def test_many_players_need_no_enumeration() -> None:
     worth = np.linspace(0, 1, 70)
     found = sampled_shapley(lambda held: held @ worth, 70, 200)

@@ -8,8 +8,10 @@ from scipy.optimize import minimize
 
 from shapleymix.errors import InfeasibleError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
-from shapleymix.mixing.bounds import Constraints, Near
+from shapleymix.mixing.bounds import Bounds, Constraints, Group, Near
 from shapleymix.mixing.certificate import violation
+from shapleymix.mixing.engine.interior_point import solve_interior
+from shapleymix.mixing.engine.rows import Rows
 from shapleymix.mixing.engine.solving import INTERIOR_POINT, solve
 from shapleymix.mixing.problem import MEAN, WORST, Task, divergence
 
@@ -165,3 +167,28 @@ def test_ordinary_logs_of_one_target_do_not_break_the_batch():
         assert np.isfinite(found.p).all()
         best = law.objective(np.eye(3)[:, None], np.ones(1)).min(axis=0)
         np.testing.assert_allclose(law.objective(found.p, np.ones(1)), best, rtol=1e-9)
+
+
+FACE = Bounds(caps={"a": 0.2, "b": 0.3, "c": 0.4}, groups=(Group(("a", "b"), 0.5, 1.0),))
+"""The group's floor is the sum of its members' caps: a and b are held, by no bound of their own."""
+
+
+def test_bounds_that_leave_a_face_become_equalities_and_the_search_begins_at_its_analytic_centre():
+    """Where caps and a group's floor leave a face only, the point to begin at is strictly within what is left."""
+    found = Rows.of(FACE.at(tuple("abcde"), 1e9))
+    p = found.inside
+    np.testing.assert_allclose(p[:2], [0.2, 0.3], atol=1e-12)
+    np.testing.assert_array_equal(found.free, [False, False, True, True, True])
+    np.testing.assert_allclose(found.equal @ p, found.totals, atol=1e-12)
+    assert (found.limits - found.rows @ p > 0.01).all()
+    # At the centre the slope of the sum of log slacks is the same for c, d and e, whose sum is fixed.
+    slopes = [1 / p[2] - 1 / (0.4 - p[2]), 1 / p[3], 1 / p[4]]
+    np.testing.assert_allclose(slopes, np.mean(slopes), rtol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["linear", "concave", "exponential"])
+def test_the_optimum_on_a_face_is_that_of_the_same_problem_with_its_ratios_fixed(kind):
+    names, law, w = tuple("abcde"), law_of(np.random.default_rng(5), kind, 5, 5), np.ones(5)
+    found = solve_interior(Task(law, w, FACE.at(names, 1e9)))
+    fixed = Bounds(caps={"c": 0.4}, fixed={"a": 0.2, "b": 0.3}).at(names, 1e9)
+    np.testing.assert_allclose(found, solve(Task(law, w, fixed)).p, atol=1e-6)

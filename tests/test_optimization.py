@@ -16,6 +16,7 @@ from shapleymix.mixing.compute import optimize_compute
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize, optimize_scales
+from shapleymix.mixing.repetition import repetition
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
@@ -200,6 +201,14 @@ def test_scales_in_one_batch_are_single_calls():
     np.testing.assert_allclose(table[3].p_low, single.p_low, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("N", "D", "named"), [([], 1e10, "N"), ([1e9, 0], 1e10, "N"), (1e9, [], "D"), (1e9, [0.0, 1e10], "D")]
+)
+def test_scales_need_sizes_above_zero(N, D, named):
+    with pytest.raises(UsageError, match=f"^{named} must be positive"):
+        optimize_scales(FakeFit(), N, D)
+
+
 def test_compute_is_split_as_a_fine_scan_says():
     fit = FakeFit(B=0)
     mix = optimize_compute(fit, "1e21")
@@ -227,6 +236,16 @@ def test_methods_are_compared_with_the_exact_optimum():
     assert any("wrong sign" in notice for notice in printed.notices)
     with pytest.raises(SolveError, match="square"):
         mixture(method="closed-form")
+
+
+@pytest.mark.parametrize("method", ["closed-form", "first-order"])
+def test_a_formula_that_breaks_a_bound_is_told_and_no_other(method):
+    free = optimize(Square(), 1e9, 1e11, method=method)
+    assert not any("breaks the bounds" in notice for notice in free.notices)
+    cap = {TARGETS[0]: float(free.p[0]) - 0.05}
+    broken = optimize(Square(), 1e9, 1e11, method=method, caps=cap)
+    assert any("breaks the bounds" in notice for notice in broken.notices)
+    assert np.isinf(broken.certificate.gap)
 
 
 class Square(FakeFit):
@@ -368,6 +387,15 @@ def test_repeated_tokens_are_named():
     assert "repeated tokens for fresh" in notices
     assert "fi" in notices.split("repeats")[1]
     assert not any("repeated" in notice for notice in mixture(available=dict.fromkeys(SOURCES, "9T")).notices)
+
+
+def test_a_source_seen_once_is_not_repeated():
+    """Every token once is p D / available = 1 up to rounding; a hundredth more is a repetition."""
+    p, D = np.array([0.1 + 0.2, 0.7]), 1e9
+    available = np.array([0.3, 0.7]) * D
+    assert (p * D / available).max() > 1
+    assert repetition(p, ("en", "de"), available, D) == []
+    assert "repeats en 1.01 times" in repetition(p, ("en", "de"), available / np.array([1.01, 1.0]), D)[0]
 
 
 def test_the_penalty_is_apart_from_the_loss():

@@ -16,6 +16,7 @@ import pytest
 import shapleymix as sm
 
 PUBLIC = {
+    "Candidates",
     "Comparison",
     "DataError",
     "Demands",
@@ -41,6 +42,7 @@ PUBLIC = {
     "TransferMatrix",
     "UsageError",
     "compare",
+    "compare_mixtures",
     "evaluate",
     "exact_shapley",
     "fit",
@@ -61,7 +63,7 @@ PUBLIC = {
 
 def test_the_names_are_these_and_no_others():
     assert set(dir(sm)) == PUBLIC | {"__version__"}
-    assert set(sm.__all__) == PUBLIC
+    assert set(sm.__all__) == PUBLIC == set(sm._HOME), "a star import and tab completion find every name"
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

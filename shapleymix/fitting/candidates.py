@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -159,6 +160,37 @@ def candidate(law: Contender) -> Candidate:
     if isinstance(law, Predictor):
         return FixedCandidate(law, getattr(law, "name", type(law).__name__))
     raise UsageError(f"{law!r} is no law", hint="give a law's name, a Law subclass, or an object with predict(p, N, D)")
+
+
+def law_of(given: str | type[Law]) -> type[Law]:
+    """The law that a name or a class says.
+
+    Raises
+    ------
+    UsageError
+        If there is no such law, or it is another kind of value.
+    """
+    if isinstance(given, str):
+        return named_law(given)
+    if not (inspect.isclass(given) and issubclass(given, Law)):
+        raise UsageError(f"{given!r:.60} is no law", hint="give a law's name, or a subclass of Law")
+    return given
+
+
+def contenders_of(given: Sequence[Contender] | Contender) -> list[Contender]:
+    """One contender, several, or their names in one text: `"learned,chinchilla"`.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if isinstance(given, str):
+        given = [name.strip() for name in given.split(",")]
+    listed: list[Contender] = list(given) if isinstance(given, Sequence) else [given]
+    if not listed:
+        raise UsageError("no law is given to compare", hint="name at least one, or leave laws out for all")
+    return listed
 
 
 def named_law(name: str) -> type[Law]:

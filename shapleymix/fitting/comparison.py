@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, Contender, candidate
+from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import SEED, Settings
+from shapleymix.fitting.settings import SEED, Settings, Size
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -94,7 +94,7 @@ class Comparison(Tabular, Record):
 
 def compare(
     log: Logs,
-    laws: Sequence[Contender] | None = None,
+    laws: Sequence[Contender] | Contender | None = None,
     transfer: TransferMatrix | Table | None = None,
     languages: Languages | Table | None = None,
     *,
@@ -106,8 +106,8 @@ def compare(
     prior: float = Settings.prior,
     starts: int = Settings.starts,
     threads: int = Settings.threads,
-    min_tokens: float = Settings.min_tokens,
-    min_own_tokens: float = Settings.min_own_tokens,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size = Settings.min_own_tokens,
     drop_warmup: float = Settings.drop_warmup,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -117,8 +117,9 @@ def compare(
     ----------
     log : RunLog, path, or a sequence of them
         Run logs; several are fitted together.
-    laws : sequence of Contender, optional
-        Names, Law subclasses, or objects with `predict(p, N, D)`; None stands for all laws that the inputs allow.
+    laws : Contender or sequence of Contender, optional
+        Names (also in one text, `"learned,chinchilla"`), Law subclasses, or objects with `predict(p, N, D)`;
+        None stands for all laws that the inputs allow.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for the laws that need them.
     folds : int
@@ -139,13 +140,13 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    settings = Settings(
+    settings = Settings.of(
         delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
         min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)
-    contenders = [candidate(law) for law in (study.allowed() if laws is None else laws)]
+    contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
     return contest(contenders, study, masks, design, progress)
 
 

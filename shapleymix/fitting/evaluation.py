@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.settings import LEVEL
 from shapleymix.records import Record
 from shapleymix.tables.frames import Columns, Tabular
 
@@ -29,14 +31,28 @@ class Evaluation(Tabular, Record):
         return self.scores.columns()
 
 
-def evaluate(fit: Fit, log: Logs, level: float = 0.9, *, strict: bool = False) -> Evaluation:
-    """Score the fit on a log; rows with D = 0 are left out; with `strict`, rows outside of what was fitted are refused.
+def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
+    """Score the fit on a log; rows with D = 0 are left out.
+
+    Parameters
+    ----------
+    fit : Fit or path
+        The fit, or the file in which one was saved.
+    log : RunLog, path, or a sequence of them
+        Run logs.
+    level : float
+        Probability of the intervals whose coverage is counted.
+    strict : bool
+        Whether rows outside of what was fitted are refused.
 
     Raises
     ------
     DataError
         If a language of the fit is missing from the log, or the log has one that the fit does not know.
+    UsageError, StoreError
+        If the fit is none, or cannot be read.
     """
+    fit = Fit.taken(fit)
     rows = one_log(log).aligned(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, strict=strict)

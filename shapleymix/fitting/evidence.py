@@ -35,9 +35,10 @@ class Filters:
     drop_warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.drop_warmup < 1:
+        share = self.drop_warmup
+        if not (isinstance(share, (int, float)) and 0 <= share < 1):
             hint = "give the share of each run to leave out, such as 0.25"
-            raise UsageError(f"a warm-up of {self.drop_warmup:g} of each run", hint=hint)
+            raise UsageError(f"a warm-up of {share} of each run", hint=hint)
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shapleymix.display import cut, short
-from shapleymix.errors import UsageError, caution
-from shapleymix.fitting.candidates import named_law
+from shapleymix.errors import caution
+from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
-from shapleymix.fitting.prediction import Budget, Points, Prediction, points_of, refuse_outside
+from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import Spread, residual_quantiles
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import format_size
@@ -85,6 +86,8 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+        if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
+            raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -175,12 +178,9 @@ class Fit(Tabular, Record):
             If a ratio is negative, a mixture does not sum to one, or N or D is not positive; with `strict`, if a point
             lies outside of what was fitted.
         """
-        if not 0 < level < 1:
-            raise UsageError(f"level {level} is not between 0 and 1")
+        level = parse_level(level)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources)
-        if runs is not None and len(runs) != len(mixtures):
-            raise UsageError(f"{len(runs)} names for {len(mixtures)} points", hint="give one name a point")
-        names = runs or tuple(str(index) for index in range(len(mixtures)))
+        names = names_of_points(runs, len(mixtures))
         losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
         low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
@@ -213,6 +213,7 @@ class Fit(Tabular, Record):
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
+        level = parse_level(level)
         tails = [0.5 - level / 2, 0.5 + level / 2]
         rows: list[Parameter] = []
         for known in type(self.law).fitted():
@@ -265,8 +266,8 @@ def fit(
     delta: float = Settings.delta,
     prior: float = Settings.prior,
     starts: int = Settings.starts,
-    min_tokens: float = Settings.min_tokens,
-    min_own_tokens: float = Settings.min_own_tokens,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size = Settings.min_own_tokens,
     drop_warmup: float = Settings.drop_warmup,
     threads: int = Settings.threads,
     vocabulary: float | None = None,
@@ -301,16 +302,16 @@ def fit(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    settings = Settings(
+    settings = Settings.of(
         delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
         min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
     )  # fmt: skip
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
-    selection = selected(study, progress) if law == AUTO else None
-    chosen = law if selection is None else selection.simplest()
+    selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
+    chosen = law_of(law if selection is None else selection.simplest())
     if progress is not None:
-        progress(f"fitting {chosen if isinstance(chosen, str) else chosen.name}", 0, 1)
-    found = fit_of(study, named_law(chosen) if isinstance(chosen, str) else chosen, progress)
+        progress(f"fitting {chosen.name}", 0, 1)
+    found = fit_of(study, chosen, progress)
     found = replace(found, selection=selection)
     caution(found.warnings)
     return found

@@ -131,6 +131,15 @@ def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tupl
     return np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
 
 
+def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    """Names of the points: those given, or their numbers."""
+    if given is None:
+        return tuple(map(str, range(count)))
+    if not isinstance(given, (list, tuple)) or len(given) != count or not all(isinstance(one, str) for one in given):
+        raise UsageError(f"runs: {described(given)} is not a list of {count} names", hint="give one name a point")
+    return tuple(given)
+
+
 def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
     """Ratios (R, M) in the order of the sources."""
     if isinstance(p, os.PathLike) or (isinstance(p, str) and _is_file(p)):
@@ -176,7 +185,7 @@ def _saved(path: Path) -> Mapping[str, float]:
 def _numbers(value: object, name: str, hint: str) -> FloatArray:
     try:
         return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{name} is {described(value)}, not numbers", hint=hint) from error
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from shapleymix.errors import UsageError
+from shapleymix.tables.amounts import parse_whole
+from shapleymix.tables.sizes import parse_size
+
+Size = float | str
 
 AUTO = "auto"
 LEVEL = 0.9
@@ -50,3 +60,41 @@ class Settings:
     min_tokens: float = 0.0
     min_own_tokens: float = 0.0
     drop_warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        known = {field.name: field.default for field in fields(self)}
+        for name, least in WHOLE.items():
+            if parse_whole(getattr(self, name), name, least) > MOST:
+                raise UsageError(f"{name}: more than {MOST:,}", hint=f"the usual number is {known[name]}")
+        for name in ("delta", "tolerance"):
+            _real(getattr(self, name), name, above=True)
+        _real(self.prior, "prior", above=False)
+        if not np.isfinite(self.prior):
+            raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
+
+    @classmethod
+    def of(cls, *, min_tokens: Size = 0.0, min_own_tokens: Size = 0.0, **others: Any) -> Settings:
+        """Settings whose token counts may be sizes such as `"20k"`.
+
+        Raises
+        ------
+        UsageError
+            If a setting is no number of its kind, or out of range.
+        """
+        tokens = {"min_tokens": min_tokens, "min_own_tokens": min_own_tokens}
+        return cls(**{name: parse_size(value, name) for name, value in tokens.items()}, **others)
+
+
+MOST = 10**9
+"""Of anything that is counted."""
+
+WHOLE = {"starts": 1, "iterations": 1, "threads": 1, "bootstrap": 0, "folds": 0}
+"""Settings that count something, with the fewest."""
+
+
+def _real(given: float, name: str, *, above: bool) -> None:
+    """Refuse what is no number, below 0, or (with `above`) 0 itself; infinity is a number."""
+    known = isinstance(given, Real) and not isinstance(given, bool) and given == given
+    if not known or (isinstance(given, int) and given > MOST) or given < 0 or (above and given == 0):
+        wanted = "above 0" if above else "of at least 0"
+        raise UsageError(f"{name}: {given!r:.60} is not a number {wanted}", hint=f"leave {name} out for the usual one")

@@ -25,6 +25,7 @@ from shapleymix.fitting.evidence import (
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.amounts import parse_number, parse_whole
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
@@ -140,6 +141,7 @@ def study_of(
     DataError, UsageError
         If a table is wrong, or no row is left.
     """
+    parse_whole(seed, "seed")
     log = one_log(logs)
     filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
@@ -156,7 +158,7 @@ def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatAr
         known = np.where(np.isnan(known), game, known)
     if vocabulary is None:
         return known
-    if not (np.isfinite(vocabulary) and vocabulary > 1):
+    if not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
     return np.where(np.isnan(known), np.log(vocabulary), known)
 

@@ -98,7 +98,7 @@ class Game:
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
 
-def coalition_game(log: RunLog, *, n: float | None = None, d: float | None = None) -> Game:
+def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = None) -> Game:
     """Find the coalition runs of a log.
 
     A run is a coalition if its ratios are uniform over their support: each within 0.5% of 1 / |S|, or within 0.001
@@ -110,7 +110,7 @@ def coalition_game(log: RunLog, *, n: float | None = None, d: float | None = Non
     ----------
     log : RunLog
         The log in which to look for coalition runs.
-    n, d : float, optional
+    N, D : float, optional
         The size and token count to use, to within 1%. By default the one (N, D) that has all coalitions; if none
         has, the one that has the most.
 
@@ -119,14 +119,14 @@ def coalition_game(log: RunLog, *, n: float | None = None, d: float | None = Non
     DataError
         If there is no coalition, no untrained model, or a loss of one is not measured (each is named).
     UsageError
-        If several (N, D) have all coalitions and none was chosen, or `n` or `d` is not in the log.
+        If several (N, D) have all coalitions and none was chosen, or `N` or `D` is not in the log.
     """
     place = Location(file=log.origin)
     if not 0 < len(log.sources) <= _MOST_PLAYERS:
         message = f"a game needs 1 to {_MOST_PLAYERS} languages, the log has {len(log.sources)}"
         raise DataError(message, location=place)
     masks = coalition_masks(log.p, log.D)
-    size, tokens = _choose_budget(log, masks, n, d)
+    size, tokens = _choose_budget(log, masks, N, D)
     empty, notices = _untrained_rows(log, size)
     rows = np.flatnonzero((masks > 0) & (size == log.N) & (tokens == log.D))
     rows = np.concatenate([empty, rows])
@@ -146,14 +146,14 @@ def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:
     return np.where(D == 0, 0, np.where(uniform & (masks > 0), masks, -1))
 
 
-def _choose_budget(log: RunLog, masks: IntArray, n: float | None, d: float | None) -> tuple[float, float]:
+def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | None) -> tuple[float, float]:
     """The (N, D) whose coalitions make the game."""
     coalition = masks > 0
     if not coalition.any():
         hint = "coalition runs are trained on uniform mixtures over a subset of the languages"
         raise DataError("the log holds no coalition run", hint=hint, location=Location(file=log.origin))
-    keep = coalition & _near(log.N, n, "N", coalition)
-    keep &= _near(log.D, d, "D", keep)
+    keep = coalition & _near(log.N, N, "N", coalition)
+    keep &= _near(log.D, D, "D", keep)
     counts = {
         (size, tokens): len(np.unique(masks[keep & (size == log.N) & (tokens == log.D)]))
         for size, tokens in set(zip(log.N[keep].tolist(), log.D[keep].tolist(), strict=True))
@@ -162,7 +162,7 @@ def _choose_budget(log: RunLog, masks: IntArray, n: float | None, d: float | Non
     if len(full) > 1:
         listed = "; ".join(f"N = {size:.10g}, D = {tokens:.10g}" for size, tokens in full)
         message = f"the log holds {len(full)} complete games: {listed}"
-        raise UsageError(message, hint="choose one with -N and -D (n= and d= in Python)")
+        raise UsageError(message, hint="choose one by N and D")
     return full[0] if full else max(counts, key=lambda pair: (counts[pair], pair))
 
 

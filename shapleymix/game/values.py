@@ -12,6 +12,8 @@ from shapleymix.files import Json
 from shapleymix.game.coalitions import Game, coalition_game
 from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
+from shapleymix.tables.amounts import parse_whole
+from shapleymix.tables.sizes import parse_size
 
 if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog
@@ -25,8 +27,8 @@ def shapley_values(
     sampled: bool = False,
     samples: int | None = None,
     seed: int = 0,
-    n: float | None = None,
-    d: float | None = None,
+    N: float | str | None = None,
+    D: float | str | None = None,
 ) -> TransferMatrix:
     """Shapley values of the languages of a log, from its coalition runs.
 
@@ -41,7 +43,7 @@ def shapley_values(
         Use only this many coalitions, drawn at random, besides the empty and the grand one (needs `sampled`).
     seed : int
         Of that draw.
-    n, d : float, optional
+    N, D : float or str, optional
         The model size and token count whose coalitions to use, where the log holds several games.
 
     Returns
@@ -60,9 +62,12 @@ def shapley_values(
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
 
+    parse_whole(seed, "seed")
     if samples is not None and not sampled:
-        raise UsageError("a number of samples was given for exact values", hint="add --sampled (sampled=True)")
-    game = coalition_game(log if isinstance(log, RunLog) else read_runs(log), n=n, d=d)
+        raise UsageError("a number of samples was given for exact values", hint="ask for sampled values too (sampled)")
+    if samples is not None:
+        parse_whole(samples, "samples")
+    game = coalition_game(log if isinstance(log, RunLog) else read_runs(log), N=_size(N, "N"), D=_size(D, "D"))
     if not sampled:
         game.require_complete()
     used = game if samples is None else _draw(game, samples, seed)
@@ -71,6 +76,10 @@ def shapley_values(
     provenance = _provenance(used, estimate) | ({} if samples is None else {"seed": seed})
     stderr = None if known else estimate.stderr
     return TransferMatrix.from_sv(estimate.values, game.players, game.targets, stderr, provenance)
+
+
+def _size(given: float | str | None, name: str) -> float | None:
+    return None if given is None else parse_size(given, name)
 
 
 def efficiency_residual(values: FloatArray, game: Game) -> FloatArray:

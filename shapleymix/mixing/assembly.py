@@ -11,9 +11,9 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.gains import gain, interval
+from shapleymix.mixing.gains import Rival, gain, interval
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.mixtures import Mixture, Rival
+from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
 from shapleymix.mixing.problem import Task
 from shapleymix.mixing.repetition import repetition

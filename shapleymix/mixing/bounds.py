@@ -16,7 +16,7 @@ from shapleymix.errors import Fault, UsageError, described, did_you_mean
 from shapleymix.mixing.baselines import mixture_of
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_number, parse_pairs, parse_positive, parse_ratio, ratio_number
+from shapleymix.tables.amounts import parse_choice, parse_number, parse_pairs, parse_positive, parse_ratio, ratio_number
 from shapleymix.tables.languages import Languages, read_languages
 from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
@@ -132,8 +132,7 @@ class Bounds:
             raise UsageError(f"{described(self.languages)} is no languages table", hint="give its file")
         if (self.near is None) != (self.within is None):
             raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
-        if self.distance not in (L1, KL):
-            raise UsageError(f"unknown distance {self.distance!r}", hint=did_you_mean(self.distance, (L1, KL)))
+        parse_choice(self.distance, (L1, KL), "distance")
 
     @property
     def table(self) -> Languages | None:

@@ -5,9 +5,10 @@ Notation: M sources, K targets, B bootstrap replicates of the fit.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.sizes import format_size, parse_budget
 
 
 class Law(Protocol):
@@ -41,6 +43,7 @@ class Predicted(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
+@runtime_checkable
 class PredictingFit(Protocol):
     """What is asked of a fit: no convexity, so that every law takes part."""
 
@@ -149,7 +152,7 @@ class Candidates(Tabular, Record):
 
 
 def compare_mixtures(
-    fit: PredictingFit,
+    fit: PredictingFit | str | os.PathLike[str],
     mixtures: Rivals,
     N: float | str,
     D: float | str,
@@ -168,8 +171,8 @@ def compare_mixtures(
 
     Parameters
     ----------
-    fit : PredictingFit
-        A `Fit`, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+    fit : PredictingFit or path
+        A `Fit`, the file of a saved one, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
     mixtures : Rivals
         At least one mixture: a mapping from names, or a list of what `parse_mixture` takes and of the baselines
         `uniform`, `natural`, `temperature:T` and `unimax:E`.
@@ -187,7 +190,8 @@ def compare_mixtures(
     UsageError
         If no mixture is given, one cannot be read, or an option is out of range.
     """
-    size, tokens = parse_size(N), parse_size(D)
+    fit, level = _predicting(fit), parse_level(level)
+    size, tokens = (parse_budget(value, name) for name, value in (("N", N), ("D", D)))
     bounds = Bounds(languages=languages, available=available)
     supply = bounds.supply(fit.sources)
     named = {name: mixture_of(given, fit.sources, supply, tokens) for name, given in rivals_of(mixtures).items()}
@@ -211,6 +215,14 @@ def compare_mixtures(
         warnings=tuple(predicted.warnings),
         notices=found.notices,
     )
+
+
+def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
+    if isinstance(given, PredictingFit):
+        return given
+    from shapleymix.fitting.fits import Fit
+
+    return Fit.taken(given)
 
 
 def _wanted(weights: WeightSpec | None, table: Languages | None) -> WeightSpec:

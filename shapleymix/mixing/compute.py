@@ -13,7 +13,7 @@ import numpy as np
 from shapleymix.errors import InfeasibleError, SolveError, caution
 from shapleymix.laws import Law
 from shapleymix.mixing.assembly import NO_SUPPLY
-from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of
+from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, demands_of, fit_of
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
@@ -46,7 +46,7 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
         If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
     """
     fit = fit_of(fit)
-    N, D = best_split(fit, parse_size(flops), demands)
+    N, D = best_split(fit, parse_size(flops, "flops"), demands_of(demands))
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = at_scales(fit, [N], [D], demands)

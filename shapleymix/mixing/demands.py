@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from shapleymix.errors import UsageError, described, did_you_mean
+from shapleymix.errors import UsageError, described
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.baselines import Rivals, mixture_of
 from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
@@ -16,7 +16,7 @@ from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Task
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_number, parse_ratio
+from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 from shapleymix.tables.simplex import MixtureSpec
 
 Size = float | str
@@ -96,17 +96,22 @@ class Demands(Bounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.objective not in (MEAN, WORST):
-            raise UsageError(f"unknown objective {self.objective!r}", hint=_near(self.objective, (MEAN, WORST)))
-        if self.method not in METHODS:
-            raise UsageError(f"unknown method {self.method!r}", hint=_near(self.method, METHODS))
+        parse_choice(self.objective, (MEAN, WORST), "objective")
+        parse_choice(self.method, METHODS, "method")
+        if not isinstance(self.constraints, (list, tuple)) or not all(map(callable, self.constraints)):
+            hint = "give a list of functions from the cvxpy variable p (M,) to cvxpy constraints"
+            raise UsageError(f"constraints: {described(self.constraints)} holds no functions", hint=hint)
         if parse_number(self.kl, "kl") < 0:
             raise UsageError("the weight of the KL term must be a number that is not negative")
         if self.kl > 0 and self.anchor is None:
             raise UsageError("a KL weight needs an anchor mixture", hint="for instance anchor='uniform'")
-        if not 0 < parse_number(self.level, "level") < 1:
-            raise UsageError(f"level {self.level} is not between 0 and 1")
+        parse_level(self.level)
+        parse_whole(self.seed, "seed")
         parse_ratio(self.smoothing, "smoothing")
+        listed = [self.what_if] if isinstance(self.what_if, str) else self.what_if
+        if not isinstance(listed, (list, tuple)) or not all(isinstance(one, str) for one in listed):
+            hint = "write it like 'de+50B'"
+            raise UsageError(f"what_if: {described(self.what_if)} is no change of tokens", hint=hint)
         if self.what_if and self.method != EXACT:
             raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
@@ -183,13 +188,16 @@ def fit_of(given: FitSpec) -> FitLike:
     return given
 
 
+def demands_of(given: Demands) -> Demands:
+    """Demands, or an error that says so."""
+    if not isinstance(given, Demands):
+        raise UsageError(f"{described(given)} is no Demands", hint="write demands=Demands(caps=..., groups=...)")
+    return given
+
+
 def _is_normalized(weights: object) -> bool | None:
     """True, or None for not."""
     return True if isinstance(weights, str) and weights == NORMALIZED else None
-
-
-def _near(word: object, known: Sequence[str]) -> str | None:
-    return did_you_mean(str(word), known)
 
 
 DEFAULT = Demands()

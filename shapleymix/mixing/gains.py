@@ -8,7 +8,7 @@ import numpy as np
 
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.problem import Task
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, Record
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,32 @@ class Gain:
     low: float
     high: float
     probability: float
+
+
+@dataclass(frozen=True)
+class Rival(Record):
+    """A baseline mixture at the same budget.
+
+    `objective` is its mean or worst loss, and `penalty` what kl KL(p || anchor) adds to it. `gain` is its loss less the
+    optimum's (nats, positive = the optimum is better), with an interval over the bootstrap replicates; `probability`
+    the share of replicates in which the optimum is better. NaN without replicates, and where `reason` says why there
+    is no number. `within_bounds` says whether it obeys every bound of the problem.
+    """
+
+    kind = "rival"
+
+    name: str
+    p: FloatArray
+    objective: float
+    objective_low: float
+    objective_high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+    within_bounds: bool
+    penalty: float = 0.0
+    reason: str = ""
 
 
 def gain(task: Task, better: FloatArray, other: FloatArray, replicates: Terms | None, level: float) -> Gain:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import NoneType
 
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.tables.amounts import parse_ratio
@@ -45,9 +46,13 @@ class Group:
     def __post_init__(self) -> None:
         members = [self.sources] if isinstance(self.sources, str) else self.sources
         try:
-            object.__setattr__(self, "sources", tuple(str(member) for member in members))
+            object.__setattr__(self, "sources", tuple(members))
         except TypeError as error:
             raise UsageError(f"{members!r} are no sources of a group", hint="give their names") from error
+        if not all(isinstance(member, str) for member in self.sources):
+            raise UsageError(f"{members!r} are no sources of a group", hint="give their names")
+        if not isinstance(self.name, (str, NoneType)):
+            raise UsageError(f"{self.name!r:.60} is no name of a group", hint="give text, or None")
         object.__setattr__(self, "lower", parse_ratio(self.lower, f"the group {self.label!r}"))
         object.__setattr__(self, "upper", parse_ratio(self.upper, f"the group {self.label!r}"))
         if not self.sources or not all(self.sources):

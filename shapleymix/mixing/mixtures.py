@@ -11,6 +11,7 @@ import numpy as np
 from shapleymix.display import cut, text_table
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
+from shapleymix.mixing.gains import Rival
 from shapleymix.mixing.prices import Price
 from shapleymix.mixing.what_if import WhatIf
 from shapleymix.records import FloatArray, Record
@@ -18,32 +19,6 @@ from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
 
 UNIT_SUM = 1e-6  # how far the ratios of a stored mixture may be from a sum of 1
-
-
-@dataclass(frozen=True)
-class Rival(Record):
-    """A baseline mixture at the same budget.
-
-    `objective` is its mean or worst loss, and `penalty` what kl KL(p || anchor) adds to it. `gain` is its loss less the
-    optimum's (nats, positive = the optimum is better), with an interval over the bootstrap replicates; `probability`
-    the share of replicates in which the optimum is better. NaN without replicates, and where `reason` says why there
-    is no number. `within_bounds` says whether it obeys every bound of the problem.
-    """
-
-    kind = "rival"
-
-    name: str
-    p: FloatArray
-    objective: float
-    objective_low: float
-    objective_high: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    probability: float
-    within_bounds: bool
-    penalty: float = 0.0
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,16 +107,12 @@ class Mixture(Tabular, Record):
 
     def summary(self) -> str:
         """The ratios, the objective with its proof, and what to beware of."""
-        proof = f"no mixture within the bounds is better by more than {self.gap:.1e}"
-        return "\n".join(
-            [
-                f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.objective_kind} loss "
-                f"{self.objective:.4f} nats ({self.weights_origin.split(':')[0]})",
-                f"  {proof if np.isfinite(self.gap) else 'no certificate'}",
-                *text_table(self.columns()),
-                *(cut(f"warning: {notice}") for notice in self.notices[:3]),
-            ]
-        )
+        budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
+        loss = f"{self.objective_kind} loss {self.objective:.4f} nats ({self.weights_origin.split(':')[0]})"
+        proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
+        told = [cut(f"warning: {notice}") for notice in self.notices[:3]]
+        head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]
+        return "\n".join([*head, *text_table(self.columns()), *told])
 
     def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.

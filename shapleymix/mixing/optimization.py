@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shapleymix.errors import UsageError, caution
 from shapleymix.laws.terms import Terms
@@ -16,7 +16,17 @@ from shapleymix.mixing.baselines import Rivals, named_baselines
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
-from shapleymix.mixing.demands import DEFAULT, Constraint, Demands, FitLike, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.demands import (
+    DEFAULT,
+    Constraint,
+    Demands,
+    FitLike,
+    FitSpec,
+    Size,
+    demands_of,
+    fit_of,
+    notices_of,
+)
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
 from shapleymix.mixing.mixtures import Mixture
@@ -162,7 +172,7 @@ def optimize_scales(
     demands : Demands
         The keywords of `optimize`, as one value.
     """
-    found = at_scales(fit_of(fit), Ns, Ds, demands)
+    found = at_scales(fit_of(fit), Ns, Ds, demands_of(demands))
     caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
     return found
 
@@ -181,26 +191,17 @@ def at_scales(
     answers = exact if known.method == EXACT else tuple(_printed(known.method, task) for task in tasks)
     replicates = [usable_replicates(fit.replicate_terms(N, D)) for N, D in budgets]
     optima = _replicate_optima(tasks, [terms for terms, _ in replicates])
+    told = [
+        (*notes, *notices_of(known, task.constraints, w))
+        for (task, w), (_, notes) in zip(pairs, replicates, strict=True)
+    ]
     return tuple(
         assemble(
-            Summary(
-                fit,
-                N,
-                D,
-                known,
-                task,
-                weights,
-                answer,
-                best,
-                terms,
-                spread,
-                (*notes, *notices_of(known, task.constraints, weights)),
-                changes,
-            ),
+            Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notices, changes),
             named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
         )
-        for (N, D), (task, weights), answer, best, (terms, notes), spread in zip(
-            budgets, pairs, answers, exact, replicates, optima, strict=True
+        for (N, D), (task, weights), answer, best, (terms, _), spread, notices in zip(
+            budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
     )
 
@@ -236,9 +237,14 @@ def _replicate_optima(tasks: tuple[Task, ...], replicates: list[Terms | None]) -
     return list(solve_replicates(tasks, tuple(present)))
 
 
+def _members(given: Any) -> list[Any]:
+    """The members of what has some, and anything else as the only one."""
+    return list(given) if isinstance(given, Iterable) else [given]
+
+
 def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:
-    listed = [given] if isinstance(given, (str, int, float)) else list(given)
-    numbers = [parse_size(value) for value in listed]
+    listed: list[Size] = [given] if isinstance(given, (str, float, int)) else _members(given)
+    numbers = [parse_size(value, name) for value in listed]
     if not numbers or min(numbers) <= 0:
         raise UsageError(f"{name} must be positive", hint="sizes are written 243M, 100B or 1.5e9")
     return numbers

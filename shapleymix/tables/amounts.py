@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import UsageError, did_you_mean
 
 Ratio = float | str
 Read = Callable[[float | str, str], float]
@@ -51,11 +52,43 @@ def parse_number(given: float | str, what: str, shown: float | str | None = None
         If it is none; `shown` is what the message quotes, where that is not `given`.
     """
     try:
-        value = math.nan if isinstance(given, bool) else float(given)
+        value = math.nan if isinstance(given, bool) or getattr(given, "ndim", 0) else float(given)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
         raise UsageError(f"{what}: {_shown(given if shown is None else shown)} is not a number")
+    return value
+
+
+def parse_whole(given: int, what: str, least: int = 0) -> int:
+    """A whole number that is not below `least`.
+
+    Raises
+    ------
+    UsageError
+        If it is another kind of value, or below.
+    """
+    try:
+        value = None if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        value = None
+    if value is None or value < least:
+        hint = f"give {least} or more"
+        raise UsageError(f"{what}: {_shown(given)} is not a whole number of at least {least}", hint=hint)
+    return value
+
+
+def parse_level(given: float) -> float:
+    """The probability of an interval, above 0 and below 1.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    value = parse_number(given, "level")
+    if not 0 < value < 1:
+        raise UsageError(f"level {value:g} is not between 0 and 1", hint="for instance 0.9")
     return value
 
 
@@ -105,4 +138,18 @@ def _split(text: object, what: str) -> list[str]:
 
 
 def _shown(given: object) -> str:
-    return repr(given) if isinstance(given, str) or not isinstance(given, (int, float)) else f"{given:g}"
+    """A value as messages quote it."""
+    return f"{given:g}" if isinstance(given, float) else f"{given!r:.60}"
+
+
+def parse_choice(given: str, known: Sequence[str], what: str) -> str:
+    """One of several words.
+
+    Raises
+    ------
+    UsageError
+        If it is none of them.
+    """
+    if not isinstance(given, str) or given not in known:
+        raise UsageError(f"unknown {what} {_shown(given)}", hint=did_you_mean(str(given), known))
+    return given

@@ -12,6 +12,7 @@ import numpy as np
 from shapleymix.errors import DataError, Fault
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.amounts import parse_choice
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
@@ -60,7 +61,7 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
     """
-    need = losses == "required"
+    need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
     if isinstance(tables, (list, tuple)):
         return concat([parse_runs(read_sheet(table), need_losses=need) for table in tables])
     return parse_runs(read_sheet(tables), need_losses=need)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, cut, short
-from shapleymix.errors import DataError, Fault, Location, UsageError, printable
+from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.names import align
@@ -216,7 +216,15 @@ def _take(values: Array | None, index: IntArray) -> Array | None:
 
 
 def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a run log in the format that the name's ending says; reading it gives the same arrays bit for bit."""
+    """Write a run log in the format that the name's ending says; reading it gives the same arrays bit for bit.
+
+    Raises
+    ------
+    UsageError
+        If it is no run log, the name's ending says no format, or the file exists and `force` is not set.
+    """
+    if not isinstance(log, RunLog):
+        raise UsageError(f"{described(log)} is no run log", hint="give what `read_runs` returns")
     write_table(log.columns(), path, force=force)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,16 +102,21 @@ def _columns_of(table: Any) -> dict[str, list[object]]:
         plain = table.astype(object).where(table.notna(), None)
         return {str(name): plain[name].tolist() for name in plain.columns}
     if isinstance(table, Mapping):
-        return {str(name): _listed(column) for name, column in table.items()}
+        return {str(name): _listed(str(name), column) for name, column in table.items()}
     hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
     raise DataError(f"cannot read a table from {described(table)}", hint=hint)
 
 
-def _listed(column: Any) -> list[object]:
+def _listed(name: str, column: Any) -> list[object]:
     """A column as Python objects; in an array, which has no other sign for it, NaN is an empty cell."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return [None if value != value else value for value in column.tolist()]
-    return column.tolist() if hasattr(column, "tolist") else [_scalar(value) for value in column]
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        hint = "give every column as a list or an array, one value a row"
+        raise DataError(f"the column {name!r} is {described(column)}", hint=hint)
+    if isinstance(column, np.ndarray):
+        return column.tolist()
+    return [_scalar(value) for value in column]
 
 
 def _scalar(value: object) -> object:

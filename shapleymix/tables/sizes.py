@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
+from numbers import Real
+
+import numpy as np
 
 from shapleymix.errors import UsageError
 
@@ -14,20 +17,50 @@ _SIZE = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([kmbgt]?)\
 _HINT = "write it like 243M, 100B, 1.5e9 or 23712"
 
 
-def parse_size(text: str | float) -> float:
+def parse_size(text: str | float, what: str = "") -> float:
     """The number that a size stands for.
 
     Suffixes are k, M, B (or G) and T, for 1e3, 1e6, 1e9 and 1e12, in either case; a number passes through.
 
+    Parameters
+    ----------
+    text : str or float
+        The size.
+    what : str
+        What the size is of, for the message.
+
     Raises
     ------
     UsageError
-        If the text is no size, or the number is negative or not finite.
+        If it is no size: another kind of value, negative, or not finite.
     """
-    value = _number(text) if isinstance(text, str) else float(text)
+    try:
+        value = _number(text) if isinstance(text, str) else _real(text)
+    except OverflowError:
+        value = None
     if value is None or not math.isfinite(value) or value < 0:
-        raise UsageError(f"{text!r} is not a size", hint=_HINT)
+        raise UsageError(f"{what}: {text!r:.60} is not a size" if what else f"{text!r:.60} is not a size", hint=_HINT)
     return value
+
+
+def parse_budget(given: str | float, what: str) -> float:
+    """A size that is at least 1: a model has a parameter, a training run a token.
+
+    Raises
+    ------
+    UsageError
+        If it is no size, or below.
+    """
+    value = parse_size(given, what)
+    if value < 1:
+        raise UsageError(f"{what} must be at least 1, not {value:g}", hint=_HINT)
+    return value
+
+
+def _real(value: float) -> float | None:
+    """A number that is no truth value and no text."""
+    single = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    return float(single) if isinstance(single, Real) and not isinstance(single, bool) else None
 
 
 def parse_sizes(text: str) -> tuple[float, ...]:

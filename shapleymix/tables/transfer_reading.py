@@ -11,9 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, did_you_mean
+from shapleymix.errors import DataError, Fault, Location, StoreError, did_you_mean
 from shapleymix.files import Json, read_json
 from shapleymix.records import FloatArray, IntArray
+from shapleymix.tables.amounts import parse_choice
 from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
 from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix
@@ -51,8 +52,8 @@ def read_transfer(table: Table, *, kind: Literal["raw", "normalized"] | None = N
     DataError
         With every fault of the table.
     """
-    if kind not in (None, "raw", "normalized"):
-        raise UsageError(f"unknown kind {kind!r}", hint=did_you_mean(str(kind), ("raw", "normalized")))
+    if kind is not None:
+        parse_choice(kind, ("raw", "normalized"), "kind")
     if isinstance(table, (str, os.PathLike)):
         data, origin = bytes_of(table)
         if origin.file.lower().endswith(".json"):

@@ -16,7 +16,7 @@ import polars as pl
 
 from shapleymix.display import Column
 from shapleymix.errors import Location, UsageError
-from shapleymix.files import atomic_write
+from shapleymix.files import atomic_write, file_name
 
 Cell = str | float | None
 
@@ -37,7 +37,7 @@ def write_table(
     UsageError
         If the file exists and `force` is not set, or its ending names no format.
     """
-    content = encode(columns, str(path), metadata)
+    content = encode(columns, file_name(path), metadata)
     atomic_write(path, content, force=force)
     return content
 

@@ -123,7 +123,7 @@ def run(mutants: list[Mutant], workers: int, minutes: float) -> list[tuple[Mutan
 def main() -> int:
     """Sample, run, count; 1 where a mutant survived without a reason."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sample", type=int, default=400, help="how many mutants [400]")
+    parser.add_argument("--sample", type=int, default=300, help="how many mutants [300]")
     parser.add_argument("--seed", type=int, default=0, help="of the sample [0]")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time [2]")
     parser.add_argument("--minutes", type=float, default=50.0, help="begin no mutant after so many [50]")

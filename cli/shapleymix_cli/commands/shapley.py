@@ -49,7 +49,7 @@ def command(
     from shapleymix_cli.inputs import read_log
 
     log = read_log(out, logs)
-    matrix = shapley_values(log, sampled=sampled, samples=samples, seed=seed, n=size, d=tokens)
+    matrix = shapley_values(log, sampled=sampled, samples=samples, seed=seed, N=size, D=tokens)
     out.warn(matrix.provenance.get("notices", ()))
     if output:
         write_matrix(out, matrix, output, force)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.mixing.problem import Task
 from shapleymix.records import FloatArray
@@ -114,7 +114,11 @@ def _demands(cp: Any, task: Task, p: Any) -> list[Any]:
         rows.append(cp.sum(cp.rel_entr(p[live], near.center[live])) <= near.radius)
     for write in task.further:
         made = write(p)
-        rows += list(made) if isinstance(made, (list, tuple)) else [made]
+        listed = list(made) if isinstance(made, (list, tuple)) else [made]
+        if not all(isinstance(one, cp.Constraint) for one in listed):
+            hint = "return one constraint or a list, such as p[0] <= 0.5"
+            raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
+        rows += listed
     return rows
 
 
