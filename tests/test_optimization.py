@@ -120,7 +120,7 @@ def test_a_shadow_price_is_what_more_tokens_would_save():
     base, extra = mixture(available=TOKENS), mixture(available={**TOKENS, "fi": 2.001e9})
     saved = (base.objective - extra.objective) / 1e6
     price = base.binding[0]
-    assert price.unit == 1e8, "0.1% of D"
+    assert price.unit == 1e9, "1% of D"
     assert saved == pytest.approx(price.per_unit / price.unit, rel=1e-3)
     assert price.per_percent == pytest.approx(0.01 * base.shadow_prices["fi"])
     capped, looser = mixture(caps={"en": 0.2}), mixture(caps={"en": 0.2001})
