@@ -135,8 +135,11 @@ def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
     """Names of the points: those given, or their numbers."""
     if given is None:
         return tuple(map(str, range(count)))
-    if not isinstance(given, (list, tuple)) or len(given) != count or not all(isinstance(one, str) for one in given):
-        raise UsageError(f"runs: {described(given)} is not a list of {count} names", hint="give one name a point")
+    hint = "give one name for each point"
+    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
+        raise UsageError(f"runs: {described(given)} is no list of names", hint=hint)
+    if len(given) != count:
+        raise UsageError(f"{len(given)} names for {count} points", hint=hint)
     return tuple(given)
 
 

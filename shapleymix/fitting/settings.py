@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.tables.amounts import parse_whole
@@ -69,7 +68,7 @@ class Settings:
         for name in ("delta", "tolerance"):
             _real(getattr(self, name), name, above=True)
         _real(self.prior, "prior", above=False)
-        if not np.isfinite(self.prior):
+        if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
 
     @classmethod

@@ -7,8 +7,6 @@ import re
 from decimal import Decimal
 from numbers import Real
 
-import numpy as np
-
 from shapleymix.errors import UsageError
 
 _EXPONENT = {"": 0, "k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
@@ -57,9 +55,10 @@ def parse_budget(given: str | float, what: str) -> float:
     return value
 
 
-def _real(value: float) -> float | None:
-    """A number that is no truth value and no text."""
-    single = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+def _real(value: object) -> float | None:
+    """A number, or an array that is one, and no truth value nor text; NumPy is not needed to tell."""
+    item = getattr(value, "item", None)
+    single = item() if callable(item) and getattr(value, "shape", None) == () else value
     return float(single) if isinstance(single, Real) and not isinstance(single, bool) else None
 
 
