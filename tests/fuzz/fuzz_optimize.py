@@ -38,7 +38,7 @@ def trial(case: Case) -> tuple[str, dict[str, float]]:
     """The outcome of one problem, and how far the answer is from its bounds and from the others' answers."""
     problem = case.problem
     try:
-        with nullcontext() if case.seed % PRICED == 0 else patch("shapleymix.mixing.mixtures.prices_of", _unpriced):
+        with nullcontext() if case.seed % PRICED == 0 else patch("shapleymix.mixing.assembly.prices_of", _unpriced):
             mix = optimize(problem.fit, *BUDGET, **problem.options)
     except (InfeasibleError, SolveError) as error:
         refusal = error
