@@ -12,7 +12,7 @@ from shapleymix.mixing.bounds import Bounds, Constraints, Group
 from shapleymix.mixing.certificate import ProofError, certified, not_negative, violation
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.problem import WORST, Task
+from shapleymix.mixing.problem import WORST, Problem
 
 M = K = 5
 NAMES = tuple(f"l{i}" for i in range(M))
@@ -58,10 +58,10 @@ def test_the_gap_is_that_of_the_linear_program_over_groups(seed):
     bounds, law, w = grouped(rng), law_of(rng), rng.uniform(0.1, 1, K)
     p = np.maximum(mixtures_within(bounds, rng), 0.0)
     p = 0.99 * p / p.sum() + 0.01 * mixtures_within(bounds, rng)
-    task = Task(law, w, bounds)
-    gradient = task.gradient(p, w)
+    problem = Problem(law, w, bounds)
+    gradient = problem.gradient(p, w)
     truth = float(gradient @ p) - float(least(gradient, bounds).fun)
-    certificate = certified(task, p, "drawn").certificate
+    certificate = certified(problem, p, "drawn").certificate
     assert violation(p, bounds) < 1e-9
     assert certificate.gap == pytest.approx(truth, rel=1e-7, abs=1e-9)
 
@@ -83,7 +83,7 @@ def test_a_mixture_outside_its_bounds_has_an_infinite_gap(p, broken):
     assert violation(np.array(p), bounds) == pytest.approx(broken)
     law = law_of(np.random.default_rng(0))
     if np.isfinite(broken):
-        assert certified(Task(law, np.ones(K), bounds), np.maximum(p, 1e-3), "drawn").certificate.gap == np.inf
+        assert certified(Problem(law, np.ones(K), bounds), np.maximum(p, 1e-3), "drawn").certificate.gap == np.inf
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_mixture_outside_its_ball_has_an_infinite_gap(distance, p, broken):
     """The ball is around the uniform mixture; KL is sum p log(p / center), in nats."""
     bounds = Bounds(near=dict.fromkeys(NAMES, 0.2), within=0.25, distance=distance).at(NAMES, 1e9)
     assert violation(np.array(p), bounds) == pytest.approx(broken, abs=1e-12)
-    task = Task(law_of(np.random.default_rng(0)), np.ones(K), bounds)
-    assert np.isinf(certified(task, np.array(p), "drawn").certificate.gap) == (broken > 0)
+    problem = Problem(law_of(np.random.default_rng(0)), np.ones(K), bounds)
+    assert np.isinf(certified(problem, np.array(p), "drawn").certificate.gap) == (broken > 0)
 
 
 def test_a_negative_gap_beyond_rounding_is_our_own_error():
@@ -115,9 +115,9 @@ def test_a_negative_gap_beyond_rounding_is_our_own_error():
 def test_answers_obey_their_groups(seed, concave, objective):
     """Issue 6, 1.1: random problems broke group bounds by up to .067, with gap 0."""
     rng = np.random.default_rng(100 + seed)
-    task = Task(law_of(rng, concave), rng.uniform(0.1, 1, K), grouped(rng), objective)
-    answer = solve(task)
-    assert violation(answer.p, task.constraints) <= 1e-9
+    problem = Problem(law_of(rng, concave), rng.uniform(0.1, 1, K), grouped(rng), objective)
+    answer = solve(problem)
+    assert violation(answer.p, problem.constraints) <= 1e-9
     assert answer.certificate.relative_gap <= 1e-6
 
 
@@ -136,13 +136,13 @@ def test_no_answer_at_all_where_none_is_within_the_bounds(monkeypatch):
     import shapleymix.mixing.engine.solving as solving
 
     rng = np.random.default_rng(0)
-    task = Task(law_of(rng), np.ones(K), Bounds(groups=(Group(NAMES[:2], 0.0, 0.01),)).at(NAMES, 1e9))
+    problem = Problem(law_of(rng), np.ones(K), Bounds(groups=(Group(NAMES[:2], 0.0, 0.01),)).at(NAMES, 1e9))
     outside = np.full(M, 1 / M)
-    monkeypatch.setattr(solving, "solve_interior", lambda task: outside)
-    assert solve(task).engine == solving.CONE, "the second opinion is taken where the first breaks a bound"
-    monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda task: outside)
+    monkeypatch.setattr(solving, "solve_interior", lambda problem: outside)
+    assert solve(problem).engine == solving.CONE, "the second opinion is taken where the first breaks a bound"
+    monkeypatch.setattr("shapleymix.mixing.engine.cone.solve_cone", lambda problem: outside)
     with pytest.raises(SolveError, match="no mixture within the bounds"):
-        solve(task)
+        solve(problem)
 
 
 @pytest.mark.parametrize("D", [1e6, 8e6])
@@ -153,5 +153,5 @@ def test_the_worst_case_is_proved_under_coefficients_that_are_next_to_nothing(D)
     phi[0, 1], phi[3, 4] = 0.4, 0.3
     terms = PowerTerms(np.zeros(5), rng.uniform(2, 3, 5) + 1e6 / D, rng.uniform(0.05, 0.3, 5), phi)
     names = tuple("abcde")
-    answer = solve(Task(terms, np.ones(5), Bounds().at(names, D), WORST))
+    answer = solve(Problem(terms, np.ones(5), Bounds().at(names, D), WORST))
     assert answer.certificate.relative_gap < 1e-8

@@ -12,7 +12,7 @@ from shapleymix.mixing.engine.cone import solve_cone
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import require_feasible
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 
 M = K = 6
 NAMES = tuple(f"l{i}" for i in range(M))
@@ -29,21 +29,21 @@ def terms_of(seed: int, kind: str):
     return PowerTerms(rng.uniform(0, 1, K), rng.uniform(1, 3, K), rng.uniform(0.05, 0.4, K), phi, s)
 
 
-def task_of(seed: int, kind: str, **options) -> Task:
+def problem_of(seed: int, kind: str, **options) -> Problem:
     bounds = Bounds(caps={"l0": 0.3, "l5": 0.2}, groups=options.pop("groups", ())).at(NAMES, 1e9)
     w = np.random.default_rng(seed).uniform(0.5, 1, K)
-    return Task(terms_of(seed, kind), w, bounds, **options)
+    return Problem(terms_of(seed, kind), w, bounds, **options)
 
 
 @pytest.mark.parametrize("kind", ["linear", "concave", "exponential"])
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_the_engine_agrees_with_cvxpy(kind, kl):
-    task = task_of(1, kind, kl=kl, anchor=np.full(M, 1 / M) if kl else None)
-    answer = solve(task)
-    p = solve_cone(task)
+    problem = problem_of(1, kind, kl=kl, anchor=np.full(M, 1 / M) if kl else None)
+    answer = solve(problem)
+    p = solve_cone(problem)
     assert answer.certificate.relative_gap <= 1e-9
-    assert answer.certificate.objective <= task.total(p) * (1 + 1e-12)
-    assert answer.certificate.objective == pytest.approx(task.total(p), rel=1e-6)
+    assert answer.certificate.objective <= problem.total(p) * (1 + 1e-12)
+    assert answer.certificate.objective == pytest.approx(problem.total(p), rel=1e-6)
     np.testing.assert_allclose(answer.p, p, atol=1e-3)
 
 
@@ -53,63 +53,63 @@ def test_the_engine_agrees_with_cvxpy(kind, kl):
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_groups_and_the_worst_case_agree_with_cvxpy(kind, objective, groups, kl):
     anchor = np.full(M, 1 / M) if kl else None
-    task = task_of(2, kind, objective=objective, groups=groups, kl=kl, anchor=anchor)
-    answer = solve(task)
-    p = solve_cone(task)
+    problem = problem_of(2, kind, objective=objective, groups=groups, kl=kl, anchor=anchor)
+    answer = solve(problem)
+    p = solve_cone(problem)
     assert answer.certificate.relative_gap <= 1e-9
-    assert answer.certificate.objective == pytest.approx(task.total(p), rel=1e-6)
+    assert answer.certificate.objective == pytest.approx(problem.total(p), rel=1e-6)
     assert np.all(answer.p >= 0)
     assert answer.p.sum() == pytest.approx(1, abs=1e-12)
-    for group, row in zip(groups, task.constraints.members, strict=True):
+    for group, row in zip(groups, problem.constraints.members, strict=True):
         assert group.lower - 1e-9 <= row @ answer.p <= group.upper + 1e-9
 
 
 def test_the_interior_point_agrees_with_the_engine_where_both_apply():
     for kind in ("linear", "concave", "exponential"):
-        task = task_of(3, kind)
-        p = solve_interior(task)
-        np.testing.assert_allclose(p, solve(task).p, atol=1e-7)
+        problem = problem_of(3, kind)
+        p = solve_interior(problem)
+        np.testing.assert_allclose(p, solve(problem).p, atol=1e-7)
 
 
 def test_worst_case_levels_the_targets_that_count():
     law = terms_of(4, "linear")
     even = PowerTerms(np.zeros(K), np.linspace(2, 2.2, K), law.gamma, law.phi)
-    task = Task(even, np.ones(K), Bounds().at(NAMES, 1e9), "worst")
-    answer = solve(task)
-    scaled = np.sort(task.w * task.terms.losses(answer.p))[::-1]
+    problem = Problem(even, np.ones(K), Bounds().at(NAMES, 1e9), "worst")
+    answer = solve(problem)
+    scaled = np.sort(problem.w * problem.terms.losses(answer.p))[::-1]
     assert scaled[0] == pytest.approx(scaled[1], rel=1e-9), "at the optimum another target is as bad"
-    mean = solve(Task(task.terms, task.w, task.constraints))
-    assert scaled[0] <= np.max(task.w * task.terms.losses(mean.p))
+    mean = solve(Problem(problem.terms, problem.w, problem.constraints))
+    assert scaled[0] <= np.max(problem.w * problem.terms.losses(mean.p))
 
 
 def test_a_group_of_all_but_one_is_a_bound_on_the_one():
-    grouped = task_of(5, "linear", groups=(Group(NAMES[1:], 0.0, 0.8),))
+    grouped = problem_of(5, "linear", groups=(Group(NAMES[1:], 0.0, 0.8),))
     floor = Bounds(caps={"l0": 0.3, "l5": 0.2}, floors={"l0": 0.2}).at(NAMES, 1e9)
-    same = Task(grouped.terms, grouped.w, floor)
+    same = Problem(grouped.terms, grouped.w, floor)
     np.testing.assert_allclose(solve(grouped).p, solve(same).p, atol=1e-7)
 
 
 def test_an_equality_of_a_group():
-    answer = solve(task_of(6, "concave", groups=(Group(NAMES[:2], 0.4, 0.4),)))
+    answer = solve(problem_of(6, "concave", groups=(Group(NAMES[:2], 0.4, 0.4),)))
     assert answer.p[:2].sum() == pytest.approx(0.4, abs=1e-9)
     assert answer.certificate.relative_gap <= 1e-9
 
 
 def test_further_constraints_go_to_cvxpy_with_a_certificate():
-    free = solve(task_of(7, "linear"))
-    tied = solve(task_of(7, "linear", further=(lambda p: p[0] == p[1], lambda p: [p[2] >= 0.1])))
+    free = solve(problem_of(7, "linear"))
+    tied = solve(problem_of(7, "linear", further=(lambda p: p[0] == p[1], lambda p: [p[2] >= 0.1])))
     assert tied.p[0] == pytest.approx(tied.p[1], abs=1e-7)
     assert tied.certificate.relative_gap <= 1e-5
     assert tied.certificate.objective >= free.certificate.lower_bound
-    idle = solve(task_of(7, "linear", further=(lambda p: p[0] <= 0.99,)))
+    idle = solve(problem_of(7, "linear", further=(lambda p: p[0] <= 0.99,)))
     assert idle.certificate.objective == pytest.approx(free.certificate.objective, rel=1e-7)
 
 
 def test_further_constraints_that_cannot_hold_or_are_not_convex():
     with pytest.raises(InfeasibleError):
-        solve(task_of(8, "linear", further=(lambda p: p[0] >= 2,)))
+        solve(problem_of(8, "linear", further=(lambda p: p[0] >= 2,)))
     with pytest.raises(SolveError, match="convex"):
-        solve(task_of(8, "linear", further=(lambda p: p[0] ** 2 >= 0.1,)))
+        solve(problem_of(8, "linear", further=(lambda p: p[0] ** 2 >= 0.1,)))
 
 
 def test_infeasible_bounds_name_the_bound_the_amount_and_the_repair():

@@ -17,7 +17,7 @@ from shapleymix.mixing.certificate import violation
 from shapleymix.mixing.engine.rows import Rows
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.feasibility import without_room
-from shapleymix.mixing.problem import MEAN, WORST, Task
+from shapleymix.mixing.problem import MEAN, WORST, Problem
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -68,7 +68,7 @@ def test_a_concave_law_is_solved_where_groups_leave_no_room(name, objective):
     """Issue 6, fuzz 1, 18, 19 and 24: an infinite slope at a ratio that cannot move refused the whole problem."""
     case = HELD[name]
     rng = np.random.default_rng(len(name))
-    answer = solve(Task(concave(rng), rng.uniform(0.5, 2, len(NAMES)), case.bounds, objective))
+    answer = solve(Problem(concave(rng), rng.uniform(0.5, 2, len(NAMES)), case.bounds, objective))
     assert violation(answer.p, case.bounds) <= 1e-9
     assert answer.certificate.relative_gap <= 1e-8
     assert all(answer.p[NAMES.index(source)] <= 1e-12 for source in case.held)
@@ -91,5 +91,5 @@ def test_the_proof_of_a_worst_case_survives_steep_slopes_of_targets_far_below():
     law = PowerTerms(law.floor, law.a, law.gamma, law.phi, s)
     w = np.array([1e10, 1.0, 1e-3, 1e-6, 1e-6])
     bounds = Bounds(groups=(Group(("a", "b"), 0.1, 0.5),)).at(NAMES, 1e9)
-    answer = solve(Task(law, w, bounds, WORST))
+    answer = solve(Problem(law, w, bounds, WORST))
     assert answer.certificate.relative_gap <= 1e-8

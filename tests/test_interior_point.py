@@ -13,7 +13,7 @@ from shapleymix.mixing.certificate import violation
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.rows import Rows
 from shapleymix.mixing.engine.solving import INTERIOR_POINT, solve
-from shapleymix.mixing.problem import MEAN, WORST, Task, divergence
+from shapleymix.mixing.problem import MEAN, WORST, Problem, divergence
 
 
 def law_of(rng: np.random.Generator, kind: str, M: int, K: int) -> Terms:
@@ -58,13 +58,13 @@ def bounds_of(rng: np.random.Generator, M: int, near: str) -> Constraints:
     )
 
 
-def task_of(seed: int, kind: str, objective: str, near: str) -> Task:
+def problem_of(seed: int, kind: str, objective: str, near: str) -> Problem:
     rng = np.random.default_rng(seed)
     M, K = int(rng.integers(2, 11)), int(rng.integers(1, 11))
     w = np.exp(rng.normal(0, rng.choice([0, 0.3, 1, 5, 10]), K))
     kl = float(rng.choice([0, 0, 0.01, 1]))
     anchor = rng.dirichlet(np.ones(M)) if kl else None
-    return Task(law_of(rng, kind, M, K), w, bounds_of(rng, M, near), objective, kl, anchor)
+    return Problem(law_of(rng, kind, M, K), w, bounds_of(rng, M, near), objective, kl, anchor)
 
 
 @pytest.mark.parametrize("near", ["", "l1", "kl"])
@@ -74,9 +74,9 @@ def test_every_answer_is_within_its_bounds_and_proved(kind, objective, near):
     """Issue 6: minimax stalled at gaps of 9 to 24%, and group bounds were broken. The certificate is not the engine's:
     its bound holds for any mixture, and `test_certificate` holds it to an independent program."""
     for seed in range(5):
-        task = task_of(1000 + seed, kind, objective, near)
-        answer = solve(task)
-        assert violation(answer.p, task.constraints) <= 1e-9, seed
+        problem = problem_of(1000 + seed, kind, objective, near)
+        answer = solve(problem)
+        assert violation(answer.p, problem.constraints) <= 1e-9, seed
         assert answer.certificate.relative_gap <= (1e-6 if near else 1e-8), seed
 
 
@@ -101,7 +101,7 @@ def test_balls_agree_with_slsqp(seed, near):
             "near": Near(center, radius, near),
         }
     )
-    answer = solve(Task(law, w, bounds))
+    answer = solve(Problem(law, w, bounds))
 
     def law_at(p: np.ndarray) -> float:
         return float(law.objective(np.maximum(p, 1e-12), w))
@@ -132,12 +132,12 @@ def test_a_ball_of_radius_zero_is_its_centre_and_one_out_of_reach_is_refused():
     center = np.full(5, 0.2)
     free = {**vars(bounds), "lower": np.zeros(5), "upper": np.ones(5), "group_lower": bounds.group_lower * 0}
     free["group_upper"] = np.ones_like(bounds.group_upper)
-    still = solve(Task(law, w, Constraints(**{**free, "near": Near(center, 0.0, "l1")})))
+    still = solve(Problem(law, w, Constraints(**{**free, "near": Near(center, 0.0, "l1")})))
     np.testing.assert_allclose(still.p, center, atol=1e-9)
     low = {**free, "upper": np.array([0.0, 0.0, 0.2, 0.4, 0.4])}
     for kind, radius in (("l1", 0.1), ("kl", 0.01)):
         with pytest.raises(InfeasibleError):
-            solve(Task(law, w, Constraints(**{**low, "near": Near(center, radius, kind)})))
+            solve(Problem(law, w, Constraints(**{**low, "near": Near(center, radius, kind)})))
 
 
 def test_the_worst_case_with_an_anchor_and_weights_of_zero():
@@ -148,8 +148,8 @@ def test_the_worst_case_with_an_anchor_and_weights_of_zero():
         bounds = bounds_of(np.random.default_rng(1), 5, "")
         free = {**vars(bounds), "lower": np.zeros(5), "upper": np.ones(5), "group_lower": bounds.group_lower * 0}
         free["group_upper"] = np.ones_like(bounds.group_upper)
-        task = Task(law, np.array([1.0, 0, 0, 2.0]), Constraints(**free), WORST, 0.1, anchor)
-        answer = solve(task)
+        problem = Problem(law, np.array([1.0, 0, 0, 2.0]), Constraints(**free), WORST, 0.1, anchor)
+        answer = solve(problem)
         np.testing.assert_allclose(answer.p, anchor, atol=1e-12)
         assert answer.certificate.relative_gap <= 1e-8
 
@@ -189,6 +189,6 @@ def test_bounds_that_leave_a_face_become_equalities_and_the_search_begins_at_its
 @pytest.mark.parametrize("kind", ["linear", "concave", "exponential"])
 def test_the_optimum_on_a_face_is_that_of_the_same_problem_with_its_ratios_fixed(kind):
     names, law, w = tuple("abcde"), law_of(np.random.default_rng(5), kind, 5, 5), np.ones(5)
-    found = solve_interior(Task(law, w, FACE.at(names, 1e9)))
+    found = solve_interior(Problem(law, w, FACE.at(names, 1e9)))
     fixed = Bounds(caps={"c": 0.4}, fixed={"a": 0.2, "b": 0.3}).at(names, 1e9)
-    np.testing.assert_allclose(found, solve(Task(law, w, fixed)).p, atol=1e-6)
+    np.testing.assert_allclose(found, solve(Problem(law, w, fixed)).p, atol=1e-6)

@@ -15,7 +15,7 @@ from shapleymix.mixing.gains import Rival, gain, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
@@ -34,7 +34,7 @@ class Summary:
     N: float
     D: float
     demands: Any
-    task: Task
+    problem: Problem
     weights: Weights
     answer: Answer
     best: Answer
@@ -51,12 +51,12 @@ class Summary:
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
-    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
+    problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
     exact = summary.demands.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
     predicted = seen.optimum
     spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
-    reasons = [seen.reason(row, task.w) for row in range(1 + len(baselines))]
+    reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
     values = None if reasons[0] else _values(summary, answer.p)
     low, high = interval(None if values is None else values[:, None], summary.level, 1)
     return Mixture(
@@ -70,16 +70,16 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         losses=np.asarray(predicted.losses, dtype=float)[0],
         losses_low=np.asarray(predicted.low, dtype=float)[0],
         losses_high=np.asarray(predicted.high, dtype=float)[0],
-        weights=task.w,
+        weights=problem.w,
         weights_origin=summary.weights.origin,
-        objective_kind=task.objective,
-        objective=np.nan if reasons[0] else float(task.value(answer.p)),
+        objective_kind=problem.objective,
+        objective=np.nan if reasons[0] else float(problem.value(answer.p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
-        binding=prices_of(task, answer) if exact and answer.proved else (),
+        binding=prices_of(problem, answer) if exact and answer.proved else (),
         available=bounds.available,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
         baselines=tuple(
@@ -94,37 +94,37 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         replicates=0 if summary.optima is None else len(summary.optima),
         notices=_notices(summary, baselines, seen.warnings, reasons[0]),
         provenance=_provenance(summary),
-        penalty=task.penalty(answer.p),
-        kl=task.kl,
-        anchor=task.anchor,
+        penalty=problem.penalty(answer.p),
+        kl=problem.kl,
+        anchor=problem.anchor,
         what_if=answered(
-            summary.fit, summary.N, summary.demands, summary.changes, task, answer, summary.replicates, reasons[0]
+            summary.fit, summary.N, summary.demands, summary.changes, problem, answer, summary.replicates, reasons[0]
         ),
     )
 
 
 def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
     """The mean or worst loss of one mixture under each replicate (B,)."""
-    return None if summary.replicates is None else summary.task.value(p, summary.replicates)
+    return None if summary.replicates is None else summary.problem.value(p, summary.replicates)
 
 
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    task, replicates = summary.task, None if reason else summary.replicates
-    values = None if replicates is None else task.value(p, replicates)[:, None]
+    problem, replicates = summary.problem, None if reason else summary.replicates
+    values = None if replicates is None else problem.value(p, replicates)[:, None]
     low, high = interval(values, summary.level, 1)
-    found = gain(task, summary.answer.p, p, replicates, summary.level)
+    found = gain(problem, summary.answer.p, p, replicates, summary.level)
     return Rival(
         name=name,
         p=p,
-        objective=np.nan if reason else float(task.value(p)),
+        objective=np.nan if reason else float(problem.value(p)),
         objective_low=float(low[0]),
         objective_high=float(high[0]),
         gain=np.nan if reason else found.value,
         gain_low=found.low,
         gain_high=found.high,
         probability=found.probability,
-        within_bounds=violation(p, task.constraints) <= FEASIBLE,
-        penalty=task.penalty(p),
+        within_bounds=violation(p, problem.constraints) <= FEASIBLE,
+        penalty=problem.penalty(p),
         reason=reason,
     )
 
@@ -132,7 +132,7 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
 def _notices(
     summary: Summary, baselines: dict[str, FloatArray], warnings: tuple[str, ...], undefined: str
 ) -> tuple[str, ...]:
-    task, answer, bounds = summary.task, summary.answer, summary.task.constraints
+    problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
     found = [*summary.notices, *warnings]
     for who, p in (("the mixture", answer.p), *((f"the rival {name}", p) for name, p in baselines.items())):
         found += repetition(p, bounds.sources, bounds.available, bounds.D, who)
@@ -140,13 +140,13 @@ def _notices(
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
         found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
-    if summary.demands.method != EXACT and violation(answer.p, task.constraints) > FEASIBLE:
+    if summary.demands.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
         found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
     if summary.demands.method == "first-order-printed":
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
     if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
-    if np.isnan(task.constraints.available).all():
+    if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
@@ -161,8 +161,8 @@ def _provenance(summary: Summary) -> dict[str, Any]:
         "shapleymix": version("shapleymix"),
         "fit": dict(own) if own else None,
         "seed": summary.demands.seed,
-        "kl": summary.task.kl,
-        "anchor": None if summary.task.anchor is None else summary.task.anchor.tolist(),
-        "groups": list(summary.task.constraints.group_names),
-        "further_constraints": len(summary.task.further),
+        "kl": summary.problem.kl,
+        "anchor": None if summary.problem.anchor is None else summary.problem.anchor.tolist(),
+        "groups": list(summary.problem.constraints.group_names),
+        "further_constraints": len(summary.problem.further),
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.multipliers import multipliers_of
-from shapleymix.mixing.problem import Task, divergence
+from shapleymix.mixing.problem import Problem, divergence
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9
@@ -85,7 +85,7 @@ class Answer:
         return not np.isnan(self.certificate.gap)
 
 
-def certified(task: Task, p: FloatArray, engine: str) -> Answer:
+def certified(problem: Problem, p: FloatArray, engine: str) -> Answer:
     """The answer that p is, with its proof.
 
     Raises
@@ -93,25 +93,25 @@ def certified(task: Task, p: FloatArray, engine: str) -> Answer:
     ProofError
         If the gap of a mixture within its bounds is negative by more than rounding.
     """
-    asked, task = task.constraints, task.supported
-    base = _off_the_edge(task, p)
-    found = multipliers_of(task, base)
-    gradient, bounds = task.gradient(base, found.w), task.constraints
+    asked, problem = problem.constraints, problem.supported
+    base = _off_the_edge(problem, p)
+    found = multipliers_of(problem, base)
+    gradient, bounds = problem.gradient(base, found.w), problem.constraints
     slope = gradient - found.tilt(bounds)
     _, price = linear_minimiser(slope, bounds.lower, bounds.upper)
     if violation(p, bounds) > FEASIBLE:
         gap = np.inf
-    elif task.further:
-        gap = _gap_of_a_program(task, p, base)
+    elif problem.further:
+        gap = _gap_of_a_program(problem, p, base)
     else:
         gap = float(frank_wolfe_gap(base, slope, bounds.lower, bounds.upper)) + found.slack(base, bounds)
-        gap += task.total(p) - float(task.terms.objective(base, found.w)) - task.penalty(base)
+        gap += problem.total(p) - float(problem.terms.objective(base, found.w)) - problem.penalty(base)
         sizes = np.abs(slope).sum() + np.abs(found.groups).sum() + np.abs(found.ball).max(initial=0.0)
-        gap = not_negative(gap, FEASIBLE * len(p) * float(sizes) + ROUNDING * abs(task.total(p)))
+        gap = not_negative(gap, FEASIBLE * len(p) * float(sizes) + ROUNDING * abs(problem.total(p)))
     pull = float(price) - slope
     return Answer(
         p=p,
-        certificate=certificate_of(task.total(p), gap, float(price)),
+        certificate=certificate_of(problem.total(p), gap, float(price)),
         worth=np.where(p >= asked.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
         cost=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
         group_worth=np.maximum(-found.groups, 0.0),
@@ -121,29 +121,29 @@ def certified(task: Task, p: FloatArray, engine: str) -> Answer:
     )
 
 
-def _off_the_edge(task: Task, p: FloatArray) -> FloatArray:
+def _off_the_edge(problem: Problem, p: FloatArray) -> FloatArray:
     """p, with ratios of zero where a slope is infinite moved to where it is finite; any point there bounds J."""
-    at_zero = (p <= 0) & (task.constraints.upper > 0)
-    ball = task.constraints.near is not None and task.constraints.near.kind == "kl"
-    if not at_zero.any() or (not ball and np.isfinite(task.gradient(p, task.w)).all()):
+    at_zero = (p <= 0) & (problem.constraints.upper > 0)
+    ball = problem.constraints.near is not None and problem.constraints.near.kind == "kl"
+    if not at_zero.any() or (not ball and np.isfinite(problem.gradient(p, problem.w)).all()):
         return p
     return np.where(at_zero, TINY, p)
 
 
-def uncertified(task: Task, p: FloatArray, engine: str) -> Answer:
+def uncertified(problem: Problem, p: FloatArray, engine: str) -> Answer:
     """The answer that p is for a law without convexity, of which nothing can be proved."""
     none = np.full(len(p), np.nan)
-    groups = np.full(len(task.constraints.group_names), np.nan)
-    certificate = Certificate(task.total(p), np.nan, np.nan, np.nan, np.nan)
+    groups = np.full(len(problem.constraints.group_names), np.nan)
+    certificate = Certificate(problem.total(p), np.nan, np.nan, np.nan, np.nan)
     return Answer(p, certificate, none, none, groups, groups, none, engine)
 
 
-def _gap_of_a_program(task: Task, p: FloatArray, base: FloatArray) -> float:
+def _gap_of_a_program(problem: Problem, p: FloatArray, base: FloatArray) -> float:
     """The gap under the user's own constraints, whose linearised program only a cone solver knows."""
     from shapleymix.mixing.engine.cone import least_tangent
 
-    least, rounding = least_tangent(task, base)
-    return not_negative(task.total(p) - least, rounding)
+    least, rounding = least_tangent(problem, base)
+    return not_negative(problem.total(p) - least, rounding)
 
 
 def certificate_of(objective: float, gap: float, price: float) -> Certificate:

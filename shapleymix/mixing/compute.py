@@ -17,7 +17,7 @@ from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, 
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 from shapleymix.tables.sizes import parse_size
 
@@ -87,24 +87,26 @@ def best_split(fit: FitLike, flops: float, demands: Demands) -> tuple[float, flo
 
 def _optima(fit: FitLike, grid: FloatArray, flops: float, demands: Demands) -> FloatArray:
     """The optimal objective at each log N; +inf where the bounds leave no mixture."""
-    values, tasks, index = np.full(len(grid), np.inf), [], []
+    values, problems, index = np.full(len(grid), np.inf), [], []
     refusal: InfeasibleError | None = None
     for position, log_N in enumerate(grid):
         N = float(np.exp(log_N))
         D = flops / FLOPS_PER_PARAMETER_TOKEN / N
         try:
-            tasks.append(demands.task(fit, fit.terms(N, D), D)[0])
+            problems.append(demands.problem(fit, fit.terms(N, D), D)[0])
             index.append(position)
         except InfeasibleError as error:
             refusal = error
-    if not tasks and refusal is not None:
+    if not problems and refusal is not None:
         raise refusal
-    values[index] = [_objective(task, answer.p) for task, answer in zip(tasks, solve_all(tuple(tasks)), strict=True)]
+    values[index] = [
+        _objective(problem, answer.p) for problem, answer in zip(problems, solve_all(tuple(problems)), strict=True)
+    ]
     return values
 
 
-def _objective(task: Task, p: FloatArray) -> float:
-    return task.total(p)
+def _objective(problem: Problem, p: FloatArray) -> float:
+    return problem.total(p)
 
 
 def _require_dependence(fit: FitLike, middle: float) -> None:

@@ -13,7 +13,7 @@ from shapleymix.mixing.baselines import Rivals, mixture_of
 from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
-from shapleymix.mixing.problem import MEAN, WORST, Task
+from shapleymix.mixing.problem import MEAN, WORST, Problem
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
@@ -133,13 +133,13 @@ class Demands(Bounds):
         require_feasible(found)
         return tightened(found)
 
-    def task(self, fit: FitLike, terms: Terms, D: float) -> tuple[Task, Weights]:
+    def problem(self, fit: FitLike, terms: Terms, D: float) -> tuple[Problem, Weights]:
         """The problem to solve at one budget, and the weights that it uses."""
         weights = self.weights_for(fit, terms)
         w = weights.mean if self.objective == MEAN else weights.raw
         bounds = self.bounds(fit.sources, D, unseen_sources(fit))
         anchor = self._anchor(fit.sources, bounds)
-        return Task(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
+        return Problem(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
 
     def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:
         """The weights of the targets; `terms` None = the law has none, and predicts no monolingual losses."""

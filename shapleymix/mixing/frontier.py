@@ -25,7 +25,7 @@ from shapleymix.mixing.engine.solving import solve_all, usable_replicates
 from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.problem import MEAN, Task
+from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
@@ -153,13 +153,13 @@ def frontier(
     _require_plain(demands)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    task, weights = demands.task(fit, fit.terms(size, tokens), tokens)
+    problem, weights = demands.problem(fit, fit.terms(size, tokens), tokens)
     families = families_of(demands.table, fit.targets)
     names = sides_of(between, fit.targets, families)
     w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
     replicates, notes = usable_replicates(fit.replicate_terms(size, tokens))
-    shares, answers = _spread(task, w, points)
-    entries, told = _entries(fit, size, demands, task, w, shares, answers, replicates)
+    shares, answers = _spread(problem, w, points)
+    entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     found = Frontier(
         sources=tuple(fit.sources),
@@ -175,8 +175,11 @@ def frontier(
         entries=entries,
         level=demands.level,
         replicates=0 if replicates is None else int(np.prod(replicates.batch)),
-        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, task.constraints, weights), *told, *few))),
-        provenance={"fit": dict(getattr(fit, "provenance", None) or {}), "groups": list(task.constraints.group_names)},
+        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, problem.constraints, weights), *told, *few))),
+        provenance={
+            "fit": dict(getattr(fit, "provenance", None) or {}),
+            "groups": list(problem.constraints.group_names),
+        },
     )
     caution(found.notices)
     return found
@@ -205,27 +208,27 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread(task: Task, w: FloatArray, points: int) -> tuple[FloatArray, list[Answer]]:
+def _spread(problem: Problem, w: FloatArray, points: int) -> tuple[FloatArray, list[Answer]]:
     """Shares and optima of points that are spread along the curve, no one worse than another on both sides."""
     shares = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
-    answers = _solved(task, w, shares)
+    answers = _solved(problem, w, shares)
     for _ in range(ROUNDS):
-        wanted = _between(shares, _along(task.terms, w, answers), points)
-        shares, answers = np.append(shares, wanted), [*answers, *_solved(task, w, wanted)]
+        wanted = _between(shares, _along(problem.terms, w, answers), points)
+        shares, answers = np.append(shares, wanted), [*answers, *_solved(problem, w, wanted)]
         order = np.argsort(shares, kind="stable")
         shares, answers = shares[order], [answers[place] for place in order]
-    losses = _sides(task.terms, w, answers)
+    losses = _sides(problem.terms, w, answers)
     kept = np.flatnonzero(np.isfinite(losses).all(axis=1) & ~_dominated(losses))
     if not len(kept):
         raise SolveError("no mixture within the bounds has a finite loss on both sides", hint="add small floors")
     kept = kept[np.argsort(losses[kept, 1], kind="stable")]
-    chosen = kept[_nearest(_along(task.terms, w, [answers[place] for place in kept]), points)]
+    chosen = kept[_nearest(_along(problem.terms, w, [answers[place] for place in kept]), points)]
     return shares[chosen], [answers[place] for place in chosen]
 
 
-def _solved(task: Task, w: FloatArray, shares: FloatArray) -> list[Answer]:
+def _solved(problem: Problem, w: FloatArray, shares: FloatArray) -> list[Answer]:
     """The optimum of each weighted sum of the two sides, all in one batch."""
-    return list(solve_all(tuple(replace(task, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist())))
+    return list(solve_all(tuple(replace(problem, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist())))
 
 
 def _sides(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray:
@@ -272,19 +275,19 @@ def _entries(
     fit: FitLike,
     N: float,
     demands: Demands,
-    task: Task,
+    problem: Problem,
     w: FloatArray,
     shares: FloatArray,
     answers: Sequence[Answer],
     replicates: Terms | None,
 ) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
-    bounds, entries, told = task.constraints, [], []
+    bounds, entries, told = problem.constraints, [], []
     for share, answer in zip(shares.tolist(), answers, strict=True):
         seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
         why = [seen.reason(0, side) for side in w]
         sides = [
-            _reported(task.terms, replicates, side, answer.p, demands.level, bool(lost))
+            _reported(problem.terms, replicates, side, answer.p, demands.level, bool(lost))
             for side, lost in zip(w, why, strict=True)
         ]
         losses = np.asarray(seen.optimum.losses, dtype=float)[0]

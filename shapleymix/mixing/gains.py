@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
 
 
@@ -50,13 +50,13 @@ class Rival(Record):
     reason: str = ""
 
 
-def gain(task: Task, better: FloatArray, other: FloatArray, replicates: Terms | None, level: float) -> Gain:
+def gain(problem: Problem, better: FloatArray, other: FloatArray, replicates: Terms | None, level: float) -> Gain:
     """What mixture `better` (M,) saves of the mean or worst loss of `other` (M,): both under the same replicate."""
-    value = float(task.value(other)) - float(task.value(better))
+    value = float(problem.value(other)) - float(problem.value(better))
     if replicates is None:
         return Gain(value, np.nan, np.nan, np.nan)
     with np.errstate(invalid="ignore"):
-        spread = task.value(other, replicates) - task.value(better, replicates)
+        spread = problem.value(other, replicates) - problem.value(better, replicates)
     low, high = interval(spread[:, None], level, 1)
     return Gain(value, float(low[0]), float(high[0]), float(np.mean(spread > 0)))
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.problem import Task, divergence, divergence_gradient
+from shapleymix.mixing.problem import Problem, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
 NEXT_TO_NOTHING = 1e-9  # of the largest slope
@@ -36,7 +36,7 @@ class Multipliers:
     Attributes
     ----------
     w : array (K,)
-        Weights of the mean objective that bounds the problem's: the task's own, or those of the saddle point.
+        Weights of the mean objective that bounds the problem's: the problem's own, or those of the saddle point.
     groups : array (G,)
         Multipliers of the groups: positive at a floor, negative at a cap.
     ball : array (M,)
@@ -58,18 +58,18 @@ class Multipliers:
         return float(self.groups @ (bounds.members @ p - bound)) + self.ball_limit - float(self.ball @ p)
 
 
-def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
+def multipliers_of(problem: Problem, p: FloatArray) -> Multipliers:
     """Multipliers for the certificate of the mixture p (M,); zeros (a loose bound) where the program fails."""
-    bounds = task.constraints
-    none = Multipliers(_even(task), np.zeros(len(bounds.group_names)), np.zeros_like(p), 0.0)
-    if not (task.worst or bounds.grouped or bounds.near is not None):
+    bounds = problem.constraints
+    none = Multipliers(_even(problem), np.zeros(len(bounds.group_names)), np.zeros_like(p), 0.0)
+    if not (problem.worst or bounds.grouped or bounds.near is not None):
         return none
-    counted = np.flatnonzero(task.w > 0) if task.worst else np.zeros(0, dtype=int)
+    counted = np.flatnonzero(problem.w > 0) if problem.worst else np.zeros(0, dtype=int)
     # A source that cannot move has no slope: at ratio zero a concave law's would be infinite.
     moving = bounds.upper > bounds.lower
-    cost = np.where(moving, task.penalty_gradient(p) if task.worst else task.gradient(p, task.w), 0.0)
-    tangents = np.where(moving, (task.terms.jacobian(p)[:, counted] * task.w[counted]).T, 0.0)
-    heights = task.w[counted] * task.terms.losses(p)[counted]
+    cost = np.where(moving, problem.penalty_gradient(p) if problem.worst else problem.gradient(p, problem.w), 0.0)
+    tangents = np.where(moving, (problem.terms.jacobian(p)[:, counted] * problem.w[counted]).T, 0.0)
+    heights = problem.w[counted] * problem.terms.losses(p)[counted]
     if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
         return none
     below = heights - heights.max(initial=-np.inf)
@@ -81,18 +81,18 @@ def multipliers_of(task: Task, p: FloatArray) -> Multipliers:
     else:
         return none
     targets, groups, ball, limit = duals
-    w = task.w
-    if task.worst:
-        w = np.zeros_like(task.w)
+    w = problem.w
+    if problem.worst:
+        w = np.zeros_like(problem.w)
         counted = counted[near]
         shares = targets / targets.sum() if targets.sum() > 0 else np.full(len(counted), 1 / len(counted))
-        w[counted] = task.w[counted] * shares
+        w[counted] = problem.w[counted] * shares
     return Multipliers(w, groups * unit, ball * unit, limit * unit)
 
 
-def _even(task: Task) -> FloatArray:
+def _even(problem: Problem) -> FloatArray:
     """Weights of a valid, loose bound: for the worst case any average of the weighted losses is below the largest."""
-    return task.w / np.count_nonzero(task.w > 0) if task.worst else task.w
+    return problem.w / np.count_nonzero(problem.w > 0) if problem.worst else problem.w
 
 
 def _units(cost: FloatArray, tangents: FloatArray, heights: FloatArray) -> tuple[float, float]:

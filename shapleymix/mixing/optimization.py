@@ -30,7 +30,7 @@ from shapleymix.mixing.demands import (
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
 from shapleymix.mixing.mixtures import Mixture
-from shapleymix.mixing.problem import MEAN, Task
+from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
@@ -185,22 +185,22 @@ def at_scales(
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
     changes = changes_of(known.what_if, fit.sources, known.supply(fit.sources))
-    pairs = [known.task(fit, fit.terms(N, D), D) for N, D in budgets]
-    tasks = tuple(task for task, _ in pairs)
-    exact = solve_all(tasks)
-    answers = exact if known.method == EXACT else tuple(_printed(known.method, task) for task in tasks)
+    pairs = [known.problem(fit, fit.terms(N, D), D) for N, D in budgets]
+    problems = tuple(problem for problem, _ in pairs)
+    exact = solve_all(problems)
+    answers = exact if known.method == EXACT else tuple(_printed(known.method, problem) for problem in problems)
     replicates = [usable_replicates(fit.replicate_terms(N, D)) for N, D in budgets]
-    optima = _replicate_optima(tasks, [terms for terms, _ in replicates])
+    optima = _replicate_optima(problems, [terms for terms, _ in replicates])
     told = [
-        (*notes, *notices_of(known, task.constraints, w))
-        for (task, w), (_, notes) in zip(pairs, replicates, strict=True)
+        (*notes, *notices_of(known, problem.constraints, w))
+        for (problem, w), (_, notes) in zip(pairs, replicates, strict=True)
     ]
     return tuple(
         assemble(
-            Summary(fit, N, D, known, task, weights, answer, best, terms, spread, notices, changes),
-            named_baselines(fit.sources, task.constraints.available, known.smoothing, known.baselines, D),
+            Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes),
+            named_baselines(fit.sources, problem.constraints.available, known.smoothing, known.baselines, D),
         )
-        for (N, D), (task, weights), answer, best, (terms, _), spread, notices in zip(
+        for (N, D), (problem, weights), answer, best, (terms, _), spread, notices in zip(
             budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
     )
@@ -212,29 +212,35 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
         raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
     if demands.what_if:
         raise UsageError("what_if needs a law that is convex in the mixture")
-    task, weights = demands.task(fit, Surface.of(fit, N, D), D)
-    answer = uncertified(task, search(task, demands.seed), NAME)
-    notices = notices_of(demands, task.constraints, weights)
-    summary = Summary(fit, N, D, demands, task, weights, answer, answer, None, None, notices)
-    available = task.constraints.available
+    problem, weights = demands.problem(fit, Surface.of(fit, N, D), D)
+    answer = uncertified(problem, search(problem, demands.seed), NAME)
+    notices = notices_of(demands, problem.constraints, weights)
+    summary = Summary(fit, N, D, demands, problem, weights, answer, answer, None, None, notices)
+    available = problem.constraints.available
     return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
 
 
-def _printed(method: str, task: Task) -> Answer:
+def _printed(method: str, problem: Problem) -> Answer:
     """A closed form's mixture with its certificate, which tells how far from optimal it may be."""
-    if task.objective != MEAN or task.further or task.constraints.grouped or task.constraints.near or task.kl:
+    if (
+        problem.objective != MEAN
+        or problem.further
+        or problem.constraints.grouped
+        or problem.constraints.near
+        or problem.kl
+    ):
         raise UsageError(f"method {method!r} knows only the mean objective under caps", hint="use method 'exact'")
-    return certified(task, closed_form(method, task.terms, task.w, task.constraints), method)
+    return certified(problem, closed_form(method, problem.terms, problem.w, problem.constraints), method)
 
 
-def _replicate_optima(tasks: tuple[Task, ...], replicates: list[Terms | None]) -> list[FloatArray | None]:
+def _replicate_optima(problems: tuple[Problem, ...], replicates: list[Terms | None]) -> list[FloatArray | None]:
     present = [terms for terms in replicates if terms is not None]
-    if len(present) < len(tasks) or len({terms.batch for terms in present}) > 1:
+    if len(present) < len(problems) or len({terms.batch for terms in present}) > 1:
         return [
-            None if terms is None else solve_replicates((task,), (terms,))[0]
-            for task, terms in zip(tasks, replicates, strict=True)
+            None if terms is None else solve_replicates((problem,), (terms,))[0]
+            for problem, terms in zip(problems, replicates, strict=True)
         ]
-    return list(solve_replicates(tasks, tuple(present)))
+    return list(solve_replicates(problems, tuple(present)))
 
 
 def _sizes(given: Sequence[Size] | Size, name: str) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.engine.solving import solve_all
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
 
 CAP, FLOOR, GROUP_CAP, GROUP_FLOOR = "cap", "floor", "cap of the group", "floor of the group"
@@ -70,25 +70,25 @@ class _Bound:
     side: str
     worth: float
 
-    def at(self, task: Task) -> float:
-        return float(getattr(task.constraints, _FIELDS[self.side])[self.index])
+    def at(self, problem: Problem) -> float:
+        return float(getattr(problem.constraints, _FIELDS[self.side])[self.index])
 
-    def moved(self, task: Task, value: float) -> Task:
+    def moved(self, problem: Problem, value: float) -> Problem:
         """The same problem with this bound elsewhere."""
         field = _FIELDS[self.side]
-        values = getattr(task.constraints, field).copy()
+        values = getattr(problem.constraints, field).copy()
         values[self.index] = value
-        return replace(task, constraints=replace(task.constraints, **{field: values}))
+        return replace(problem, constraints=replace(problem.constraints, **{field: values}))
 
     @property
     def end(self) -> float:
         """Where the bound says nothing."""
         return 1.0 if self.side in (CAP, GROUP_CAP) else 0.0
 
-    def reached(self, answer: Answer, task: Task) -> float:
+    def reached(self, answer: Answer, problem: Problem) -> float:
         """The ratio, of the source or the group, at another answer."""
         group = self.side in (GROUP_CAP, GROUP_FLOOR)
-        return float((task.constraints.members @ answer.p if group else answer.p)[self.index])
+        return float((problem.constraints.members @ answer.p if group else answer.p)[self.index])
 
     def left(self, answer: Answer) -> float:
         """Its price at another answer."""
@@ -99,9 +99,9 @@ _FIELDS = {CAP: "upper", FLOOR: "lower", GROUP_CAP: "group_upper", GROUP_FLOOR: 
 _WORTHS = {CAP: "worth", FLOOR: "cost", GROUP_CAP: "group_worth", GROUP_FLOOR: "group_cost"}
 
 
-def prices_of(task: Task, answer: Answer) -> tuple[Price, ...]:
+def prices_of(problem: Problem, answer: Answer) -> tuple[Price, ...]:
     """The prices of caps, floors and groups that bind at an answer, the dearest first."""
-    bounds = task.constraints
+    bounds = problem.constraints
     found = [
         _Bound(int(i), side, float(worths[i]))
         for side, worths, there in (
@@ -113,15 +113,15 @@ def prices_of(task: Task, answer: Answer) -> tuple[Price, ...]:
         for i in np.flatnonzero(there & (worths > 1e-9 * max(abs(answer.certificate.objective), 1e-300)))
     ]
     found.sort(key=lambda bound: -bound.worth)
-    ranges = _ranges(task, found[: RANGED if task.standard and len(bounds.sources) < MANY else RANGED_DEAR])
+    ranges = _ranges(problem, found[: RANGED if problem.standard and len(bounds.sources) < MANY else RANGED_DEAR])
     return tuple(
-        _price(task, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
+        _price(problem, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
         for place, bound in enumerate(found)
     )
 
 
-def _price(task: Task, bound: _Bound, half_at: float, free_at: float) -> Price:
-    bounds = task.constraints
+def _price(problem: Problem, bound: _Bound, half_at: float, free_at: float) -> Price:
+    bounds = problem.constraints
     group = bound.side in (GROUP_CAP, GROUP_FLOOR)
     from_tokens = bound.side == CAP and bounds.cap_origin[bound.index] == "tokens"
     repeats = float(bounds.epochs[bound.index]) if from_tokens else 1.0
@@ -129,7 +129,7 @@ def _price(task: Task, bound: _Bound, half_at: float, free_at: float) -> Price:
     return Price(
         source=(bounds.group_names if group else bounds.sources)[bound.index],
         side=bound.side,
-        bound=bound.at(task),
+        bound=bound.at(problem),
         origin=bounds.cap_origin[bound.index] if bound.side == CAP else "given",
         per_ratio=bound.worth,
         per_percent=bound.worth * PERCENT,
@@ -145,25 +145,27 @@ def round_tokens(D: float) -> float:
     return float(10.0 ** max(np.round(np.log10(D * PERCENT)), 0.0))
 
 
-def _ranges(task: Task, found: list[_Bound]) -> list[tuple[float, float]]:
+def _ranges(problem: Problem, found: list[_Bound]) -> list[tuple[float, float]]:
     """For each bound the ratios where half of its price is left, and where it no longer binds."""
-    if not found or task.further:
+    if not found or problem.further:
         return [(np.nan, np.nan)] * len(found)
-    free = solve_all(tuple(bound.moved(task, bound.end) for bound in found))
-    ends = [bound.reached(answer, task) for bound, answer in zip(found, free, strict=True)]
-    shares = SHARES if task.standard else SHARES[2::3]
-    places = [bound.at(task) + (end - bound.at(task)) * shares for bound, end in zip(found, ends, strict=True)]
-    tasks = [bound.moved(task, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()]
-    answers = iter(solve_all(tuple(tasks)))
+    free = solve_all(tuple(bound.moved(problem, bound.end) for bound in found))
+    ends = [bound.reached(answer, problem) for bound, answer in zip(found, free, strict=True)]
+    shares = SHARES if problem.standard else SHARES[2::3]
+    places = [bound.at(problem) + (end - bound.at(problem)) * shares for bound, end in zip(found, ends, strict=True)]
+    problems = [
+        bound.moved(problem, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()
+    ]
+    answers = iter(solve_all(tuple(problems)))
     return [
-        (_half(bound, values, np.array([bound.left(next(answers)) for _ in values]), task), end)
+        (_half(bound, values, np.array([bound.left(next(answers)) for _ in values]), problem), end)
         for bound, values, end in zip(found, places, ends, strict=True)
     ]
 
 
-def _half(bound: _Bound, values: FloatArray, worths: FloatArray, task: Task) -> float:
+def _half(bound: _Bound, values: FloatArray, worths: FloatArray, problem: Problem) -> float:
     """Where half of the price is left: linear between the places tried."""
-    x = np.append(bound.at(task), values)
+    x = np.append(bound.at(problem), values)
     return _crossing(x, np.minimum.accumulate(np.append(bound.worth, worths) / bound.worth), 0.5)
 
 

@@ -18,7 +18,7 @@ MEAN, WORST = "mean", "worst"
 
 
 @dataclass(frozen=True)
-class Task:
+class Problem:
     """min of sum_j w_j loss_j(p), or of max_j w_j loss_j(p), plus kl KL(p || anchor), under constraints.
 
     Attributes
@@ -62,7 +62,7 @@ class Task:
         return self.kl > 0 and self.anchor is not None
 
     @cached_property
-    def supported(self) -> Task:
+    def supported(self) -> Problem:
         """The same problem without the sources that nothing can use: those outside of the support of the anchor, or
         of the centre of a KL ball, where they cost infinitely much, and those that the groups hold at ratio zero."""
         bounds = self.constraints
@@ -99,7 +99,7 @@ class Task:
             return np.zeros_like(p)
         return self.kl * divergence_gradient(p, self.anchor)
 
-    def with_terms(self, terms: Terms) -> Task:
+    def with_terms(self, terms: Terms) -> Problem:
         """The same problem under another law, for instance a bootstrap replicate."""
         return replace(self, terms=terms)
 

@@ -26,7 +26,7 @@ from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
 from shapleymix.mixing.gains import gain
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repetition import repetition
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.sizes import format_size, parse_size
@@ -164,7 +164,7 @@ def answered(
     N: float,
     demands: Demands,
     changes: tuple[Change, ...],
-    task: Task,
+    problem: Problem,
     base: Answer,
     replicates: Terms | None,
     lost: str,
@@ -173,7 +173,7 @@ def answered(
 
     Parameters
     ----------
-    task, base : Task or Answer
+    problem, base : Problem or Answer
         The problem without changes, and its optimum.
     replicates : Terms, optional
         The law's bootstrap replicates.
@@ -185,36 +185,36 @@ def answered(
     InfeasibleError
         If less data leave no mixture; names the change. With `demands.strict`, also an OutsideError.
     """
-    tasks = [_changed(demands, change, task) for change in changes]
-    moved = [not np.array_equal(other.constraints.upper, task.constraints.upper) for other in tasks]
-    new = tuple(other for other, is_new in zip(tasks, moved, strict=True) if is_new)
+    problems = [_changed(demands, change, problem) for change in changes]
+    moved = [not np.array_equal(other.constraints.upper, problem.constraints.upper) for other in problems]
+    new = tuple(other for other, is_new in zip(problems, moved, strict=True) if is_new)
     solved = iter(solve_all(new) if new else ())
     answers = [next(solved) if is_new else base for is_new in moved]
     return tuple(
         _answered(fit, N, demands, change, other, answer, base, replicates, lost)
-        for change, other, answer in zip(changes, tasks, answers, strict=True)
+        for change, other, answer in zip(changes, problems, answers, strict=True)
     )
 
 
-def _changed(demands: Demands, change: Change, task: Task) -> Task:
+def _changed(demands: Demands, change: Change, problem: Problem) -> Problem:
     """The problem with other caps from tokens, and all else as it was."""
-    bounds = task.constraints
+    bounds = problem.constraints
     known = zip(bounds.sources, bounds.available.tolist(), strict=True)
     available = {name: value + change.tokens.get(name, 0.0) for name, value in known if np.isfinite(value)}
     center = None if bounds.near is None else bounds.near.center
     try:
-        found = replace(demands, available=available, near=center).bounds(bounds.sources, bounds.D, _unseen(task))
-        if task.anchor is not None:
-            require_anchor(found, task.anchor)
+        found = replace(demands, available=available, near=center).bounds(bounds.sources, bounds.D, _unseen(problem))
+        if problem.anchor is not None:
+            require_anchor(found, problem.anchor)
     except InfeasibleError as error:
         faults = error.faults or (Fault(error.message, hint=error.hint),)
         named = [replace(fault, message=f"what if {change.name}: {fault.message}") for fault in faults]
         raise InfeasibleError.of(named, "the set of bounds") from error
-    return replace(task, constraints=found)
+    return replace(problem, constraints=found)
 
 
-def _unseen(task: Task) -> tuple[str, ...]:
-    bounds = task.constraints
+def _unseen(problem: Problem) -> tuple[str, ...]:
+    bounds = problem.constraints
     return tuple(name for name, why in zip(bounds.sources, bounds.cap_origin, strict=True) if why == UNSEEN)
 
 
@@ -223,24 +223,24 @@ def _answered(
     N: float,
     demands: Demands,
     change: Change,
-    task: Task,
+    problem: Problem,
     answer: Answer,
     base: Answer,
     replicates: Terms | None,
     lost: str,
 ) -> WhatIf:
-    bounds = task.constraints
+    bounds = problem.constraints
     seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
-    reason = seen.reason(0, task.w) or lost
-    found = gain(task, answer.p, base.p, None if reason else replicates, demands.level)
+    reason = seen.reason(0, problem.w) or lost
+    found = gain(problem, answer.p, base.p, None if reason else replicates, demands.level)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
         p=answer.p,
         caps=bounds.upper,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
-        objective=np.nan if reason else float(task.value(answer.p)),
-        penalty=task.penalty(answer.p),
+        objective=np.nan if reason else float(problem.value(answer.p)),
+        penalty=problem.penalty(answer.p),
         gain=np.nan if reason else found.value,
         gain_low=found.low,
         gain_high=found.high,

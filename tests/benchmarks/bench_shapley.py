@@ -169,9 +169,9 @@ def _shapiq_values(computer: type, look_up: Callable, players: int) -> tuple[flo
     return end - start, end - looked_up, np.array([found[(player,)] for player in range(players)])
 
 
-def _seconds(task: Callable[[], object]) -> float:
+def _seconds(timed: Callable[[], object]) -> float:
     start = time.perf_counter()
-    task()
+    timed()
     return time.perf_counter() - start
 
 

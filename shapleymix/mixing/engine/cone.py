@@ -14,14 +14,14 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
 NEARLY_ZERO = 1e-9
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}
 
 
-def solve_cone(task: Task) -> FloatArray:
+def solve_cone(problem: Problem) -> FloatArray:
     """The optimal mixture (M,).
 
     Raises
@@ -33,43 +33,43 @@ def solve_cone(task: Task) -> FloatArray:
     """
     import cvxpy as cp
 
-    task = task.supported
-    p = cp.Variable(len(task.constraints.sources))
-    demands = _demands(cp, task, p)
-    counted = np.flatnonzero(task.w > 0)
-    losses, cones = losses_expression(cp, task.terms.select(counted), p)
-    unit = max(float(task.w.max()), 1e-300)
-    scaled = cp.multiply(task.w[counted] / unit, losses)
-    goal = cp.max(scaled) if task.worst else cp.sum(scaled)
-    if task.penalised and task.anchor is not None:
-        live = np.flatnonzero(task.anchor > 0)
-        goal = goal + task.kl / unit * cp.sum(cp.rel_entr(p[live], task.anchor[live]))
+    problem = problem.supported
+    p = cp.Variable(len(problem.constraints.sources))
+    demands = _demands(cp, problem, p)
+    counted = np.flatnonzero(problem.w > 0)
+    losses, cones = losses_expression(cp, problem.terms.select(counted), p)
+    unit = max(float(problem.w.max()), 1e-300)
+    scaled = cp.multiply(problem.w[counted] / unit, losses)
+    goal = cp.max(scaled) if problem.worst else cp.sum(scaled)
+    if problem.penalised and problem.anchor is not None:
+        live = np.flatnonzero(problem.anchor > 0)
+        goal = goal + problem.kl / unit * cp.sum(cp.rel_entr(p[live], problem.anchor[live]))
     _run(cp, cp.Problem(cp.Minimize(goal), [*demands, *cones]))
-    return _tidied(task, np.asarray(p.value, dtype=float))
+    return _tidied(problem, np.asarray(p.value, dtype=float))
 
 
-def least_tangent(task: Task, p: FloatArray) -> tuple[float, float]:
+def least_tangent(problem: Problem, p: FloatArray) -> tuple[float, float]:
     """The least value of the objective's tangents at p over all constraints, further ones too: a lower bound.
 
     The second number is how far off a solver's value of it may be.
     """
     import cvxpy as cp
 
-    counted = np.flatnonzero(task.w > 0)
-    cost = task.penalty_gradient(p) if task.worst else task.gradient(p, task.w)
-    tangents = (task.terms.jacobian(p)[:, counted] * task.w[counted]).T
-    if not (np.isfinite(cost).all() and (np.isfinite(tangents).all() or not task.worst)):
+    counted = np.flatnonzero(problem.w > 0)
+    cost = problem.penalty_gradient(p) if problem.worst else problem.gradient(p, problem.w)
+    tangents = (problem.terms.jacobian(p)[:, counted] * problem.w[counted]).T
+    if not (np.isfinite(cost).all() and (np.isfinite(tangents).all() or not problem.worst)):
         raise SolveError("the objective has no finite slope at the solver's mixture", hint="add small floors")
-    unit = max(float(np.abs(tangents).max() if task.worst else np.abs(cost).max()), 1e-300)
+    unit = max(float(np.abs(tangents).max() if problem.worst else np.abs(cost).max()), 1e-300)
     s = cp.Variable(len(p))
-    here = task.penalty(p) if task.worst else task.total(p)
+    here = problem.penalty(p) if problem.worst else problem.total(p)
     goal = (cost / unit) @ (s - p)
-    if task.worst:
-        heights = task.w[counted] * task.terms.losses(p)[counted] / unit
+    if problem.worst:
+        heights = problem.w[counted] * problem.terms.losses(p)[counted] / unit
         goal = goal + cp.max(heights + (tangents / unit) @ (s - p))
-    program = cp.Problem(cp.Minimize(goal), _demands(cp, task, s))
+    program = cp.Problem(cp.Minimize(goal), _demands(cp, problem, s))
     _run(cp, program)
-    return here + unit * float(np.asarray(program.value)), 1e-7 * (unit + abs(task.total(p)))
+    return here + unit * float(np.asarray(program.value)), 1e-7 * (unit + abs(problem.total(p)))
 
 
 def losses_expression(cp: Any, terms: Terms, p: Any) -> tuple[Any, list[Any]]:
@@ -101,8 +101,8 @@ def _concave(cp: Any, phi: FloatArray, s: FloatArray, p: Any) -> tuple[Any, list
     return total @ u, cones
 
 
-def _demands(cp: Any, task: Task, p: Any) -> list[Any]:
-    bounds = task.constraints
+def _demands(cp: Any, problem: Problem, p: Any) -> list[Any]:
+    bounds = problem.constraints
     rows: list[Any] = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
     if bounds.grouped:
         rows += [bounds.members @ p >= bounds.group_lower, bounds.members @ p <= bounds.group_upper]
@@ -112,7 +112,7 @@ def _demands(cp: Any, task: Task, p: Any) -> list[Any]:
     elif near is not None:
         live = np.flatnonzero(near.center > 0)
         rows.append(cp.sum(cp.rel_entr(p[live], near.center[live])) <= near.radius)
-    for write in task.further:
+    for write in problem.further:
         made = write(p)
         listed = list(made) if isinstance(made, (list, tuple)) else [made]
         if not all(isinstance(one, cp.Constraint) for one in listed):
@@ -122,25 +122,25 @@ def _demands(cp: Any, task: Task, p: Any) -> list[Any]:
     return rows
 
 
-def _run(cp: Any, problem: Any) -> None:
+def _run(cp: Any, program: Any) -> None:
     try:
         with warnings.catch_warnings():
             # An inaccurate answer is reported by its certificate, in numbers.
             warnings.simplefilter("ignore")
-            problem.solve(solver=cp.CLARABEL, **TIGHT)
+            program.solve(solver=cp.CLARABEL, **TIGHT)
     except cp.error.DCPError as error:
         raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
     except cp.error.SolverError as error:
         raise SolveError(f"the cone solver failed: {error}", hint="check the scale of the constraints") from error
-    if problem.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
+    if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
         raise InfeasibleError("the constraints leave no mixture", hint="relax one of the further constraints")
-    if problem.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-        raise SolveError(f"the cone solver stopped: {problem.status}")
+    if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+        raise SolveError(f"the cone solver stopped: {program.status}")
 
 
-def _tidied(task: Task, p: FloatArray) -> FloatArray:
+def _tidied(problem: Problem, p: FloatArray) -> FloatArray:
     """The solver's mixture inside its bounds, with the unit sum."""
-    bounds = task.constraints
+    bounds = problem.constraints
     p = np.clip(np.where(p < NEARLY_ZERO, 0.0, p), bounds.lower, bounds.upper)
     room = np.where(p.sum() > 1, p - bounds.lower, bounds.upper - p)
     return p + (1 - p.sum()) * room / max(float(room.sum()), 1e-300)

@@ -18,7 +18,7 @@ from scipy.linalg import get_lapack_funcs, lu_solve
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.mixing.engine.program import Program
 from shapleymix.mixing.engine.rows import Rows
-from shapleymix.mixing.problem import MEAN, Task, divergence
+from shapleymix.mixing.problem import MEAN, Problem, divergence
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150
@@ -34,15 +34,15 @@ TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 
 
-def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
+def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
     """The optimal mixture (M,); whether it converged is for the certificate to say.
 
     Parameters
     ----------
-    task : Task
+    problem : Problem
         The problem.
     rows : Rows, optional
-        The rows of the task's bounds, where they are known from the same problem under another law.
+        The rows of the problem's bounds, where they are known from the same problem under another law.
 
     Raises
     ------
@@ -51,13 +51,13 @@ def solve_interior(task: Task, rows: Rows | None = None) -> FloatArray:
     SolveError
         If the objective is not finite inside the bounds.
     """
-    task = task.supported
+    problem = problem.supported
     with np.errstate(all="ignore"):
-        rows = Rows.of(task.constraints) if rows is None else rows
-        return _solved(Program(task, rows, _inside(task, rows)))
+        rows = Rows.of(problem.constraints) if rows is None else rows
+        return _solved(Program(problem, rows, _inside(problem, rows)))
 
 
-def _inside(task: Task, rows: Rows) -> FloatArray:
+def _inside(problem: Problem, rows: Rows) -> FloatArray:
     """A start strictly within the rows, and within a KL ball: else near the mixture that is nearest to its centre.
 
     Raises
@@ -65,12 +65,12 @@ def _inside(task: Task, rows: Rows) -> FloatArray:
     InfeasibleError
         If no mixture within the rows is within the ball.
     """
-    near, M = task.constraints.near, len(task.constraints.sources)
+    near, M = problem.constraints.near, len(problem.constraints.sources)
     start = rows.inside
     if near is None or near.kind != "kl" or divergence(start[:M], near.center) < near.radius * (1 - 1e-6):
         return start
-    pull = replace(task, kl=1.0, anchor=near.center, objective=MEAN, w=np.zeros_like(task.w))
-    p = _solved(Program(replace(pull, constraints=replace(task.constraints, near=None)), rows, start))
+    pull = replace(problem, kl=1.0, anchor=near.center, objective=MEAN, w=np.zeros_like(problem.w))
+    p = _solved(Program(replace(pull, constraints=replace(problem.constraints, near=None)), rows, start))
     least = divergence(p, near.center)
     if not least < near.radius:
         raise InfeasibleError(

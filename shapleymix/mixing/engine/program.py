@@ -14,22 +14,22 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.mixing.engine.rows import Rows
-from shapleymix.mixing.problem import Task, divergence, divergence_gradient
+from shapleymix.mixing.problem import Problem, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
 _FINITE = "check the law's parameters, or give the targets that no source helps weight zero"
 
 
 class Program:
-    """Values and derivatives in x = (p, v, t) of one task, from `inside`, strictly within its rows; see the module."""
+    """Values and derivatives in x = (p, v, t) of one problem, from `inside`, strictly within its rows (see above)."""
 
-    def __init__(self, task: Task, rows: Rows, inside: FloatArray) -> None:
-        self.task, self.M = task, len(task.constraints.sources)
-        self.worst = task.worst
-        counted = np.flatnonzero(task.w > 0)
-        self.terms = task.terms.select(counted) if self.worst else task.terms
-        self.w = task.w[counted] if self.worst else task.w
-        near = task.constraints.near
+    def __init__(self, problem: Problem, rows: Rows, inside: FloatArray) -> None:
+        self.problem, self.M = problem, len(problem.constraints.sources)
+        self.worst = problem.worst
+        counted = np.flatnonzero(problem.w > 0)
+        self.terms = problem.terms.select(counted) if self.worst else problem.terms
+        self.w = problem.w[counted] if self.worst else problem.w
+        near = problem.constraints.near
         self.ball = near if near is not None and near.kind == "kl" else None
         top = int(self.worst)
         self.rows = np.pad(rows.rows, ((0, 0), (0, top)))
@@ -46,7 +46,7 @@ class Program:
         losses = self.w * self.terms.losses(p)
         slopes = (self.terms.jacobian(p) * self.w).T
         pull = slopes[[int(np.argmax(losses))]] if self.worst else slopes.sum(axis=0, keepdims=True)
-        pull = (pull + self.task.penalty_gradient(p))[:, self.free[: self.M]]
+        pull = (pull + self.problem.penalty_gradient(p))[:, self.free[: self.M]]
         if not (np.isfinite(losses[self.w > 0]).all() and np.isfinite(pull).all()):
             raise SolveError("the objective is not finite inside the bounds", hint=_FINITE)
         spread = float(np.ptp(pull)) if pull.size else 0.0
@@ -84,7 +84,7 @@ class Program:
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient of the objective, in units."""
         p, full = x[: self.M], np.zeros(len(x))
-        full[: self.M] = self.task.penalty_gradient(p) if self.worst else self.task.gradient(p, self.w)
+        full[: self.M] = self.problem.penalty_gradient(p) if self.worst else self.problem.gradient(p, self.w)
         if self.worst:
             full[-1] = 1.0
         return np.where(self.free, full, 0.0) / self.unit
@@ -97,8 +97,8 @@ class Program:
         w = self.w * curved[: len(self.w)] if self.worst else self.w
         inner += self.terms.hessian(p, w) / self.unit
         diagonal = np.zeros(self.M)
-        if self.task.penalised:
-            diagonal += self.task.kl / p / self.unit
+        if self.problem.penalised:
+            diagonal += self.problem.kl / p / self.unit
         if self.ball is not None:
             diagonal += np.where(self.ball.center > 0, curved[-1] / p, 0.0)
         inner[np.diag_indices(self.M)] += np.where(self.free[: self.M], diagonal, 0.0)

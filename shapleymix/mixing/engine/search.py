@@ -11,7 +11,7 @@ from scipy.optimize import LinearConstraint, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
 DRAWS = 4096
@@ -49,7 +49,7 @@ class Surface(Terms):
         return np.where(np.isfinite(found), found, np.inf).reshape(*np.shape(p)[:-1], -1)
 
 
-def search(task: Task, seed: int) -> FloatArray:
+def search(problem: Problem, seed: int) -> FloatArray:
     """The best mixture (M,) that a seeded search finds under caps, floors and groups.
 
     Raises
@@ -57,10 +57,10 @@ def search(task: Task, seed: int) -> FloatArray:
     UsageError
         If the problem needs convexity: a KL term, a ball, or cvxpy constraints.
     """
-    if task.penalised or task.further or task.constraints.near is not None:
+    if problem.penalised or problem.further or problem.constraints.near is not None:
         raise UsageError("a law without convexity takes caps, floors and groups only")
-    bounds = task.constraints
-    return _refined(task.value, _searched(task.value, bounds, seed), bounds)
+    bounds = problem.constraints
+    return _refined(problem.value, _searched(problem.value, bounds, seed), bounds)
 
 
 def _searched(value: Any, bounds: Constraints, seed: int) -> FloatArray:

@@ -14,7 +14,7 @@ from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.engine.barrier import minimise
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.rows import Rows
-from shapleymix.mixing.problem import Task
+from shapleymix.mixing.problem import Problem
 from shapleymix.records import BoolArray, FloatArray
 
 BARRIER, INTERIOR_POINT, CONE = "barrier Newton", "primal-dual interior point", "cvxpy (Clarabel)"
@@ -22,12 +22,12 @@ ENOUGH = 1e-8
 SNAP = 1e-11
 
 
-def solve(task: Task) -> Answer:
+def solve(problem: Problem) -> Answer:
     """The optimum of one problem."""
-    return solve_all((task,))[0]
+    return solve_all((problem,))[0]
 
 
-def solve_all(tasks: tuple[Task, ...]) -> tuple[Answer, ...]:
+def solve_all(problems: tuple[Problem, ...]) -> tuple[Answer, ...]:
     """The optima of several problems of one kind, those for the batched engine in one batch.
 
     Raises
@@ -35,57 +35,59 @@ def solve_all(tasks: tuple[Task, ...]) -> tuple[Answer, ...]:
     SolveError
         If no engine finds a mixture within the bounds.
     """
-    if all(task.standard for task in tasks):
-        found = [(certified(task, p, BARRIER), task) for task, p in zip(tasks, _batch(tasks), strict=True)]
-        return tuple(answer if _proven(answer) else _first_proven(task, answer) for answer, task in found)
-    return tuple(_first_proven(task, None) for task in tasks)
+    if all(problem.standard for problem in problems):
+        found = [
+            (certified(problem, p, BARRIER), problem) for problem, p in zip(problems, _batch(problems), strict=True)
+        ]
+        return tuple(answer if _proven(answer) else _first_proven(problem, answer) for answer, problem in found)
+    return tuple(_first_proven(problem, None) for problem in problems)
 
 
-def solve_replicates(tasks: tuple[Task, ...], replicates: tuple[Terms, ...]) -> FloatArray:
-    """Optima (S, B, M) of every task under each of its law's replicates, without certificates."""
-    if all(task.standard for task in tasks):
-        lower, upper, w = (values[:, None] for values in _bounds(tasks))
-        return minimise(stacked(replicates), w, lower, upper, kl=tasks[0].kl, anchor=tasks[0].anchor).p
-    return np.stack([_one_by_one(task, terms) for task, terms in zip(tasks, replicates, strict=True)])
+def solve_replicates(problems: tuple[Problem, ...], replicates: tuple[Terms, ...]) -> FloatArray:
+    """Optima (S, B, M) of every problem under each of its law's replicates, without certificates."""
+    if all(problem.standard for problem in problems):
+        lower, upper, w = (values[:, None] for values in _bounds(problems))
+        return minimise(stacked(replicates), w, lower, upper, kl=problems[0].kl, anchor=problems[0].anchor).p
+    return np.stack([_one_by_one(problem, terms) for problem, terms in zip(problems, replicates, strict=True)])
 
 
-def _one_by_one(task: Task, replicates: Terms) -> FloatArray:
+def _one_by_one(problem: Problem, replicates: Terms) -> FloatArray:
     flat = replicates.flat()
-    members = [task.with_terms(flat.take(b)) for b in range(len(flat.floor))]
-    if task.further:
+    members = [problem.with_terms(flat.take(b)) for b in range(len(flat.floor))]
+    if problem.further:
         return np.stack([_cone(member) for member in members])
-    rows = Rows.of(task.supported.constraints)
+    rows = Rows.of(problem.supported.constraints)
     return np.stack([solve_interior(member, rows) for member in members])
 
 
-def _batch(tasks: tuple[Task, ...]) -> FloatArray:
-    lower, upper, w = _bounds(tasks)
-    terms = stacked([task.terms for task in tasks])
-    return minimise(terms, w, lower, upper, kl=tasks[0].kl, anchor=tasks[0].anchor).p
+def _batch(problems: tuple[Problem, ...]) -> FloatArray:
+    lower, upper, w = _bounds(problems)
+    terms = stacked([problem.terms for problem in problems])
+    return minimise(terms, w, lower, upper, kl=problems[0].kl, anchor=problems[0].anchor).p
 
 
-def _bounds(tasks: tuple[Task, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    lower = np.stack([task.constraints.lower for task in tasks])
-    upper = np.stack([task.constraints.upper for task in tasks])
-    return lower, upper, np.stack([task.w for task in tasks])
+def _bounds(problems: tuple[Problem, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    lower = np.stack([problem.constraints.lower for problem in problems])
+    upper = np.stack([problem.constraints.upper for problem in problems])
+    return lower, upper, np.stack([problem.w for problem in problems])
 
 
 def _proven(answer: Answer) -> bool:
     return answer.certificate.relative_gap <= ENOUGH
 
 
-def _first_proven(task: Task, best: Answer | None) -> Answer:
+def _first_proven(problem: Problem, best: Answer | None) -> Answer:
     """The first engine's answer whose proof is tight, else the one with the smallest gap."""
     refusal: SolveError | None = None
-    for engine, run in _engines(task):
+    for engine, run in _engines(problem):
         try:
-            found = run(task)
+            found = run(problem)
         except SolveError as error:
             refusal = refusal or error
             continue
         # At its bounds exactly, unless a concave law needs what is less than the snap.
-        for p in (_snapped(found, task), found):
-            answer = certified(task, p, engine)
+        for p in (_snapped(found, problem), found):
+            answer = certified(problem, p, engine)
             best = answer if best is None or answer.certificate.gap < best.certificate.gap else best
         if best is not None and _proven(best):
             return best
@@ -97,19 +99,19 @@ def _first_proven(task: Task, best: Answer | None) -> Answer:
     return best
 
 
-def _engines(task: Task) -> list[tuple[str, Callable[[Task], FloatArray]]]:
-    return [(CONE, _cone)] if task.further else [(INTERIOR_POINT, solve_interior), (CONE, _cone)]
+def _engines(problem: Problem) -> list[tuple[str, Callable[[Problem], FloatArray]]]:
+    return [(CONE, _cone)] if problem.further else [(INTERIOR_POINT, solve_interior), (CONE, _cone)]
 
 
-def _cone(task: Task) -> FloatArray:
+def _cone(problem: Problem) -> FloatArray:
     from shapleymix.mixing.engine.cone import solve_cone
 
-    return solve_cone(task)
+    return solve_cone(problem)
 
 
-def _snapped(p: FloatArray, task: Task) -> FloatArray:
+def _snapped(p: FloatArray, problem: Problem) -> FloatArray:
     """Ratios next to their bounds moved onto them; the largest other one keeps the unit sum."""
-    lower, upper = task.constraints.lower, task.constraints.upper
+    lower, upper = problem.constraints.lower, problem.constraints.upper
     moved = np.where(p - lower < SNAP, lower, np.where(upper - p < SNAP, upper, p))
     inner = np.where((moved > lower) & (moved < upper), moved, -1.0)
     if inner.max() > 0:
