@@ -34,7 +34,7 @@ TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 
 
-def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
+def solve_interior(problem: Problem, rows: Rows | None = None, tolerance: float = TOLERANCE) -> FloatArray:
     """The optimal mixture (M,); whether it converged is for the certificate to say.
 
     Parameters
@@ -43,6 +43,8 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
         The problem.
     rows : Rows, optional
         The rows of the problem's bounds, where they are known from the same problem under another law.
+    tolerance : float
+        Mean product of slacks and multipliers at which the iteration ends.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
     problem = problem.supported
     with np.errstate(all="ignore"):
         rows = Rows.of(problem.constraints) if rows is None else rows
-        return _solved(Program(problem, rows, _inside(problem, rows)))
+        return _solved(Program(problem, rows, _inside(problem, rows)), tolerance)
 
 
 def _inside(problem: Problem, rows: Rows) -> FloatArray:
@@ -89,7 +91,7 @@ class _Point:
     z: FloatArray
 
 
-def _solved(program: Program) -> FloatArray:
+def _solved(program: Program, tolerance: float = TOLERANCE) -> FloatArray:
     """The mixture (M,) at which the iteration stops, inside its bounds."""
     x = program.x
     s = program.slack(x)
@@ -105,7 +107,7 @@ def _solved(program: Program) -> FloatArray:
             break
         products = point.s * point.z
         mean = float(products.mean())
-        if mean <= TOLERANCE and (left <= STATIONARY or mean <= 0.1 * TOLERANCE):
+        if mean <= tolerance and (left <= STATIONARY or mean <= 0.1 * tolerance):
             break
         # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever.
         lagging = left > max(LAG * mean, STATIONARY) and waited < PATIENCE
