@@ -1,7 +1,8 @@
-"""The three standard streams: open where they were closed, and harmless where they cannot be written to."""
+"""The three standard streams: stand-ins where they were closed; a result that cannot be written is an error."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -13,11 +14,24 @@ LAYOUT = "\n"
 """What remains of a message beside its visible characters."""
 
 
+class Closed(io.TextIOBase):
+    """Standard output that was closed: whoever writes to it loses a result, and is told so."""
+
+    @property
+    def encoding(self) -> str:
+        return "utf-8"
+
+    def write(self, text: str, /) -> int:
+        if text:
+            raise OSError(errno.EBADF, "is closed, and the result cannot be shown")
+        return 0
+
+
 def prepare() -> None:
     """Stand in for closed streams, so that no file opened later takes their place, and let no character fail."""
     _fill_descriptors()
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or Closed()
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
