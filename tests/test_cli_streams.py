@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_tools import Run, runner
+from shapleymix_cli.streams import say
 
 from shapleymix.errors import printable
 from shapleymix.fitting.fits import Fit
@@ -185,3 +186,18 @@ def test_a_warning_is_said_once(tmp_path: Path) -> None:
         remarks = [line for line in done.stderr.splitlines() if "N " in line]
         assert len(remarks) == len(set(remarks)) >= 1
         assert "ShapleyMixWarning" not in done.stderr
+
+
+def test_messages_fold_at_the_width_of_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "error: " + "far outside " * 20 + "\n  hint: " + "stay near " * 12 + "a-name-that-is-long/" * 6
+    say(text)
+    assert capsys.readouterr().err == text + "\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    say(text)
+    shown = capsys.readouterr().err
+    assert shown.split() == text.split()
+    assert max(len(line) for line in shown.splitlines() if "a-name" not in line) <= 80
+    assert all(line.startswith(("error:", "  far", "  hint:", "    stay", "    a-name")) for line in shown.splitlines())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import sys
+import textwrap
 from typing import TextIO
 
 from shapleymix.errors import printable
@@ -48,9 +50,23 @@ def _fill_descriptors() -> None:
 def say(text: str) -> None:
     """Write a remark to standard error; where nobody can read it, the work goes on without it."""
     try:
-        print(printable(text, LAYOUT), file=sys.stderr, flush=True)
+        print(_fitting(printable(text, LAYOUT)), file=sys.stderr, flush=True)
     except OSError:
         sys.stderr = silenced(sys.stderr)
+
+
+def _fitting(text: str) -> str:
+    """On a terminal, lines broken between words at its width; elsewhere a line a message, for those who search."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_folded(line, width) for line in text.split(LAYOUT))
+
+
+def _folded(line: str, width: int) -> str:
+    start = " " * (len(line) - len(line.lstrip()) + 2)
+    kept = textwrap.wrap(line, width, subsequent_indent=start, break_long_words=False, break_on_hyphens=False)
+    return LAYOUT.join(kept)
 
 
 def silenced(stream: TextIO) -> TextIO:
