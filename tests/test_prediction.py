@@ -165,7 +165,7 @@ def test_an_undefined_law_predicts_nan_and_says_so():
     predicted = found.predict([0.0, 0.0, 0.5, 0.5], 1e8, 3e9)
     np.testing.assert_array_equal(np.isnan(predicted.losses[0]), [True, True, False, False])
     np.testing.assert_array_equal(np.isnan(predicted.low), np.isnan(predicted.losses))
-    assert "the law is undefined (Theta = 0) for 2 of 4 losses" in predicted.warnings
+    assert "the law is undefined for 2 of 4 losses" in predicted.warnings
 
 
 def test_predictions_and_evaluations_are_saved(fitted, tmp_path):

@@ -10,11 +10,11 @@ import numpy as np
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
-from shapleymix.fitting.candidates import law_of
+from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
+from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
@@ -25,7 +25,7 @@ from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
-from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
@@ -181,11 +181,11 @@ class Fit(Tabular, Record):
         level = parse_level(level)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources)
         names = names_of_points(runs, len(mixtures))
-        losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
+        losses = self.law.losses(mixtures, sizes, tokens)
         low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
-        warnings = (*warnings_of(place), *self._impossible(impossible), *_undefined(losses))
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place))
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
@@ -239,19 +239,6 @@ class Fit(Tabular, Record):
                 value = float(np.ravel(getattr(self.law, known.name))[0])
                 found.setdefault(known.budget, {})[known.name] = value
         return found
-
-    def _impossible(self, above: BoolArray) -> list[str]:
-        return [
-            f"no prediction for {name}{at_points(off)}: the law gives more than the "
-            f"{limit:.4g} nats of an untrained model"
-            for name, off, limit in zip(self.targets, above.T, self.coverage.untrained, strict=True)
-            if off.any()
-        ]
-
-
-def _undefined(losses: FloatArray) -> tuple[str, ...]:
-    count = int(np.isnan(losses).sum())
-    return (f"the law is undefined (Theta = 0) for {count} of {losses.size} losses",) if count else ()
 
 
 def fit(
@@ -327,8 +314,9 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     """
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
+    fitted_losses = point.law.losses(log.p, log.N, log.D)
+    require_losses(law.name, fitted_losses, point.used, log)
     losses, notes = held_out_losses(study, law)
-    fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     return Fit(
