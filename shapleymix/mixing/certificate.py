@@ -98,7 +98,8 @@ def certified(problem: Problem, p: FloatArray, engine: str) -> Answer:
     """
     asked, problem = problem.constraints, problem.supported
     proof = _best_proof(problem, p)
-    pull = proof.price - proof.slope
+    with np.errstate(invalid="ignore"):  # where the objective is infinite, so are its slopes
+        pull = proof.price - proof.slope
     return Answer(
         p=p,
         certificate=certificate_of(problem.total(p), proof.gap, proof.price),

@@ -32,6 +32,9 @@ RIDGES = (1e-16, 1e-13, 1e-10)
 (GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
+# Where rounding lets the products fall no further for so many steps, the iteration ends.
+SMALL, STALE = 1e-10, 10
+HALVES = 0.5 ** np.arange(1, 50)
 
 
 def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
@@ -77,7 +80,9 @@ def _inside(problem: Problem, rows: Rows) -> FloatArray:
             f"within the bounds the nearest mixture is {least:.4g} nats from the given one, beyond {near.radius:.4g}",
             hint=f"allow a little more than {least:.4g}",
         )
-    return p
+    # The nearest mixture is at the edge of its rows, where no interior method should begin.
+    shares = (share for share in HALVES if divergence(p + share * (start - p), near.center) < (least + near.radius) / 2)
+    return p + next(shares, 0.0) * (start - p)
 
 
 @dataclass
@@ -99,6 +104,7 @@ def _solved(program: Program) -> FloatArray:
         raise SolveError("the bounds leave too little room for a solver", hint="widen a group's bounds a little")
     point = _Point(x, s, np.clip(0.1 / len(s) / s, 1e-6, 1e6))
     center, waited = float(point.s @ point.z) / len(s), 0
+    best, stale = center, 0
     for _ in range(MAX_ITERATIONS):
         left = _step(program, point, center)
         if left is None:
@@ -106,6 +112,10 @@ def _solved(program: Program) -> FloatArray:
         products = point.s * point.z
         mean = float(products.mean())
         if mean <= TOLERANCE and (left <= STATIONARY or mean <= 0.1 * TOLERANCE):
+            break
+        stale = 0 if mean < 0.5 * best else stale + 1
+        best = min(best, mean)
+        if stale >= STALE and best <= SMALL:
             break
         # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever.
         lagging = left > max(LAG * mean, STATIONARY) and waited < PATIENCE
