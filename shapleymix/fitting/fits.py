@@ -134,8 +134,8 @@ class Fit(Tabular, Record):
 
     @property
     def thin(self) -> dict[str, str]:
-        """Sources of whose effect little is known, with the reason."""
-        return self.coverage.thin(self.sources)
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets."""
+        return self.coverage.thin(self.sources, self.targets)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -183,10 +183,14 @@ class Fit(Tabular, Record):
         mixtures, sizes, tokens = points_of(p, N, D, self.sources)
         names = names_of_points(runs, len(mixtures))
         losses = self.law.losses(mixtures, sizes, tokens)
-        low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
+        spread = Spread(self.replicates, self.residuals)
+        low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
-        warnings = (*warnings_of(place), *warnings_of_losses(losses, place))
+        narrow = (
+            spread.lacks(self.targets) if np.isfinite(low).any() else ()
+        )  # without any, there is nothing to misread
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
@@ -311,6 +315,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     losses, notes = held_out_losses(study, law)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
+    residuals = None if losses is None else residual_quantiles(seen, losses)
+    narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
         replicates=point.replicates,
@@ -320,10 +326,10 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held=point.held,
         fitted_scores=score(inputs.targets, seen, fitted_losses),
         held_out=None if losses is None else score(inputs.targets, seen, losses),
-        residuals=None if losses is None else residual_quantiles(seen, losses),
+        residuals=residuals,
         selection=None,
         coverage=point.coverage,
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
+        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
     )

@@ -50,7 +50,7 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
     log, seen = study.log, study.evidence.observations(law, study.inputs)
     found = learned_by(law, log, seen.log_loss, seen.weight, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
-    note = "a black box has no replicates: intervals come from held-out errors alone"
+    note = "a black box has no bootstrap replicates"
     used = seen.weight > 0
     return Fitted(found, None, status, {}, (note,), coverage_of(log, used, study.untrained), used)
 
