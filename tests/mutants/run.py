@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from forks import Call, Change, Job, Outcome, copy_of_repository, run_all, warm
-from population import ROOT, UNDER_TRIAL, Mutant, known_equivalents, sampled, stale
+from population import ROOT, UNDER_TRIAL, Mutant, is_known, known_equivalents, sampled, stale
 from reach import GRACE, Chosen, Test, Watch, chosen_for, function_at, tests_in
 
 KILLED, TIMEOUT, EQUIVALENT, SURVIVED, LATE = "killed", "timeout", "equivalent", "survived", "not reached in time"
@@ -82,7 +82,7 @@ class Trial:
         for mutant in mutants:
             if time.monotonic() > self.end:
                 self.settle(Verdict(mutant, LATE))
-            elif (mutant.path, *mutant.change) in self.known:
+            elif is_known(mutant, self.known):
                 self.settle(Verdict(mutant, EQUIVALENT))
             elif (job := self._job(mutant)) is not None:
                 yield job
