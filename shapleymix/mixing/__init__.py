@@ -14,6 +14,7 @@ Modules, in reading order:
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else
+  relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
   gains         what one mixture gains over another, paired over replicates
   judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
