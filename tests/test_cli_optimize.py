@@ -191,15 +191,6 @@ def test_the_trade_off_between_two_sets_of_targets(optimize, tmp_path: Path) -> 
     assert optimize("--frontier", "en:rest", "-D", "1M,2M").code == 2
 
 
-def test_lists_of_budgets_make_a_table(run: Run, saved: Path) -> None:
-    call = ("optimize", saved, "-N", "25k,97600", "-D", "1M,2M", "-q")
-    scales = run(*call, "--json").document["scales"]
-    assert [(one["N"], one["D"]) for one in scales] == [(25e3, 1e6), (25e3, 2e6), (97600, 1e6), (97600, 2e6)]
-    alone = run("optimize", saved, *BUDGET, "--json").document
-    np.testing.assert_allclose(ratios(scales[3]), ratios(alone), atol=1e-8)
-    assert run(*call).out.count("97.6k") == 2
-
-
 def test_compute_finds_n_and_d(run: Run, saved: Path) -> None:
     document = run("optimize", saved, "--flops", "1.2e12", "--json", "-q").document
     assert math.isclose(6 * document["N"] * document["D"], 1.2e12, rel_tol=1e-9)
@@ -246,7 +237,7 @@ def test_the_same_call_gives_the_same_bytes(optimize) -> None:
         ("--kl 1", 2, "needs an anchor mixture", None),
         ("--flops 1e12", 2, "--flops finds N and D itself", "leave out"),
         ("--method clozed", 2, "'clozed' is not one of", None),
-        ("-o mixture.csv", 2, "-o writes a mixture as .json only", ".json"),
+        ("-o mixture.txt", 2, "names no format to write", ".json"),
         ("--compare-to nothing.json", 1, "cannot be read", None),
     ],
 )
@@ -298,8 +289,8 @@ def test_two_hundred_languages_are_readable() -> None:
     largest = names[int(np.argmax(found.p))]
     assert any(line.startswith(f"{largest} ") for line in short)
     scales = view_lines(scales_view([found, free], "any", verbose=False))
-    assert len(scales) < 30 < len(view_lines(scales_view([found, free], "any", verbose=True)))
-    assert any("180 sources more" in line for line in scales)
+    assert len(scales) < 40 < len(view_lines(scales_view([found, free], "any", verbose=True)))
+    assert any("188 sources more" in line for line in scales)
     assert any(largest in line.split() for line in scales)
 
 

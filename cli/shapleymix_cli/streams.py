@@ -19,9 +19,7 @@ LAYOUT = "\n"
 class Closed(io.TextIOBase):
     """Standard output that was closed: whoever writes to it loses a result, and is told so."""
 
-    @property
-    def encoding(self) -> str:
-        return "utf-8"
+    encoding = "utf-8"
 
     def write(self, text: str, /) -> int:
         if text:
