@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -249,6 +250,61 @@ def test_bad_demands_are_told(optimize, words: str, code: int, message: str, hin
     found = optimize(*words.split(), "--json")
     assert found.code == code
     assert found.document["error"]["code"] in {1: ("infeasible", "bad_file"), 2: ("usage",)}[code]
+
+
+@pytest.fixture(scope="module")
+def without_korean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit to runs that never saw ko."""
+    folder = tmp_path_factory.mktemp("unseen")
+    rng = np.random.default_rng(0)
+    rows = ["run,N,D,p_en,p_de,p_ko,loss_en,loss_de"]
+    for place, (en, de) in enumerate(rng.dirichlet([1, 1], 30)):
+        N, D = 1e4 * (1 + 9 * (place % 2)), 1e6 * 2 ** (place % 3)
+        shared = (N / 1e4) ** -0.3 + 2
+        rows.append(
+            f"r{place},{N},{D},{en},{de},0,"
+            f"{shared + (D / 1e6) ** -0.4 * (en + 0.3 * de) ** -0.2},{shared + (D / 1e6) ** -0.4 * (de + 0.2) ** -0.2}"
+        )
+    (folder / "log.csv").write_text("\n".join(rows) + "\n")
+    words = ["--law", "learned", "--bootstrap", "0", "--folds", "0", "-q", "-o", str(folder / "fit.json")]
+    with redirect_stdout(StringIO()):
+        assert commands.main(["fit", str(folder / "log.csv"), *words], standalone_mode=False) == 0
+    return folder / "fit.json"
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "--floor ko=0.1",
+        "--fix ko=0.2",
+        "--fix en=.3,de=.3",
+        "--cap en=.4,de=.4",
+        "--min-tokens 100k",
+        "--group ko>=0.2",
+        "--group ko=0.2",
+        "--group en+de<=0.8",
+        "--group en+ko>=0.5 --cap en=.3",
+        "--near en=.2,de=.2,ko=.6 --within 0.3",
+        "--near en=.2,de=.2,ko=.6 --within 0.3 --distance kl",
+        "--anchor ko=1 --kl 1",
+    ],
+)
+def test_who_meets_a_source_held_as_unseen_is_told_so(run: Run, without_korean: Path, bounds: str) -> None:
+    call = ("optimize", without_korean, "-N", "1e5", "-D", "4M", *bounds.split())
+    refused = run(*call)
+    assert refused.code == 1
+    assert re.search("no run of the fit ever saw (it|ko)", refused.err)
+    assert "held at 0" in refused.err
+    assert "(--allow-unseen)" in refused.err.rpartition("hint:")[2]
+    assert "(--allow-unseen)" in run(*call, "--json").document["error"]["hint"]
+    assert run(*call, "--allow-unseen").code == 0
+
+
+def test_the_way_out_is_not_promised_where_it_is_none(run: Run, without_korean: Path) -> None:
+    for bounds in ("--floor en=.6,de=.6", "--group en>=.5 --cap en=.4", "--floor en=.5 --cap en=.4"):
+        refused = run("optimize", without_korean, "-N", "1e5", "-D", "4M", *bounds.split())
+        assert refused.code == 1
+        assert "allow" not in refused.err
 
 
 def test_a_law_without_a_mixture_has_no_optimum(run: Run, fixtures: Path, tmp_path: Path) -> None:
