@@ -14,7 +14,6 @@ from shapleymix_cli.main import commands
 
 import shapleymix as sm
 from shapleymix.errors import StoreError
-from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.grids import MixtureGrid, grid_of, notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize_scales
@@ -39,9 +38,7 @@ def truth(saved: Path) -> tuple[Mixture, ...]:
     """What the core finds at each budget by itself."""
     fit = sm.Fit.load(saved)
     with pytest.warns(sm.ShapleyMixWarning):
-        return tuple(
-            found for N, D in product(SIZES, TOKENS) for found in optimize_scales(fit, N, D, Demands(caps="zh=0.3"))
-        )
+        return tuple(found for N, D in product(SIZES, TOKENS) for found in optimize_scales(fit, N, D, caps="zh=0.3"))
 
 
 @pytest.fixture
