@@ -21,6 +21,7 @@ Modules, in reading order:
   repetition    how often a mixture sees each token, and a warning above once
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
+  grids         optimal mixtures at several budgets, as one result: one long table, warnings by budget
   sides         two sets of targets as they are written: en:rest, en+de:zh+ja
   frontier      the trade-off between the mean losses of two sets of targets, each point with its proof
   assembly      from a solved problem to the mixture that is reported: the only place that builds one

@@ -128,6 +128,10 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     return _in_order(given, names)
 
 
+SEVERAL = {"mixture-grid": "at one N and one D", "frontier": "with the weights of one point"}
+"""Results that hold several mixtures, and how to ask for one of them."""
+
+
 def is_file_name(text: str) -> bool:
     """Whether a mixture that is given as text is the name of a saved one."""
     return text.strip().lower().endswith(".json")
@@ -145,11 +149,23 @@ def _saved(path: str, names: Sequence[str]) -> FloatArray:
     known = document if isinstance(document, dict) else {}
     found = known.get("mixture")
     if not isinstance(found, dict) or known.get("kind") != "mixture":
-        raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+        raise _no_mixture(known, place)
     try:
         return parse_mixture(found, names)
     except UsageError as error:
         raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
+
+
+def _no_mixture(document: Mapping[str, object], place: Location) -> StoreError:
+    """What a file holds instead of one mixture, and how to get one."""
+    kind, entries = document.get("kind"), document.get("entries")
+    if not isinstance(kind, str):
+        return StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+    if kind in SEVERAL and isinstance(entries, list):
+        hint = f"optimize and write the one that is meant: {SEVERAL[kind]}"
+        return StoreError(f"holds {len(entries)} mixtures, expected one", location=place, hint=hint)
+    holds = f"holds a {kind:.60}, expected a mixture"
+    return StoreError(holds, location=place, hint="give what optimize wrote")
 
 
 def _in_order(given: object, names: Sequence[str]) -> FloatArray:

@@ -286,7 +286,7 @@ def budgets(asked: Question) -> tuple[str, dict[str, float]]:
     options = problem.options
     try:
         with unpriced():
-            grid = optimize_scales(fit, sizes.tolist(), tokens.tolist(), Demands(**options))
+            grid = optimize_scales(fit, sizes.tolist(), tokens.tolist(), **options)
     except (InfeasibleError, SolveError) as refusal:
         return _refused_somewhere([_at(fit, problem, float(sizes[0]), each) for each in tokens.tolist()], refusal), {}
     assert [(mix.N, mix.D) for mix in grid] == [(a, b) for a in sizes.tolist() for b in tokens.tolist()]
