@@ -17,7 +17,7 @@ from shapleymix.display import Column, cut, short
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.names import align
+from shapleymix.tables.names import align, composed
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.writing import write_table
 
@@ -86,6 +86,10 @@ class RunLog:
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("sources", "targets"):
+            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
 
     def __repr__(self) -> str:
         return self.summary()

@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
-from shapleymix.tables.names import repeated
+from shapleymix.tables.names import composed, near, repeated
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -168,7 +168,8 @@ def _ratio(name: str, value: Ratio) -> float:
     return value if type(value) is float else ratio_number(value, name)
 
 
-def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+def _of_pairs(written: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+    pairs = [(composed(name), ratio) for name, ratio in written]
     faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
     if faults:
         raise UsageError.of(faults, "the mixture")
@@ -222,7 +223,7 @@ def _order_hint(text: str, names: Sequence[str]) -> str | None:
 def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:
     known = set(names)
     unknown = [
-        Fault(f"{name!r} is not one of the sources", Location(), name, did_you_mean(name, names))
+        Fault(f"{name!r} is not one of the sources", Location(), name, near(name, names))
         for name in dict.fromkeys(given)
         if name not in known
     ]
