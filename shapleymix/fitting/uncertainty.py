@@ -45,8 +45,7 @@ class Spread:
                 "intervals hold how held-out runs scatter about the law, and not how uncertain the law itself is: away "
                 "from these runs they are too narrow (no bootstrap replicates)",
             )
-        told = [False] * len(targets) if self.residuals is None else self.residuals.any(axis=0).tolist()
-        mute = [name for name, known in zip(targets, told, strict=True) if not known]
+        mute = [name for j, name in enumerate(targets) if self.residuals is None or not self.residuals[:, j].any()]
         if not mute:
             return ()
         which = "" if len(mute) == len(targets) else f" of {short(mute)}"
