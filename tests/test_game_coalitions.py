@@ -179,6 +179,16 @@ def test_untrained_model_of_another_size_stands_in_with_a_notice() -> None:
     assert game.complete
 
 
+def test_of_several_untrained_models_the_one_of_the_nearest_size_stands_in() -> None:
+    """Sizes are compared by their ratio: a model twice as large is nearer than one of a third of the size."""
+    log = make_log("ab", random_losses(2))
+    sizes = np.array([3e5, 2e6])
+    ends = replace(log.select([0, 0]), N=sizes, loss=np.array([[9.0, 9.0], [8.0, 8.0]]))
+    game = coalition_game(join(log.select([1, 2, 3]), ends))
+    assert game.notices == ("no untrained model at N = 1000000; the one at N = 2000000 stands in",)
+    np.testing.assert_array_equal(game.loss[0], [8.0, 8.0])
+
+
 def test_untrained_model_is_never_assumed(measured: RunLog) -> None:
     with pytest.raises(DataError, match=r"untrained model .* is missing\n.*measured"):
         shapley_values(measured.select(measured.trained))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
+from shapleymix.keywords import spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record
@@ -245,6 +246,7 @@ class Fit(Tabular, Record):
         return found
 
 
+@spelt_out(Settings, FitKeywords.__annotations__)
 def fit(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -252,17 +254,9 @@ def fit(
     languages: Languages | Table | None = None,
     *,
     seed: int = SEED,
-    bootstrap: int = Settings.bootstrap,
-    folds: int = Settings.folds,
-    delta: float = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    threads: int = Settings.threads,
     vocabulary: float | None = None,
     progress: Progress | None = None,
+    **keywords: Unpack[FitKeywords],
 ) -> Fit:
     """Fit a law to run logs.
 
@@ -277,27 +271,25 @@ def fit(
         The transfer matrix and the languages table, for laws that need them.
     seed : int
         Seed of the bootstrap; the same inputs and seed give the same bytes.
-    bootstrap, folds : int
-        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
-        needed with `"auto"`).
-    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : float or int
-        How to fit, and which rows to leave out; see `Settings`.
     vocabulary : float, optional
         Number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above which
         nothing is predicted, where no such model (D = 0) was measured.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
+    bootstrap, folds : int
+        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
+        needed with `"auto"`).
+    delta, prior, starts, iterations, tolerance, threads : float or int
+        How to fit; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : Size or float
+        Which rows to leave out; see `Settings`.
 
     Raises
     ------
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    settings = Settings.of(
-        delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
-    )  # fmt: skip
-    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
+    study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
     selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
     chosen = law_of(law if selection is None else selection.simplest())
     if progress is not None:

@@ -30,6 +30,7 @@ from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_number, parse_whole
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
@@ -145,7 +146,7 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log = one_log(logs)
-    filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
+    filters = Filters(parse_size(settings.min_tokens), parse_size(settings.min_own_tokens), settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
     if vocabulary is not None:
