@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import nnls
-from simulated import log_of
+from simulated import log_of, with_loss
 
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Filters, gather
@@ -53,7 +53,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     problem, law = problem_of("shapley", rows=40)
     exact = law.replaced(alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
     log = problem.evidence.log
-    log = log.with_loss(exact(log.p, log.N, log.D))
+    log = with_loss(log, exact(log.p, log.N, log.D))
     problem = Problem.of(LAWS["shapley"], gather(log, Filters()), problem.inputs, Settings())
     estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})

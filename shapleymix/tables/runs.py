@@ -186,13 +186,6 @@ class RunLog:
         p, loss = self.p[:, column], self.loss[:, target]
         return replace(self, p=p, loss=loss, sources=tuple(sources), targets=wanted)
 
-    def with_loss(self, loss: FloatArray, targets: Sequence[str] | None = None) -> RunLog:
-        """The same rows with other losses (R, K)."""
-        names = self.targets if targets is None else tuple(targets)
-        if loss.shape != (len(self), len(names)):
-            raise ValueError(f"losses have shape {loss.shape}, expected {(len(self), len(names))}")
-        return replace(self, loss=np.asarray(loss, dtype=np.float64), targets=names)
-
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""
         bare = self.targets == ("loss",)

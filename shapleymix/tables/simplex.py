@@ -1,4 +1,4 @@
-"""Mixtures, the points of the simplex: check, renormalise, draw, compare, read and write."""
+"""Mixtures, the points of the simplex: check, renormalise, read and write."""
 
 from __future__ import annotations
 
@@ -60,32 +60,6 @@ def renormalise(p: ArrayLike) -> FloatArray:
 def uniform(size: int) -> FloatArray:
     """The mixture (size,) of equal ratios."""
     return np.full(size, 1.0 / size)
-
-
-def draw(
-    rng: np.random.Generator,
-    count: int,
-    size: int,
-    *,
-    concentration: ArrayLike = 1.0,
-) -> FloatArray:
-    """Random mixtures (count, size) from a Dirichlet distribution; concentration 1 is uniform on the simplex."""
-    alpha = np.broadcast_to(np.asarray(concentration, dtype=np.float64), (size,))
-    return rng.dirichlet(alpha, size=count)
-
-
-def l1_distance(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Sum of absolute differences over the last axis, between 0 and 2."""
-    return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1)
-
-
-def kl_divergence(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Kullback-Leibler divergence of p from q over the last axis, nats; infinite where p leaves q's support."""
-    left, right = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))
-    live = left > 0
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(left, right, out=np.ones_like(left), where=live)
-    return np.where(live, left * np.log(ratio), 0.0).sum(axis=-1)
 
 
 @runtime_checkable
