@@ -91,11 +91,15 @@ def log_linear() -> tuple[Observations, FloatArray]:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 60.0])
-def test_slopes_of_a_log_linear_law_are_found_whatever_the_scale_of_the_weights(log_linear, scale):
-    """Ratios sum to one, so that slopes are known up to a constant."""
-    seen, slopes = log_linear
-    found = mixture_slopes(replace(seen, weight=seen.weight * scale))
-    np.testing.assert_allclose(found - found.mean(axis=0), slopes - slopes.mean(axis=0), atol=3e-3)
+def test_slopes_are_those_of_weighted_least_squares_whatever_the_scale_of_the_weights(log_linear, scale):
+    """With noise; ratios sum to one, so that the constant is in them, and slopes are known up to one."""
+    seen, _ = log_linear
+    noisy = seen.log_loss + 0.2 * np.random.default_rng(4).normal(size=seen.log_loss.shape)
+    columns = np.column_stack([seen.p, np.log(seen.N), np.log(seen.D)])
+    found = mixture_slopes(replace(seen, weight=seen.weight * scale, log_loss=noisy))
+    for j, root in enumerate(np.sqrt(seen.weight).T):
+        expected = np.linalg.lstsq(columns * root[:, None], noisy[:, j] * root)[0][:4]
+        np.testing.assert_allclose(found[:, j] - found[:, j].mean(), expected - expected.mean(), atol=3e-3)
 
 
 @pytest.mark.parametrize("name", ["additive", "learned", "learned-concave", "learned-own"])
