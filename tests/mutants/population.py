@@ -102,13 +102,16 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without annotations, imports for types, and zip's check of lengths: none decides an answer."""
+    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, and
+    zip's check of lengths."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.arguments):
+            node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
