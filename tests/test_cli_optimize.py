@@ -143,6 +143,10 @@ def test_strict_covers_the_optimum_and_names_what_is_outside(run: Run, saved: Pa
     assert (refused.code, refused.out) == (1, "")
     assert "no prediction for" in refused.err
     assert "D lies outside" in refused.err
+    both = run("optimize", saved, "-N", "1B", "-D", "2B", "--strict").err.splitlines()
+    assert both[0] == "error: no prediction for en, de, fr, zh, ja:"
+    assert [line.partition(" lies")[0] for line in both[1:3]] == ["N", "D"]
+    assert both[-1].startswith("  hint: ")
     near = run("optimize", saved, *BUDGET, "--strict", "--compare-to", "far=en=1")
     assert near.code == 0, near.err  # a rival outside of what was fitted is no reason to refuse the optimum
 

@@ -308,7 +308,7 @@ def test_a_black_box_fits_without_replicates(noisy, tmp_path):
     found = fit(log, "gbm", bootstrap=50, folds=3)
     assert found.replicates is None
     assert found.parameters() == []
-    assert any("black box has no replicates" in notice for notice in found.notices)
+    assert any("black box has no bootstrap replicates" in notice for notice in found.notices)
     assert found.held_out is not None
     found.save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from simulated import FAST, log_of
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import DataError, UsageError
 from shapleymix.fitting.evidence import Filters, evidence_of, gather
 from shapleymix.fitting.fits import fit
 from shapleymix.fitting.questions import progress, questions_of_fit, questions_of_log
+from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.study import study_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
@@ -72,7 +74,54 @@ def test_budgets_in_billions_or_millions_are_questioned(log, name, unit):
     """Fault: D in billions fits, and the law is asked for 1e11 of them."""
     (found,) = asked(replace(log, **{name: getattr(log, name) / unit}))
     assert found.startswith(f"{name} is ")
-    assert "millions or billions?" in found
+    assert "thousands, millions or billions?" in found
+
+
+@pytest.mark.parametrize(
+    ("N", "D", "unit", "name"), [(1e9, 1e11, 1e6, "D"), (7e10, 1.4e12, 1e6, "N"), (8e8, 4e10, 1e6, "D")]
+)
+def test_budgets_in_millions_of_large_runs_are_questioned(log, N, D, unit, name):
+    """Fault: 100B tokens written as 100000 passed, since only what is below 1e4 was asked about."""
+    large = replace(log, N=log.N * N / log.N.mean(), D=log.D * D / log.D.mean())
+    assert asked(large) == ()
+    (found,) = asked(replace(large, **{name: getattr(large, name) / unit}))
+    assert found.startswith(f"{name} is ")
+    assert "tokens for each parameter: are these thousands, millions or billions?" in found
+
+
+REAL = sorted((Path(__file__).resolve().parents[2] / "shared" / "data").glob("*.csv"))
+SOUND = [*sorted(FIXTURE.parent.glob("*_runs.csv")), *sorted(FIXTURE.parent.glob("*_coalitions.csv")), *REAL]
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("seen", [False, True], ids=["whole", "one row"])
+def test_real_logs_raise_no_question_but_of_their_checkpoints(path, seen):
+    """The shared logs are there in a checkout beside them alone; the fixtures are always there."""
+    try:
+        log = read_runs(path)
+    except DataError:
+        pytest.skip("no run log")
+    kept = log.select(log.trained)
+    found = asked(kept.select([0]) if seen else kept)
+    assert all("are checkpoints of runs that went on" in text for text in found)
+    assert len(found) == ((progress(kept) < 1).any() and not seen)
+
+
+@pytest.mark.parametrize("kind", ["runs", "coalitions"])
+def test_bits_are_questioned_where_the_vocabulary_is_known(kind):
+    """Fault: losses in bits per token were fitted in silence, though some exceeded ln V."""
+    log = read_runs(FIXTURE.with_name(f"multilingual5_{kind}.csv"))
+    asks = [notice for notice in study_notices(log, 256) if "bits per token" in notice]
+    assert asks == []
+    (found,) = [notice for notice in study_notices(log.with_loss(log.loss / np.log(2)), 256) if "bits" in notice]
+    assert found.startswith(
+        {"runs": "losses of trained models exceed the 5.545 nats", "coalitions": "an untrained"}[kind]
+    )
+    assert found.endswith("are the losses bits per token, or is the vocabulary larger? Bits times 0.693 are nats")
+
+
+def study_notices(log: RunLog, vocabulary: float) -> tuple[str, ...]:
+    return study_of(log, None, None, Settings(), 0, vocabulary=vocabulary).evidence.notices
 
 
 def test_questions_of_a_log_are_notices_of_its_fit(log):

@@ -54,29 +54,28 @@ def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
 
 
 def _report(error: ShapleyMixError, as_json: bool) -> int:
-    if as_json:
-        _print_error(error_document(error))
-    else:
+    if not (as_json and _printed(error_document(error))):
         say(f"error: {error}")
     return error.exit_code
 
 
-def _print_error(document: dict[str, Json]) -> None:
-    """The error as the result; the exit code tells it even where the document cannot be written."""
+def _printed(document: dict[str, Json]) -> bool:
+    """Print the error as the result; False where nothing can be printed."""
     try:
         print_document({"error": document})
         sys.stdout.flush()
     except OSError:
         close_stdout()
+        return False
+    return True
 
 
 def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     """One line for a fault of the program itself; the traceback with `-v`."""
     message = f"internal fault, {type(error).__name__}: {error}"
     hint = "this is a bug in shapleymix; run again with -v for the traceback, and report it"
-    if "--json" in arguments:
-        _print_error({"code": "internal", "message": message, "hint": hint, "location": None})
-    else:
+    document: dict[str, Json] = {"code": "internal", "message": message, "hint": hint, "location": None}
+    if not ("--json" in arguments and _printed(document)):
         say(f"error: {message}\n  hint: {hint}")
     if "-v" in arguments or "--verbose" in arguments:
         say(traceback.format_exc())

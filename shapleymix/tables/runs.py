@@ -27,6 +27,8 @@ Model = tuple[str, float, str, str]
 Array = TypeVar("Array", FloatArray, IntArray)
 
 UNTRAINED = "untrained"
+BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
+"""Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 

@@ -240,8 +240,6 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not path.exists():
         return
     place = Location(file=str(path))
-    if not force:
-        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
     try:
         document = read_json(path)
     except StoreError:
@@ -249,6 +247,8 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
         message = "stands where the table's provenance goes, and holds something else: it is not overwritten"
         raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
+    if not force:
+        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
 
 
 def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import click
 
@@ -13,7 +13,7 @@ from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
-    from shapleymix.mixing.demands import Demands
+    from shapleymix.mixing.demands import DemandKeywords
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix_cli.views.tables import Part
 
@@ -121,7 +121,7 @@ def command(
     force: bool,
     frontier: str | None,
     points: int | None,
-    **asked: Any,
+    **asked: Unpack[DemandKeywords],
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
 
@@ -148,16 +148,15 @@ def command(
     out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
 
 
-def _demands(out: Output, asked: dict[str, Any]) -> Demands:
+def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:
     """The options as the core takes them: under the same names."""
-    from shapleymix.mixing.demands import Demands
     from shapleymix_cli.inputs import read_table
 
-    table = read_table(out, asked.pop("languages"))
-    demands = Demands(languages=table, **asked)
-    if demands.weights is None and table is not None and table.weight is not None:
+    path = asked.get("languages")
+    table = read_table(out, None if path is None else str(path))
+    if asked.get("weights") is None and table is not None and table.weight is not None:
         out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
-    return demands
+    return {**asked, "languages": table}
 
 
 def _check_output(
@@ -177,7 +176,7 @@ def _trade_off(
     fit: Fit,
     budgets: tuple[float | None, tuple[float, ...] | None, tuple[float, ...] | None],
     asked: tuple[str | None, int | None],
-    demands: Demands,
+    demands: DemandKeywords,
     output: str | None,
     force: bool,
 ) -> None:
@@ -195,7 +194,7 @@ def _trade_off(
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
     if len(N) * len(D) > 1:
         raise UsageError("--frontier takes one budget", hint="give one -N and one -D")
-    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, demands=demands)
+    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, **demands)
     found = with_provenance(out, found)
     out.warn(found.notices)
     if output:
@@ -209,7 +208,7 @@ def _solve(
     flops: float | None,
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,
-    demands: Demands,
+    demands: DemandKeywords,
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.compute import optimize_compute
@@ -217,9 +216,9 @@ def _solve(
     from shapleymix_cli.budgets import budget
 
     if flops:
-        return [optimize_compute(fit, flops, demands)]
+        return [optimize_compute(fit, flops, **demands)]
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
-    return optimize_scales(fit, N, D, demands)
+    return optimize_scales(fit, N, D, **demands)
 
 
 def _view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
