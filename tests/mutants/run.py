@@ -127,7 +127,7 @@ def _tail(log: Path) -> str:
 
 
 def main() -> int:
-    """Sample, run, count; 1 where a mutant survived without a reason, or was not reached."""
+    """Sample, run, count; 1 where a mutant survived without a reason. Those not reached are counted, no more."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sample", type=int, default=300, help="how many mutants [300]")
     parser.add_argument("--seed", type=int, default=0, help="of the sample [0]")
@@ -149,7 +149,7 @@ def main() -> int:
     for line in stale(trial.known):
         print(f"equivalent.toml names a line that is gone: {line}")
     counts = Counter(verdict.found for verdict in trial.verdicts)
-    return 1 if counts[SURVIVED] or counts[LATE] or not counts[KILLED] else 0
+    return 1 if counts[SURVIVED] or not counts[KILLED] else 0
 
 
 if __name__ == "__main__":
