@@ -120,22 +120,32 @@ def _bare(code: str) -> str:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A known change that no test can tell from the original, and why."""
+    """A known change that no test can tell from the original, and why; without `after`, any number of the line."""
 
     path: str
     before: str
-    after: str
     reason: str
+    after: str = ""
 
 
-def known_equivalents() -> dict[tuple[str, str, str], str]:
+Known = dict[tuple[str, str, str], str]
+
+
+def known_equivalents() -> Known:
     """Reasons by file, line before and line after."""
     entries = tomllib.loads((HERE / "equivalent.toml").read_text(encoding="utf-8")).get("mutant", [])
     known = [Equivalent(**entry) for entry in entries]
     return {(each.path, each.before, each.after): each.reason for each in known}
 
 
-def stale(known: dict[tuple[str, str, str], str]) -> Iterator[str]:
+def is_known(mutant: Mutant, known: Known) -> bool:
+    """Whether there is a reason to pass over a mutant."""
+    before, after = mutant.change
+    any_number = mutant.operator == "NumberReplacer" and (mutant.path, before, "") in known
+    return any_number or (mutant.path, before, after) in known
+
+
+def stale(known: Known) -> Iterator[str]:
     """Entries whose line is no longer in the code."""
     for path, before, _ in known:
         if not (ROOT / path).is_file() or before not in (ROOT / path).read_text(encoding="utf-8"):
