@@ -17,7 +17,7 @@ TARGETS = ("en", "de", "fi")
 
 
 def curve(between: str = "en:rest", points: int = 9, **options) -> Frontier:
-    return frontier(FakeFit(3), *BUDGET, between, points=points, demands=Demands(**options))
+    return frontier(FakeFit(3), *BUDGET, between, points=points, **options)
 
 
 def losses(found: Frontier) -> np.ndarray:

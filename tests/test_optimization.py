@@ -13,7 +13,6 @@ from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.compute import optimize_compute
-from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize, optimize_scales
 from shapleymix.mixing.repetition import repetition
@@ -194,7 +193,7 @@ def test_the_worst_case_is_better_at_the_worst():
 
 
 def test_scales_in_one_batch_are_single_calls():
-    table = optimize_scales(FakeFit(), ["500M", "1B"], [1e10, 1e11], Demands(available=TOKENS))
+    table = optimize_scales(FakeFit(), ["500M", "1B"], [1e10, 1e11], available=TOKENS)
     assert [(mix.N, mix.D) for mix in table] == [(5e8, 1e10), (5e8, 1e11), (1e9, 1e10), (1e9, 1e11)]
     single = mixture(available=TOKENS)
     np.testing.assert_allclose(table[3].p, single.p, atol=1e-8)

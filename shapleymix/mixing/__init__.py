@@ -11,6 +11,7 @@ Modules, in reading order:
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
   candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  stationarity  the same where slopes span too many digits: by least squares
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else
@@ -21,6 +22,7 @@ Modules, in reading order:
   repetition    how often a mixture sees each token, and a warning above once
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
+  grids         optimal mixtures at several budgets, as one result: one long table, warnings by budget
   sides         two sets of targets as they are written: en:rest, en+de:zh+ja
   frontier      the trade-off between the mean losses of two sets of targets, each point with its proof
   assembly      from a solved problem to the mixture that is reported: the only place that builds one
