@@ -1,72 +1,33 @@
-"""The search for laws without convexity: under every kind of group it answers within the bounds, and near the optimum.
-
-The truth is a convex law that hides its convexity: the engines solve it, the search must come as near.
-"""
+"""The search for laws without convexity: its draws are mixtures within the bounds, however tight these are."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-import shapleymix as sm
-from shapleymix.errors import SolveError
-from shapleymix.laws.terms import PowerTerms, Terms
-from shapleymix.mixing.certificate import FEASIBLE
-from shapleymix.mixing.demands import Demands
+from shapleymix.mixing.bounds import Bounds
+from shapleymix.mixing.engine.search import _moved
 
-NAMES = ("en", "de", "fr", "zh", "ja")
-TERMS = PowerTerms(np.full(5, 1.5), np.linspace(1.0, 2.0, 5), np.full(5, 0.2), np.eye(5) + 0.1)
+NAMES = ("a", "b", "c", "d", "e")
+DRAWS = np.random.default_rng(0).dirichlet(np.ones(5), 200)
 
 
-class Convex:
-    """A fit of one law at every budget."""
-
-    sources = targets = NAMES
-
-    def terms(self, N: float, D: float) -> Terms:
-        return TERMS
-
-    def replicate_terms(self, N: float, D: float) -> None:
-        return None
-
-    def predict(self, p: np.ndarray, N: float, D: float, *, level: float = 0.9, strict: bool = False) -> object:
-        losses = TERMS.losses(np.atleast_2d(p))
-        return SimpleNamespace(losses=losses, low=losses, high=losses)
+@pytest.mark.parametrize("room", [1.0, 1.0001, 1.01, 1.1, 2.0])
+@pytest.mark.parametrize("floored", [False, True])
+def test_draws_become_mixtures_within_caps_and_floors(room, floored):
+    witness = np.random.default_rng(1).dirichlet(np.ones(5))
+    caps = dict(zip(NAMES, np.minimum(witness * room, 1.0).tolist(), strict=True))
+    floors = dict(zip(NAMES, (witness / room**2).tolist(), strict=True)) if floored else None
+    bounds = Bounds(caps=caps, floors=floors).at(NAMES, 1e9)
+    found = _moved(DRAWS, bounds)
+    assert len(found) == len(DRAWS)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-12)
+    assert (found >= bounds.lower).all()
+    assert (found <= bounds.upper).all()
 
 
-class Hidden(Convex):
-    """The same without convex pieces."""
-
-    def terms(self, N: float, D: float) -> Terms:
-        raise SolveError("not convex in the mixture")
-
-
-@pytest.mark.parametrize("caps", [None, "zh=0.25"])
-@pytest.mark.parametrize(
-    "groups",
-    [
-        (),
-        ("en+de<=0.2",),
-        ("en+de>=0.7",),
-        ("en+de=0.3",),
-        ("en+de=0.3", "zh+ja=0.5"),
-        ("en+de=0.3", "de+fr=0.25", "zh+ja>=0.4"),
-        ("0.2<=en+de<=0.21", "fr+zh=0.3"),
-        ("en=0.1", "de+fr=0.5"),
-    ],
-)
-def test_groups_of_every_kind_are_met_and_the_optimum_is_near(groups: tuple[str, ...], caps: str | None) -> None:
-    asked = {"groups": groups, "caps": caps, "max_epochs": None}
-    truth = sm.optimize(Convex(), 1e9, 1e10, **asked)
-    with pytest.warns(sm.ShapleyMixWarning, match="not convex"):
-        found = sm.optimize(Hidden(), 1e9, 1e10, allow_nonconvex=True, **asked)
-    assert abs(found.p.sum() - 1) <= FEASIBLE
-    assert (found.p <= found.caps + FEASIBLE).all()
-    bounds = Demands(**asked).bounds(NAMES, 1e10)
-    sums = bounds.members @ found.p
-    assert (sums >= bounds.group_lower - FEASIBLE).all()
-    assert (sums <= bounds.group_upper + FEASIBLE).all()
-    assert truth.objective - 1e-9 <= found.objective <= truth.objective + 1e-6
-    assert np.isnan(found.gap)
+def test_draws_outside_of_a_group_are_dropped():
+    bounds = Bounds(groups="0.5<=a+b<=0.6").at(NAMES, 1e9)
+    found, sums = _moved(DRAWS, bounds), DRAWS[:, :2].sum(axis=1)
+    np.testing.assert_allclose(found, DRAWS[(sums >= 0.5) & (sums <= 0.6)], atol=1e-12)
+    assert not len(_moved(DRAWS[DRAWS[:, 0] > 1e-6], Bounds(groups="a<=1e-6").at(NAMES, 1e9)))

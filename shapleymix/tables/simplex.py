@@ -1,4 +1,4 @@
-"""Mixtures, the points of the simplex: check, renormalise, draw, compare, read and write."""
+"""Mixtures, the points of the simplex: check, renormalise, read and write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
-from shapleymix.tables.names import repeated
+from shapleymix.tables.names import composed, near, repeated
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -60,32 +60,6 @@ def renormalise(p: ArrayLike) -> FloatArray:
 def uniform(size: int) -> FloatArray:
     """The mixture (size,) of equal ratios."""
     return np.full(size, 1.0 / size)
-
-
-def draw(
-    rng: np.random.Generator,
-    count: int,
-    size: int,
-    *,
-    concentration: ArrayLike = 1.0,
-) -> FloatArray:
-    """Random mixtures (count, size) from a Dirichlet distribution; concentration 1 is uniform on the simplex."""
-    alpha = np.broadcast_to(np.asarray(concentration, dtype=np.float64), (size,))
-    return rng.dirichlet(alpha, size=count)
-
-
-def l1_distance(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Sum of absolute differences over the last axis, between 0 and 2."""
-    return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1)
-
-
-def kl_divergence(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Kullback-Leibler divergence of p from q over the last axis, nats; infinite where p leaves q's support."""
-    left, right = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))
-    live = left > 0
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(left, right, out=np.ones_like(left), where=live)
-    return np.where(live, left * np.log(ratio), 0.0).sum(axis=-1)
 
 
 @runtime_checkable
@@ -184,7 +158,8 @@ def _ratio(name: str, value: Ratio) -> float:
     return value if type(value) is float else ratio_number(value, name)
 
 
-def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+def _of_pairs(written: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+    pairs = [(composed(name), ratio) for name, ratio in written]
     faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
     if faults:
         raise UsageError.of(faults, "the mixture")
@@ -238,7 +213,7 @@ def _order_hint(text: str, names: Sequence[str]) -> str | None:
 def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:
     known = set(names)
     unknown = [
-        Fault(f"{name!r} is not one of the sources", Location(), name, did_you_mean(name, names))
+        Fault(f"{name!r} is not one of the sources", Location(), name, near(name, names))
         for name in dict.fromkeys(given)
         if name not in known
     ]

@@ -21,8 +21,8 @@ from problems import BUDGET, Case, FakeFit, Problem
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
+from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.candidates import compare_mixtures
-from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.frontier import frontier
 from shapleymix.mixing.optimization import optimize, optimize_scales
 from shapleymix.records import FloatArray
@@ -160,7 +160,7 @@ def trade_off(asked: Question) -> tuple[str, dict[str, float]]:
     w = [side / side.sum() for side in sides]
     options = {name: value for name, value in problem.options.items() if name != "objective"}
     try:
-        curve = frontier(problem.fit, N, D, between, points=int(rng.integers(2, 8)), demands=Demands(**options))
+        curve = frontier(problem.fit, N, D, between, points=int(rng.integers(2, 8)), **options)
     except (InfeasibleError, SolveError) as refusal:
         return refused_rightly(problem, refusal), {}
     values = np.array([[_loss(problem, entry.p, side) for side in w] for entry in curve.entries])
@@ -207,9 +207,28 @@ def relaxed(problem: Problem, source: str, side: str, step: float) -> tuple[Prob
     return moved, options | {"groups": groups}
 
 
+def with_kinks(problem: Problem, rng: np.random.Generator) -> Problem:
+    """Where slopes differ by side: caps at the centre of an L1 ball, and groups that bind what a cap binds already."""
+    options, upper, at = problem.options, problem.upper.copy(), problem.sources
+    free = [place for place, name in enumerate(at) if name not in options.get("fixed", {})]
+    if problem.case.near == "l1" and problem.center is not None and rng.random() < 0.7:
+        for place in free:
+            if problem.lower[place] < problem.center[place] and rng.random() < 0.5:
+                upper[place] = problem.center[place]
+    if problem.case.seed % 3 == 0 and free:
+        place = free[int(rng.integers(len(free)))]
+        group = Group((at[place],), 0.0, float(min(upper[place], 1.0)))
+        options["groups"] = [*options["groups"], group]
+        problem.members = np.concatenate([problem.members, np.eye(len(at))[[place]]])
+        problem.group_lower = np.append(problem.group_lower, 0.0)
+        problem.group_upper = np.append(problem.group_upper, group.upper)
+    options["caps"] = {at[place]: min(float(upper[place]), 1.0) for place in free}
+    return replace(problem, upper=upper)
+
+
 def prices(asked: Question) -> tuple[str, dict[str, float]]:
     """A price bounds what any step outwards saves, and a small step saves nearly that: its one-sided slope."""
-    problem = asked.case.problem
+    problem = with_kinks(asked.case.problem, asked.rng)
     groups = [replace(group, name=f"group {place}") for place, group in enumerate(problem.options["groups"])]
     problem.options["groups"] = groups
     try:

@@ -105,15 +105,23 @@ def allow(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, WALL * seconds)
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of pytest: a file of tests, and a plugin that watches or chooses them."""
+
+    file: str
+    plugin: object
+
+
 @dataclass
 class Job:
-    """A call of pytest in the copy: files, a plugin, and perhaps a change; `ended` is called with the outcome.
+    """Calls of pytest in one process, up to the first that fails; `ended` is called with the outcome.
 
-    `seconds` of CPU may pass before the first test; the plugin may allow others for each test.
+    Most mutants die in the first file, so that no other need be collected. `seconds` of CPU may pass in a call before
+    its first test; the plugin may allow others for each test.
     """
 
-    files: tuple[str, ...]
-    plugin: object
+    calls: tuple[Call, ...]
     ended: Callable[[Outcome], None]
     seconds: float
     change: Change | None = None
@@ -126,12 +134,16 @@ class Job:
         _streams_into(log)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         sys.path[:0] = [str(copy), str(copy / "cli"), str(copy / "adapters")]
-        allow(self.seconds)
         if self.change is not None:
             self.change.install(copy)
         words = ["-x", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        return int(pytest.main([*words, f"--rootdir={copy}", *self.files], plugins=[self.plugin]))
+        words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={copy}"]
+        for call in self.calls:
+            allow(self.seconds)
+            code = int(pytest.main([*words, call.file], plugins=[call.plugin]))
+            if code != pytest.ExitCode.OK:
+                return code
+        return pytest.ExitCode.OK
 
 
 def _streams_into(log: Path) -> None:

@@ -8,7 +8,7 @@ import random
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -49,8 +49,8 @@ class Mutant:
 
     @property
     def original(self) -> str:
-        """The file as it is."""
-        return (ROOT / self.path).read_text(encoding="utf-8")
+        """The file as it was when it was first read: who edits it meanwhile disturbs nothing."""
+        return text_of(self.path)
 
     @cached_property
     def change(self) -> tuple[str, str]:
@@ -66,12 +66,18 @@ class Mutant:
         return f"{self.path}:{self.line} [{self.operator}]\n    - {before}\n    + {after}"
 
 
+@cache
+def text_of(path: str) -> str:
+    """The text of a file, read once."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
 def population() -> list[Mutant]:
     """Every mutant, in a fixed order."""
     found: list[Mutant] = []
     for path in UNDER_TRIAL:
-        tree = list(ast_nodes(get_ast(path.read_text(encoding="utf-8"))))
         name = str(path.relative_to(ROOT))
+        tree = list(ast_nodes(get_ast(text_of(name))))
         for label, operator in every_operator().items():
             places = [start for node in tree for start, _ in operator.mutation_positions(node)]
             found += [Mutant(name, label, index, line) for index, (line, _) in enumerate(places)]
@@ -102,13 +108,16 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without annotations, imports for types, and zip's check of lengths: none decides an answer."""
+    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, and
+    zip's check of lengths."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.arguments):
+            node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -120,23 +129,33 @@ def _bare(code: str) -> str:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A known change that no test can tell from the original, and why."""
+    """A known change that no test can tell from the original, and why; without `after`, any number of the line."""
 
     path: str
     before: str
-    after: str
     reason: str
+    after: str = ""
 
 
-def known_equivalents() -> dict[tuple[str, str, str], str]:
+Known = dict[tuple[str, str, str], str]
+
+
+def known_equivalents() -> Known:
     """Reasons by file, line before and line after."""
     entries = tomllib.loads((HERE / "equivalent.toml").read_text(encoding="utf-8")).get("mutant", [])
     known = [Equivalent(**entry) for entry in entries]
     return {(each.path, each.before, each.after): each.reason for each in known}
 
 
-def stale(known: dict[tuple[str, str, str], str]) -> Iterator[str]:
+def is_known(mutant: Mutant, known: Known) -> bool:
+    """Whether there is a reason to pass over a mutant."""
+    before, after = mutant.change
+    any_number = mutant.operator == "NumberReplacer" and (mutant.path, before, "") in known
+    return any_number or (mutant.path, before, after) in known
+
+
+def stale(known: Known) -> Iterator[str]:
     """Entries whose line is no longer in the code."""
     for path, before, _ in known:
-        if not (ROOT / path).is_file() or before not in (ROOT / path).read_text(encoding="utf-8"):
+        if not (ROOT / path).is_file() or before not in text_of(path):
             yield f"{path}: {before}"
