@@ -206,7 +206,7 @@ def test_force_is_not_promised_where_it_is_refused(run: Run, fixtures: Path, tmp
     beside.unlink()
     assert run(*call).code == 0
     goal.unlink()
-    assert "(force)" in run(*call).err  # the provenance of an earlier table is overwritten by force
+    assert "(--force)" in run(*call).err  # the provenance of an earlier table is overwritten by force
     assert run(*call, "--force").code == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated import inputs, log_of, mixtures, simulate, true_law
+from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.comparison import Comparison, compare
@@ -86,7 +86,7 @@ def test_a_standard_error_is_that_of_a_mean():
     given, rows = inputs(), 400
     law = true_law("chinchilla", given)
     log = simulate(law, given, mixtures(rows, 4))
-    log = log.with_loss(np.full((rows, 4), 2.0))
+    log = with_loss(log, np.full((rows, 4), 2.0))
     one = 2.0 + 0.1 * rng.normal(size=(rows, 4))
     other = 2.0 + 0.101 * rng.normal(size=(rows, 4))
     table = compare(log, [Oracle(_sorted_like(log, one), "one"), Oracle(_sorted_like(log, other), "other")], folds=5)

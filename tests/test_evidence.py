@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import inputs, log_of, mixtures, simulate, true_law
+from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.coverage import Coverage, coverage_of, untrained_losses
@@ -101,7 +101,7 @@ def test_observations_are_relative_to_the_geometric_mean_and_weighted():
     log = simulate(true_law("shapley", given), given, mixtures(18, 4))
     loss = log.loss.copy()
     loss[2, 1] = np.nan
-    found = gather(log.with_loss(loss), Filters())
+    found = gather(with_loss(log, loss), Filters())
     share = np.linspace(0, 1, 18)
     seen = found.observations(LAWS["shapley"], given, share)
     np.testing.assert_allclose(np.log(seen.N).mean(), 0.0, atol=1e-12)

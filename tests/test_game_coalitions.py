@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated import with_loss
 from test_game_exact import shapley_by_permutations
 
 from shapleymix.errors import DataError, UsageError
@@ -145,7 +146,7 @@ def test_repeats_are_averaged_and_give_standard_errors() -> None:
 
 def test_one_repeated_coalition_gives_all_their_noise() -> None:
     log = make_log("ab", random_losses(2, targets=1))
-    again = log.select([3]).with_loss(log.loss[[3]] + 0.2)
+    again = with_loss(log.select([3]), log.loss[[3]] + 0.2)
     game = coalition_game(join(log, again))
     assert game.noise is not None
     np.testing.assert_allclose(game.noise[:, 0], np.array([0.02, 0.02, 0.02, 0.01]))
@@ -210,7 +211,7 @@ def test_unmeasured_losses_are_named_with_their_lines(measured: RunLog) -> None:
     with pytest.raises(
         DataError, match=r"(?s)2 faults.*:9 \[loss_zh\]: coalition en\+fr .*:11 .*en\+ja has no loss for de"
     ):
-        shapley_values(measured.with_loss(loss))
+        shapley_values(with_loss(measured, loss))
 
 
 def test_a_log_without_coalitions_is_refused() -> None:

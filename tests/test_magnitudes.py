@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import FAST, log_of
+from simulated import FAST, log_of, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.comparison import compare
@@ -108,6 +108,6 @@ def test_logs_made_in_memory_are_told_in_the_order_of_their_lines(log):
     odd = replace(log, N=np.where(rows == 9, 1e308, log.N), D=np.where(rows == 2, np.nan, log.D), lines=lines)
     p = np.where((rows == 6)[:, None], [-0.5, 1.5, 0, 0], log.p)
     with pytest.raises(DataError, match=r"made\.csv has 5 faults") as caught:
-        fit(replace(odd, p=p, origin="made.csv").with_loss(loss), "learned", **FAST)
+        fit(with_loss(replace(odd, p=p, origin="made.csv"), loss), "learned", **FAST)
     places = [(fault.location.line, fault.location.column) for fault in caught.value.faults]
     assert places == [(4, "D"), (6, "loss_de"), (8, "p_en"), (8, "p_de"), (11, "N")]

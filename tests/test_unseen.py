@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import FAST, inputs, mixtures, simulate, true_law
+from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
 from shapleymix.fitting.fits import Fit
@@ -104,7 +104,7 @@ def test_a_source_is_little_known_target_by_target():
     shown, loss = np.arange(ROWS) < 6, log.loss.copy()
     loss[shown, 1] = np.nan  # no run that tells de holds any zh
     loss[:4, 2] = np.nan  # and two that tell fr do
-    found = sm.fit(log.with_loss(loss), "learned", **FAST)
+    found = sm.fit(with_loss(log, loss), "learned", **FAST)
     assert found.thin == {"zh": "in no run that is used for de; seen in 2 different mixtures for fr"}
     assert f"little is known of the effect of zh: {found.thin['zh']}" in found.warnings
     np.testing.assert_allclose(found.coverage.told[:, ZH], [1, 0, 1 - np.exp(-2), 1])

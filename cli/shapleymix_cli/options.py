@@ -20,6 +20,10 @@ _OF_THE_CALL |= {"-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
 """Options (and how many words follow) that change nothing in a result, and so are not part of its provenance."""
 
 
+TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
+"""How the names of tables end."""
+
+
 class Command(click.Command):
     """A command whose help begins with examples, and that takes `--json`, `-q` and `-v`."""
 
@@ -246,6 +250,13 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def require_ending(name: str | None) -> None:
+    """Refuse a name of `-o` whose ending names neither a table nor a document."""
+    if name is not None and not name.lower().endswith((".json", *TABLE_ENDINGS)):
+        hint = "end the name in .json, .csv, .csv.gz, .parquet or .jsonl"
+        raise UsageError("names no format to write", hint=hint, location=Location(file=name))
 
 
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:

@@ -185,13 +185,6 @@ def one_log(logs: Logs) -> RunLog:
     return log.select(np.array(order, dtype=np.int64))
 
 
-def evidence_of(
-    logs: Logs, min_tokens: float = 0.0, min_own_tokens: float = 0.0, *, with_held_out: bool = False
-) -> Evidence:
-    """The evidence in the logs; rows that a split column sets aside only `with_held_out`."""
-    return gather(one_log(logs), Filters(min_tokens, min_own_tokens), with_held_out=with_held_out)
-
-
 def inputs_of(
     log: RunLog, transfer: TransferMatrix | Table | None = None, languages: Languages | Table | None = None
 ) -> Inputs:

@@ -45,10 +45,10 @@ class Spread:
                 "intervals hold how held-out runs scatter about the law, and not how uncertain the law itself is: away "
                 "from these runs they are too narrow (no bootstrap replicates)",
             )
-        mute = np.ones(len(targets), dtype=bool) if self.residuals is None else ~self.residuals.any(axis=0)
-        if not mute.any():
+        mute = [name for j, name in enumerate(targets) if self.residuals is None or not self.residuals[:, j].any()]
+        if not mute:
             return ()
-        which = "" if mute.all() else f" of {short([name for name, one in zip(targets, mute, strict=True) if one])}"
+        which = "" if len(mute) == len(targets) else f" of {short(mute)}"
         return (
             f"intervals{which} hold how uncertain the law is, and not how a new run scatters about it: fewer new "
             "losses lie inside than they say (no held-out residuals)",

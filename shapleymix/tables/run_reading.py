@@ -13,7 +13,7 @@ from shapleymix.errors import DataError, Fault
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import check_label
+from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
@@ -105,7 +105,15 @@ def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
         roles.ignored.append("loss")
     elif "loss" in sheet.columns:
         roles.losses["loss"] = "loss"
+    faults.extend(_twins(sheet, roles))
     return roles
+
+
+def _twins(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
+    """Labels that look alike and differ, also of a source and a target: one language would be taken for two."""
+    column = {**roles.losses, **roles.tokens, **roles.ratios}
+    for name, twin in lookalikes([*roles.sources, *roles.losses]).items():
+        yield sheet.header_fault(column[name], f"the label {twin_fault(name, twin)}", SAME_NAME)
 
 
 def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:

@@ -22,7 +22,7 @@ from shapleymix.mixing.problem import MEAN, Problem, divergence
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150
-TOLERANCE = 1e-14
+TOLERANCE = 1e-15
 STATIONARY = 1e-9
 TO_THE_WALL = 0.995
 CURVED_WALL = 0.01
@@ -34,10 +34,11 @@ TRUST = 1e8
 LAG, PATIENCE = 1e3, 4
 # Where rounding lets the products fall no further for so many steps, the iteration ends.
 SMALL, STALE = 1e-10, 10
+WELL_WITHIN = 0.9
 HALVES = 0.5 ** np.arange(1, 50)
 
 
-def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
+def solve_interior(problem: Problem, rows: Rows | None = None, tolerance: float = TOLERANCE) -> FloatArray:
     """The optimal mixture (M,); whether it converged is for the certificate to say.
 
     Parameters
@@ -46,6 +47,8 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
         The problem.
     rows : Rows, optional
         The rows of the problem's bounds, where they are known from the same problem under another law.
+    tolerance : float
+        Mean product of slacks and multipliers at which the iteration ends.
 
     Raises
     ------
@@ -57,7 +60,7 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
     problem = problem.supported
     with np.errstate(all="ignore"):
         rows = Rows.of(problem.constraints) if rows is None else rows
-        return _solved(Program(problem, rows, _inside(problem, rows)))
+        return _solved(Program(problem, rows, _inside(problem, rows)), tolerance)
 
 
 def _inside(problem: Problem, rows: Rows) -> FloatArray:
@@ -70,7 +73,7 @@ def _inside(problem: Problem, rows: Rows) -> FloatArray:
     """
     near, M = problem.constraints.near, len(problem.constraints.sources)
     start = rows.inside
-    if near is None or near.kind != "kl" or divergence(start[:M], near.center) < near.radius * (1 - 1e-6):
+    if near is None or near.kind != "kl" or divergence(start[:M], near.center) <= WELL_WITHIN * near.radius:
         return start
     pull = replace(problem, kl=1.0, anchor=near.center, objective=MEAN, w=np.zeros_like(problem.w))
     p = _solved(Program(replace(pull, constraints=replace(problem.constraints, near=None)), rows, start))
@@ -94,7 +97,7 @@ class _Point:
     z: FloatArray
 
 
-def _solved(program: Program) -> FloatArray:
+def _solved(program: Program, tolerance: float = TOLERANCE) -> FloatArray:
     """The mixture (M,) at which the iteration stops, inside its bounds."""
     x = program.x
     s = program.slack(x)
@@ -111,7 +114,7 @@ def _solved(program: Program) -> FloatArray:
             break
         products = point.s * point.z
         mean = float(products.mean())
-        if mean <= TOLERANCE and (left <= STATIONARY or mean <= 0.1 * TOLERANCE):
+        if mean <= tolerance:
             break
         stale = 0 if mean < 0.5 * best else stale + 1
         best = min(best, mean)
@@ -126,7 +129,7 @@ def _solved(program: Program) -> FloatArray:
 
 def _center(mean: float, even: float) -> float:
     """The next products of slacks and multipliers: LOQO's rule, by which the less even ones are centred more."""
-    return max(0.1 * min(0.05 * (1 - even) / max(even, 1e-12), 2.0) ** 3 * mean, 0.01 * TOLERANCE)
+    return max(0.1 * min(0.05 * (1 - even) / max(even, 1e-12), 2.0) ** 3 * mean, 0.1 * TOLERANCE)
 
 
 def _step(program: Program, point: _Point, center: float) -> float | None:

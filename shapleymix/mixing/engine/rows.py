@@ -50,7 +50,9 @@ class Rows:
             equal, totals = np.concatenate([equal, rows[~strict]]), np.concatenate([totals, limits[~strict]])
             rows, limits = rows[strict], limits[strict]
         inside, free = _settled(inside, equal, totals, bounds)
-        equal, _ = _spans(equal * free)
+        spanning, _ = _spans(equal[:, free])
+        equal = np.zeros((len(spanning), len(free)))
+        equal[:, free] = spanning
         if room <= ROOMY:
             inside = _centred(rows, limits, equal, free, inside)
         keep = np.any(rows[:, free] != 0, axis=1)
