@@ -108,8 +108,8 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, and
-    zip's check of lengths."""
+    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, whether
+    fields may be set later, and zip's check of lengths."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
@@ -123,7 +123,7 @@ def _bare(code: str) -> str:
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.test, node.body = ast.Constant(None), [ast.Pass()]
         elif isinstance(node, ast.Call):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("strict", "frozen")]
     return ast.dump(tree)
 
 
