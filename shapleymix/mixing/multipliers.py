@@ -66,7 +66,7 @@ class Multipliers:
 def multipliers_of(problem: Problem, p: FloatArray) -> Iterator[Multipliers]:
     """Multipliers for the certificate of the mixture p (M,), the likeliest first; at the least zeros, a loose bound."""
     bounds = problem.constraints
-    none = Multipliers(_even(problem), np.zeros(len(bounds.group_names)), np.zeros_like(p), 0.0)
+    none = Multipliers(_of_the_top(problem, p), np.zeros(len(bounds.group_names)), np.zeros_like(p), 0.0)
     if not (problem.worst or bounds.grouped or bounds.near is not None):
         yield none
         return
@@ -76,7 +76,8 @@ def multipliers_of(problem: Problem, p: FloatArray) -> Iterator[Multipliers]:
     cost = np.where(moving, problem.penalty_gradient(p) if problem.worst else problem.gradient(p, problem.w), 0.0)
     tangents = np.where(moving, (problem.terms.jacobian(p)[:, counted] * problem.w[counted]).T, 0.0)
     heights = problem.w[counted] * problem.terms.losses(p)[counted]
-    if not (np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()):
+    finite = np.isfinite(cost).all() and np.isfinite(tangents).all() and np.isfinite(heights).all()
+    if not finite or not (cost.any() or tangents.any()):
         yield none
         return
     whole = Tangents(bounds, p, cost, tangents, heights - heights.max(initial=-np.inf))
@@ -114,9 +115,13 @@ def _multipliers(problem: Problem, counted: IntArray, duals: Duals, unit: float)
     return Multipliers(w, groups * unit, ball * unit, limit * unit)
 
 
-def _even(problem: Problem) -> FloatArray:
-    """Weights of a valid, loose bound: for the worst case any average of the weighted losses is below the largest."""
-    return problem.w / np.count_nonzero(problem.w > 0) if problem.worst else problem.w
+def _of_the_top(problem: Problem, p: FloatArray) -> FloatArray:
+    """Weights of a valid, loose bound: for the worst case the target that decides it at p is below the largest."""
+    if not problem.worst:
+        return problem.w
+    with np.errstate(invalid="ignore"):
+        top = int(np.argmax(np.where(problem.w > 0, problem.w * problem.terms.losses(p), -np.inf)))
+    return np.where(np.arange(len(problem.w)) == top, problem.w, 0.0)
 
 
 def _units(at: Tangents) -> tuple[float, float]:
