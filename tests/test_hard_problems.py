@@ -51,6 +51,12 @@ HARD = {
         0, 14, 28, "exponential", "plain", "worst", "random", floors=True, fixed=1, groups=(EQUAL, BAND, EQUAL),
         slack=1e-9, near="kl", sparse=True,
     ),
+    "multipliers from 1 to 1e-13 in one worst case": Case(
+        686728261, 5, 12, "linear", "large", "worst", "extreme", "tight", groups=(CAP, CAP), slack=1e-3, sparse=True
+    ),
+    "three targets at the top whose slopes differ by 1e7": Case(
+        3450, 28, 28, "linear", "spread", "worst", "extreme", "tight", fixed=1, groups=(CAP,), slack=1e-9, sparse=True
+    ),
 }  # fmt: skip
 
 NOWHERE = {
