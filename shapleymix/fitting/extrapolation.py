@@ -137,3 +137,14 @@ def _alike(ranges: FloatArray) -> list[tuple[FloatArray, list[int]]]:
     for j, own in enumerate(ranges):
         groups.setdefault(np.ascontiguousarray(own).tobytes(), []).append(j)
     return [(ranges[members[0]], members) for members in groups.values()]
+
+
+def unshown(losses: FloatArray, above: BoolArray, targets: Sequence[str], untrained: FloatArray) -> list[str]:
+    """Words for losses (R, K) that are no predictions: `above` an untrained model's, or where the law is undefined."""
+    found = [
+        f"no prediction for {name}{at_points(off)}: the law gives more than the {limit:.4g} nats of an untrained model"
+        for name, off, limit in zip(targets, above.T, untrained, strict=True)
+        if off.any()
+    ]
+    count = int(np.isnan(losses).sum())
+    return [*found, f"the law is undefined (Theta = 0) for {count} of {losses.size} losses"] if count else found
