@@ -12,7 +12,6 @@ from shapleymix.mixing.closed_forms import (
     clipped,
     closed_form,
     diagonal,
-    diagonal_exact,
     first_order,
     first_order_printed,
     interior,
@@ -77,7 +76,6 @@ def test_first_order_error_is_second_order_small():
 def test_diagonal_closed_form_is_exact_only_for_equal_gammas():
     a, gamma, _ = draw(np.random.default_rng(2), 0.1)
     phi = np.diag(np.linspace(0.6, 1, K))
-    np.testing.assert_allclose(diagonal_exact(a, gamma, phi), optimum(a, gamma, phi), atol=1e-8)
     assert np.abs(diagonal(a, gamma, phi) - optimum(a, gamma, phi)).sum() > 1e-3
     equal = np.full(K, 0.2)
     np.testing.assert_allclose(diagonal(a, equal, phi), optimum(a, equal, phi), atol=1e-8)

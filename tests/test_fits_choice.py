@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import FAST, inputs, log_of, mixtures, simulate, true_law
+from simulated import FAST, inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.fits import fit
@@ -20,7 +20,7 @@ def test_too_few_runs_name_the_law_the_target_and_the_numbers():
     loss = log.loss.copy()
     loss[7:, 2] = np.nan
     with pytest.raises(FitError, match="law 'learned' fits 10 numbers for target 'fr' but has 7 different runs for it"):
-        fit(log.with_loss(loss), "learned", **FAST)
+        fit(with_loss(log, loss), "learned", **FAST)
     copies = replace(log, p=np.tile(log.p[:3], (14, 1))[:40], N=np.full(40, 1e8), D=np.full(40, 1e9))
     with pytest.raises(FitError, match="has 3 different runs"):
         fit(copies, "learned", **FAST)

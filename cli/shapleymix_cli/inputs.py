@@ -35,7 +35,7 @@ def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "
 
 
 def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:
-    """The transfer matrix of `--sv`."""
+    """The transfer matrix of `--transfer`."""
     return None if path is None else matrix_of(out, path, kind)
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
+from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 from shapleymix_cli.console import Output
 
@@ -195,7 +196,7 @@ fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
 level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")
-sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
+transfer = click.option("--transfer", metavar="MATRIX", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
@@ -273,6 +274,13 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def require_ending(name: str | None) -> None:
+    """Refuse a name of `-o` whose ending names neither a table nor a document."""
+    if name is not None and not name.lower().endswith((".json", *TABLES)):
+        hint = "end the name in .json, .csv, .csv.gz, .parquet or .jsonl"
+        raise UsageError("names no format to write", hint=hint, location=Location(file=name))
 
 
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:

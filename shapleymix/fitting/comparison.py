@@ -18,6 +18,7 @@ from shapleymix.keywords import spelt_out
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
@@ -205,6 +206,8 @@ def _summary(
     wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     scored = [predicted for predicted in predictions if predicted is not None]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
+    by_name = {one.name: found for one, found in zip(contenders, predictions, strict=True) if found is not None}
+    _require_common(common, wanted, by_name)
     draws = bootstrap_shares(log, DRAWS, study.seed)
     replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
     error = replicated.std(axis=1)
@@ -225,7 +228,7 @@ def _summary(
         rows=int(common.any(axis=1).sum()),
         gap=point[:, None] - point[None, :],
         gap_error=gap.std(axis=2),
-        notices=evidence.notices + _partial(wanted, common),
+        notices=evidence.notices + _partial(wanted, common, by_name, log),
     )
 
 
@@ -237,8 +240,25 @@ def _replicated_error(loss: FloatArray, predicted: FloatArray, common: BoolArray
     return (error[:, scored] / total[:, scored]).mean(axis=1)
 
 
-def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:
+def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, FloatArray]) -> None:
+    """Refuse a comparison of laws that share no held-out loss on which each of them is defined."""
+    if common.any():
+        return
+    shares = ", ".join(f"{name} {(wanted & ~np.isnan(found)).sum()}" for name, found in scored.items())
+    message = f"no held-out loss is one that every law predicts; of {int(wanted.sum())} they predict: {shares}"
+    raise FitError(message, hint="compare fewer laws at once")
+
+
+def _partial(wanted: BoolArray, common: BoolArray, scored: Mapping[str, FloatArray], log: RunLog) -> tuple[str, ...]:
+    """Which law leaves out how many losses, for which no law is then scored."""
     lost = int((wanted & ~common).sum())
     if not lost:
         return ()
-    return (f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others",)
+    told = []
+    for name, predicted in scored.items():
+        rows, targets = np.nonzero(wanted & np.isnan(predicted))
+        if len(rows):
+            first = f"such as {log.targets[targets[0]]} of run {log.runs[rows[0]]}"
+            told.append(f"{name} at {len(rows)}, {first}")
+    text = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
+    return (f"{text} ({'; '.join(told)})",)

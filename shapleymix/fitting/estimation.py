@@ -198,8 +198,10 @@ def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observat
 def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
     empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
     if empty:
-        message = f"law {law.name!r} is undefined (Theta = 0) on every run that has a loss for {', '.join(empty)}"
-        raise FitError(message, hint="add runs with languages that help these targets, or choose another law")
+        message = f"law {law.name!r} is undefined on every run that has a loss for {', '.join(empty)}"
+        raise FitError(
+            message, hint="add runs with languages that help these targets (Theta above 0), or choose another law"
+        )
 
 
 def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:

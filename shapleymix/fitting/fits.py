@@ -10,11 +10,11 @@ import numpy as np
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
-from shapleymix.fitting.candidates import law_of
+from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.extrapolation import Place, unshown, warnings_of
+from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
@@ -136,8 +136,8 @@ class Fit(Tabular, Record):
 
     @property
     def thin(self) -> dict[str, str]:
-        """Sources of whose effect little is known, with the reason."""
-        return self.coverage.thin(self.sources)
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets."""
+        return self.coverage.thin(self.sources, self.targets)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -191,12 +191,15 @@ class Fit(Tabular, Record):
         supply = tokens_at_hand(self.sources, languages_of(languages), available)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
-        low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
+        losses = self.law.losses(mixtures, sizes, tokens)
+        spread = Spread(self.replicates, self.residuals)
+        low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
+        # without any interval there is nothing to misread
+        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
-        warnings = (*warnings_of(place), *unshown(losses, impossible, self.targets, self.coverage.untrained), *repeated)
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
@@ -316,10 +319,13 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     """
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
+    fitted_losses = point.law.losses(log.p, log.N, log.D)
+    require_losses(law.name, fitted_losses, point.used, log)
     losses, notes = held_out_losses(study, law)
-    fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
+    residuals = None if losses is None else residual_quantiles(seen, losses)
+    narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
         replicates=point.replicates,
@@ -329,10 +335,10 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held=point.held,
         fitted_scores=score(inputs.targets, seen, fitted_losses),
         held_out=None if losses is None else score(inputs.targets, seen, losses),
-        residuals=None if losses is None else residual_quantiles(seen, losses),
+        residuals=residuals,
         selection=None,
         coverage=point.coverage,
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
+        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.candidates import candidate, require_runs
+from shapleymix.fitting.candidates import candidate, learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
@@ -48,9 +48,9 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, li
 def learned(study: Study, law: type[BlackBox]) -> Fitted:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
-    found = law.learn(log.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, study.seed)
+    found = learned_by(law, log, seen.log_loss, seen.weight, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
-    note = "a black box has no replicates: intervals come from held-out errors alone"
+    note = "a black box has no bootstrap replicates"
     used = seen.weight > 0
     return Fitted(found, None, status, {}, (note,), coverage_of(log, used, study.untrained), used)
 

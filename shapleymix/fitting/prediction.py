@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
-from shapleymix.errors import OutsideError, UsageError, described
+from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.amounts import Ratio
 from shapleymix.tables.baselines import is_name, mixture_of
@@ -202,6 +202,9 @@ def refuse_outside(prediction: Prediction) -> None:
     bad = np.flatnonzero((prediction.outside | prediction.above_untrained).any(axis=0))
     if not len(bad):
         return
-    names = [prediction.targets[j] for j in bad]
+    head = f"no prediction for {', '.join(prediction.targets[j] for j in bad)}"
     hint = "stay inside of the fitted ranges, fit runs that cover the point, or take the warning instead (not strict)"
-    raise OutsideError(f"no prediction for {', '.join(names)}: {'; '.join(prediction.warnings)}", hint=hint)
+    if len(prediction.warnings) < 2:
+        raise OutsideError(": ".join((head, *prediction.warnings)), hint=hint)
+    *first, last = map(Fault, prediction.warnings)
+    raise OutsideError(head, hint=hint, faults=[*first, replace(last, hint=hint)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -21,7 +21,9 @@ from shapleymix.fitting.evidence import (
     inputs_of,
     largest_mask,
     one_log,
+    own_tokens,
 )
+from shapleymix.fitting.questions import questions_of_vocabulary
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -147,7 +149,17 @@ def study_of(
     filters = Filters(parse_size(settings.min_tokens), parse_size(settings.min_own_tokens), settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
+    if vocabulary is not None:
+        _check_vocabulary(vocabulary)
+        known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)
+        odd = questions_of_vocabulary(log, known, vocabulary)
+        evidence = replace(evidence, notices=(*evidence.notices, *odd))
     return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
+
+
+def _check_vocabulary(vocabulary: float) -> None:
+    if not parse_number(vocabulary, "vocabulary") > 1:
+        raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
 
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
@@ -159,8 +171,6 @@ def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatAr
         known = np.where(np.isnan(known), game, known)
     if vocabulary is None:
         return known
-    if not parse_number(vocabulary, "vocabulary") > 1:
-        raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
     return np.where(np.isnan(known), np.log(vocabulary), known)
 
 

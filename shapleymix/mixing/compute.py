@@ -13,7 +13,7 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, caution
 from shapleymix.laws import Law
-from shapleymix.mixing.assembly import NO_SUPPLY
+from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
 from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
@@ -53,7 +53,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Unpack[DemandKeyword
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = at_scales(fit, [N], [D], demands)
     found = replace(found, notices=(*notes, *found.notices))
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    caution(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT)
     return found
 
 

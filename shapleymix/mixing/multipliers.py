@@ -24,6 +24,7 @@ from shapleymix.mixing.problem import Problem, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 
 NEXT_TO_NOTHING = 1e-9  # of the largest slope
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 REACHES = (np.inf, 1e-2, 1e-6)
 """How far below the largest loss, relative to it, a target may be to have a say. Steep slopes of targets that do not
 matter can be beyond what a linear program's solver takes; then only those near the top are asked."""
@@ -154,6 +155,7 @@ class _Program:
             b_eq=[1.0],
             bounds=box / scale[:, None],
             method="highs",
+            options=EXACT,
         )
         if not found.success:
             return None

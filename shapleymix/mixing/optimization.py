@@ -12,7 +12,7 @@ from typing import Unpack
 
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.assembly import NO_SUPPLY, Summary, assemble
+from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import (
@@ -27,6 +27,7 @@ from shapleymix.mixing.demands import (
 )
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.what_if import changes_of
@@ -94,7 +95,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
     demands = Demands(**keywords)
     (found,) = at_scales(fit_of(fit), [N], [D], demands)
     further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
-    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
+    caution((*(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT), *further))
     return found
 
 
@@ -115,7 +116,7 @@ def optimize_scales(
     """
     demands = Demands(**keywords)
     found = at_scales(fit_of(fit), N, D, demands)
-    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    caution(notice for notice in notices_over(found) if notice not in TOLD_IN_THE_RESULT)
     return found
 
 

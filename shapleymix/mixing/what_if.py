@@ -28,6 +28,7 @@ from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import epochs_of
+from shapleymix.tables.names import composed
 from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import format_size, parse_size
 
@@ -118,7 +119,7 @@ def _change(text: str, sources: tuple[str, ...], available: FloatArray) -> Chang
         raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
     found: dict[str, float] = {}
     for part in text.split(","):
-        name, tokens = _part(part.strip(), sources)
+        name, tokens = _part(composed(part.strip()), sources)
         if name in found:
             raise UsageError(f"what if {text}: {name!r} is given twice")
         found[name] = tokens

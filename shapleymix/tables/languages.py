@@ -11,7 +11,7 @@ from shapleymix.display import Column, Shown, short
 from shapleymix.errors import DataError, Fault, did_you_mean, printable
 from shapleymix.records import FloatArray
 from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import align, check_label
+from shapleymix.tables.names import SAME_NAME, align, check_label, composed, lookalikes, twin_fault
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
@@ -47,6 +47,9 @@ class Languages(Tabular, Shown):
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(map(composed, self.names)))
 
     def summary(self) -> str:
         """Which languages, where they are from, and of how many the tokens are known."""
@@ -136,6 +139,10 @@ def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
         if name and earlier != row:
             message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
             faults.append(sheet.fault(row, "language", message, "give each language once"))
+    faults += [
+        sheet.fault(first[name], "language", f"the language {twin_fault(name, twin)}", SAME_NAME)
+        for name, twin in lookalikes(names).items()
+    ]
     return faults
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import bootstrap_shares, evidence_of, inputs_of
+from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
@@ -172,7 +172,7 @@ def bench_many() -> None:
 def scipy_loop(sample: int = 40) -> tuple[float, np.ndarray]:
     """Seconds a problem in SciPy, and by what share our objective is higher: in all, at the median, at worst."""
     log, matrix = simulated(100, 300)
-    evidence = evidence_of(log)
+    evidence = gather(one_log(log), Filters())
     inputs = inputs_of(evidence.log, matrix)
     problem = Problem.of(LAWS["shapley"], evidence, inputs, Settings())
     shares = bootstrap_shares(evidence.log, 1, 0)

@@ -18,6 +18,8 @@ DRAWS = 4096
 ROUNDS = 8
 LOCAL = 4
 SHRINK = 0.5
+STARTS = DRAWS * (1 + ROUNDS)
+"""Random mixtures that are tried."""
 NAME = "random search and SLSQP"
 
 
