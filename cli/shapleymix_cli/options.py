@@ -70,7 +70,7 @@ def in_flags(error: ShapleyMixError, command: click.Command) -> ShapleyMixError:
 _KEYWORD = re.compile(r"(?<![\w-])(\w+)=(True\b)?")
 
 
-def _flag(found: re.Match[str], flags: Mapping[str | None, str]) -> str:
+def _flag(found: re.Match[str], flags: Mapping[str, str]) -> str:
     name, truth = found.groups()
     if name not in flags:
         return found[0]
