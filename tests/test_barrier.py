@@ -92,8 +92,9 @@ def test_permuting_the_sources_permutes_the_mixture():
     np.testing.assert_allclose(permuted, straight[order], atol=1e-9)
 
 
-def test_useless_sources_get_nothing_and_exactly_so():
-    terms = problem(6, 5, 4)
+@pytest.mark.parametrize("concave", [False, True])
+def test_useless_sources_get_nothing_and_exactly_so(concave):
+    terms = problem(6, 5, 4, concave=concave)
     terms.phi[4] = 0.0
     p = minimise(terms, np.ones(4), np.zeros(5), np.ones(5)).p
     assert p[4] == 0.0

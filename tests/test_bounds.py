@@ -250,6 +250,12 @@ def test_a_ball_that_the_bounds_miss_is_infeasible_with_its_repair():
         require_feasible(Bounds(near="en=1", within=1, distance="kl", groups="fr+de>=0.1").at(NAMES, 1e9))
 
 
+def test_a_floor_that_rounding_lifts_above_its_cap_is_no_contradiction():
+    require_feasible(Bounds(floors={"a": 0.3 + 1e-15, "b": 0.7}, caps={"a": 0.3}).at(("a", "b"), 1e9))
+    with pytest.raises(InfeasibleError, match=r"the floor 0\.31 of a is above its cap 0\.3"):
+        require_feasible(Bounds(floors={"a": 0.31}, caps={"a": 0.3}).at(("a", "b"), 1e9))
+
+
 def test_a_cap_of_one_and_a_rounding_is_one():
     """Issue 6, fuzz 15: a sum of ratios, 1 + 2e-16, was refused; what is beyond rounding still is."""
     assert Bounds(caps={"a": 1 + 2e-16}).at(("a", "b"), 1e9).upper[0] == 1.0

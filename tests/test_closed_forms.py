@@ -53,6 +53,13 @@ def test_the_corrected_sign_is_nearer_and_the_interior_solution_exact(scale):
     assert exact < 1e-9
 
 
+def test_the_printed_formula_is_the_papers_language_by_language():
+    a, gamma, phi = draw(np.random.default_rng(1), 0.1)
+    plain = diagonal(a, gamma, phi)
+    printed = [plain[i] * (1 - sum(phi[i, j] for j in range(K) if j != i) / (gamma[i] + 1)) for i in range(K)]
+    np.testing.assert_allclose(first_order_printed(a, gamma, phi), np.array(printed) / np.sum(printed), rtol=1e-12)
+
+
 def test_the_printed_sign_moves_away_from_the_optimum():
     plain, printed, corrected, _ = distances(0.1)
     assert printed > plain > corrected

@@ -49,6 +49,14 @@ def test_auto_without_folds_is_refused(noisy):
         fit(noisy[2], folds=0)
 
 
+def test_auto_needs_three_mixtures():
+    _, _, log = log_of("chinchilla", rows=12, noise=1e-3)
+    asked: dict[str, Any] = {"folds": 3, "bootstrap": 0, "threads": 1}
+    with pytest.raises(FitError, match="at least three different mixtures; the log has 2"):
+        fit(replace(log, p=log.p[np.arange(12) % 2]), **asked)
+    assert fit(replace(log, p=log.p[np.arange(12) % 3]), **asked).held_out is not None
+
+
 def test_few_mixtures_give_no_held_out_error_and_say_so():
     given = inputs(2, 2)
     law = true_law("chinchilla", given)

@@ -14,6 +14,7 @@ from shapleymix.errors import DataError, UsageError
 from shapleymix.game import coalition_game, efficiency_residual, shapley_values
 from shapleymix.game.coalitions import coalition_masks
 from shapleymix.game.exact import members_of
+from shapleymix.game.values import _draw
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
@@ -118,6 +119,15 @@ def test_a_draw_of_coalitions_follows_its_seed(measured: RunLog) -> None:
     assert (first.provenance["coalitions"], first.provenance["seed"]) == (22, 1)
     with pytest.raises(UsageError, match="exact values"):
         shapley_values(measured, samples=20)
+
+
+@pytest.mark.parametrize("samples", [5, 29, 30, 99])
+def test_a_draw_holds_the_ends_and_no_coalition_twice(measured: RunLog, samples: int) -> None:
+    game = coalition_game(measured)
+    for seed in range(10):
+        masks = _draw(game, samples, seed).masks.tolist()
+        assert masks == sorted(set(masks))
+        assert (masks[0], masks[-1], len(masks)) == (0, 31, min(samples, 30) + 2)
 
 
 def test_repeats_are_averaged_and_give_standard_errors() -> None:

@@ -51,6 +51,27 @@ HARD = {
         0, 14, 28, "exponential", "plain", "worst", "random", floors=True, fixed=1, groups=(EQUAL, BAND, EQUAL),
         slack=1e-9, near="kl", sparse=True,
     ),
+    "multipliers from 1 to 1e-13 in one worst case": Case(
+        686728261, 5, 12, "linear", "large", "worst", "extreme", "tight", groups=(CAP, CAP), slack=1e-3, sparse=True
+    ),
+    "three targets at the top whose slopes differ by 1e7": Case(
+        3450, 28, 28, "linear", "spread", "worst", "extreme", "tight", fixed=1, groups=(CAP,), slack=1e-9, sparse=True
+    ),
+    "one source, twenty targets of unlike size": Case(
+        616937455, 1, 20, "linear", "large", "worst", "extreme", floors=True, groups=(EQUAL, CAP, FLOOR, BAND),
+        sparse=True,
+    ),
+    "a group that leaves 1e-9, where a unit of ratio is worth 1e18": Case(
+        318799175, 2, 10, "linear", "large", "worst", "random", "tight", True, 0, (BAND, CAP, CAP, FLOOR), 1e-9,
+        sparse=True,
+    ),
+    "weights of zero in a worst case with an anchor": Case(
+        1966574789, 25, 20, "linear", "spread", "worst", "zeros", slack=0.0, anchor="uniform", sparse=True
+    ),
+    "a KL ball across three bands of 1e-9": Case(
+        387333096, 7, 22, "exponential", "large", caps="tokens", groups=(BAND, BAND, BAND), slack=1e-9,
+        anchor="random", near="kl", sparse=True,
+    ),
 }  # fmt: skip
 
 NOWHERE = {
@@ -59,6 +80,9 @@ NOWHERE = {
     ),
     "groups that leave a target nothing": Case(
         4, 4, 12, "linear", "plain", "mean", "extreme", "loose", True, 3, (CAP, CAP, CAP, FLOOR), 1e-3, sparse=True
+    ),
+    "a fixed ratio that leaves the other a rounding": Case(
+        1816084913, 2, 11, "linear", "spread", "worst", fixed=1, slack=1e-3, sparse=True
     ),
     "a cap that the other's floor makes nothing": Case(
         201542229, 2, 11, "linear", caps="tokens", fixed=1, slack=1e-3, anchor="random", sparse=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -64,6 +64,23 @@ class FakeFit:
 
 def mixture(**options) -> Mixture:
     return optimize(FakeFit(), "1B", "100B", **options)
+
+
+@dataclass(frozen=True)
+class FlatFit(FakeFit):
+    """The same, but no target feels the mixture."""
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        return replace(super().terms(N, D), gamma=np.zeros(3))
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("groups", [(), "en+de<=0.5"])
+@pytest.mark.parametrize(("fit", "flat"), [(FakeFit(0), False), (FlatFit(0), True)])
+def test_it_is_said_where_the_mixture_decides_nothing(fit, flat, objective, groups):
+    mix = optimize(fit, "1B", "100B", objective=objective, groups=groups)
+    assert any("does not depend on the mixture" in notice for notice in mix.notices) == flat
+    assert mix.relative_gap <= 1e-9
 
 
 def test_the_optimum_comes_with_its_proof_and_beats_every_rival():

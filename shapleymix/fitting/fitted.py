@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,17 +61,21 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    estimate = problem.estimate(np.ones((1, len(log))))
+    estimate = problem.estimate(np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"))
     used = problem.observed.weight > 0
     coverage, replicates = coverage_of(log, used, study.untrained), None
     if settings.bootstrap:
-        report = None if progress is None else (lambda done, total: progress("bootstrap", done, total))
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        again = problem.resample(shares, estimate.x[0], report).x
+        again = problem.resample(shares, estimate.x[0], _stage(progress, "bootstrap")).x
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used)
+
+
+def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:
+    """What one stage reports to, by how much of it is done."""
+    return None if progress is None else (lambda done, total: progress(name, done, total))
 
 
 def _first(estimate: Estimate) -> Law:

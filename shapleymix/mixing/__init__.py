@@ -10,6 +10,7 @@ Modules, in reading order:
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
   candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  stationarity  the same where slopes span too many digits: by least squares
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else

@@ -9,6 +9,7 @@ whatever the program's tolerance. A mixture that breaks a bound has no proof: it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,20 +126,31 @@ class _Proof:
 
 def _best_proof(problem: Problem, p: FloatArray) -> _Proof:
     """The tightest proof by tangents at p or, where that is loose, next to it: any point bounds a convex objective."""
-    within = np.isfinite(problem.total(p)) and violation(p, problem.constraints) <= FEASIBLE
-    best = _proof(problem, p, _off_the_edge(problem, p), within)
-    for edge in EDGES[1:]:
-        if not within or problem.further or best.gap <= TIGHT * abs(problem.total(p)):
+    within = bool(np.isfinite(problem.total(p))) and violation(p, problem.constraints) <= FEASIBLE
+    proofs = (
+        _proof(problem, p, base, found, within)
+        for base in _touching(problem, p)
+        for found in multipliers_of(problem, base)
+    )
+    best = next(proofs)
+    while within and not problem.further and best.gap > TIGHT * abs(problem.total(p)):
+        proof = next(proofs, None)
+        if proof is None:
             break
-        base = np.where((p < edge) & (problem.constraints.upper > edge), edge, p)
-        found = _proof(problem, p, base, within)
-        best = found if found.gap < best.gap else best
+        best = proof if proof.gap < best.gap else best
     return best
 
 
-def _proof(problem: Problem, p: FloatArray, base: FloatArray, within: bool) -> _Proof:
+def _touching(problem: Problem, p: FloatArray) -> Iterator[FloatArray]:
+    """Points (M,) at which tangents may touch, the mixture's own first."""
+    yield _off_the_edge(problem, p)
+    for edge in EDGES[1:]:
+        yield np.where((p < edge) & (problem.constraints.upper > edge), edge, p)
+
+
+def _proof(problem: Problem, p: FloatArray, base: FloatArray, found: Multipliers, within: bool) -> _Proof:
     """The proof of p by the tangents at `base`."""
-    found, bounds = multipliers_of(problem, base), problem.constraints
+    bounds = problem.constraints
     gradient = problem.gradient(base, found.w)
     slope = gradient - found.tilt(bounds)
     _, price = linear_minimiser(slope, bounds.lower, bounds.upper)

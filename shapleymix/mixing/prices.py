@@ -21,7 +21,8 @@ RANGED, RANGED_DEAR, MANY = 6, 2, 100
 """How many of the dearest bounds get a range, each at the cost of a few solutions: where one batch solves them all,
 and where each is solved alone, or there are `MANY` sources."""
 SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
-"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first."""
+"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first. A third of them
+where one batch does not solve them all, or there are `MANY` sources."""
 PERCENT = 0.01
 
 
@@ -175,7 +176,7 @@ def _ranges(problem: Problem, found: list[_Bound]) -> list[tuple[float, float]]:
         return [(np.nan, np.nan)] * len(found)
     free = solve_all(tuple(bound.moved(problem, bound.end) for bound in found))
     ends = [bound.reached(answer, problem) for bound, answer in zip(found, free, strict=True)]
-    shares = SHARES if problem.standard else SHARES[2::3]
+    shares = SHARES if problem.standard and len(problem.constraints.sources) < MANY else SHARES[2::3]
     places = [bound.at(problem) + (end - bound.at(problem)) * shares for bound, end in zip(found, ends, strict=True)]
     problems = [
         bound.moved(problem, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()

@@ -23,7 +23,6 @@ from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.candidates import compare_mixtures
-from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.frontier import frontier
 from shapleymix.mixing.optimization import optimize, optimize_scales
 from shapleymix.records import FloatArray
@@ -161,7 +160,7 @@ def trade_off(asked: Question) -> tuple[str, dict[str, float]]:
     w = [side / side.sum() for side in sides]
     options = {name: value for name, value in problem.options.items() if name != "objective"}
     try:
-        curve = frontier(problem.fit, N, D, between, points=int(rng.integers(2, 8)), demands=Demands(**options))
+        curve = frontier(problem.fit, N, D, between, points=int(rng.integers(2, 8)), **options)
     except (InfeasibleError, SolveError) as refusal:
         return refused_rightly(problem, refusal), {}
     values = np.array([[_loss(problem, entry.p, side) for side in w] for entry in curve.entries])

@@ -208,7 +208,7 @@ def _bound_at(problem: Problem, p: FloatArray) -> float:
 def _tangent_program(problem: Problem, p: FloatArray, value: FloatArray, slope: FloatArray) -> float:
     """min t over the polytope with t >= value_j + slope_j . (s - p), and the tangent of a KL ball at p."""
     shape = polytope(problem)
-    unit = max(float(np.abs(slope).max()), 1e-300)
+    unit = float(np.abs(slope).max()) or 1.0
     n = shape.A.shape[1]
     rows = np.zeros((len(value), n + 1))
     rows[:, : len(p)], rows[:, -1] = (slope / unit).T, -1.0

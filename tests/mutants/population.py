@@ -8,7 +8,7 @@ import random
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -49,8 +49,8 @@ class Mutant:
 
     @property
     def original(self) -> str:
-        """The file as it is."""
-        return (ROOT / self.path).read_text(encoding="utf-8")
+        """The file as it was when it was first read: who edits it meanwhile disturbs nothing."""
+        return text_of(self.path)
 
     @cached_property
     def change(self) -> tuple[str, str]:
@@ -66,12 +66,18 @@ class Mutant:
         return f"{self.path}:{self.line} [{self.operator}]\n    - {before}\n    + {after}"
 
 
+@cache
+def text_of(path: str) -> str:
+    """The text of a file, read once."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
 def population() -> list[Mutant]:
     """Every mutant, in a fixed order."""
     found: list[Mutant] = []
     for path in UNDER_TRIAL:
-        tree = list(ast_nodes(get_ast(path.read_text(encoding="utf-8"))))
         name = str(path.relative_to(ROOT))
+        tree = list(ast_nodes(get_ast(text_of(name))))
         for label, operator in every_operator().items():
             places = [start for node in tree for start, _ in operator.mutation_positions(node)]
             found += [Mutant(name, label, index, line) for index, (line, _) in enumerate(places)]
@@ -102,19 +108,22 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without annotations, imports for types, and zip's check of lengths: none decides an answer."""
+    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, whether
+    fields may be set later, and zip's check of lengths."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.arguments):
+            node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.test, node.body = ast.Constant(None), [ast.Pass()]
         elif isinstance(node, ast.Call):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("strict", "frozen")]
     return ast.dump(tree)
 
 
@@ -148,5 +157,5 @@ def is_known(mutant: Mutant, known: Known) -> bool:
 def stale(known: Known) -> Iterator[str]:
     """Entries whose line is no longer in the code."""
     for path, before, _ in known:
-        if not (ROOT / path).is_file() or before not in (ROOT / path).read_text(encoding="utf-8"):
+        if not (ROOT / path).is_file() or before not in text_of(path):
             yield f"{path}: {before}"

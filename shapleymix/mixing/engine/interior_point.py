@@ -31,7 +31,7 @@ MAX_HALVINGS = 25
 RIDGES = (1e-16, 1e-13, 1e-10)
 (GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
-LAG, PATIENCE = 1e3, 4
+LAG, PATIENCE, SLOWLY = 1e3, 4, 0.01
 # Where rounding lets the products fall no further for so many steps, the iteration ends.
 SMALL, STALE = 1e-10, 10
 WELL_WITHIN = 0.9
@@ -120,10 +120,12 @@ def _solved(program: Program, tolerance: float = TOLERANCE) -> FloatArray:
         best = min(best, mean)
         if stale >= STALE and best <= SMALL:
             break
-        # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever.
-        lagging = left > max(LAG * mean, STATIONARY) and waited < PATIENCE
-        waited = waited + 1 if lagging else 0
-        center = min(center, mean) if lagging else _center(mean, float(products.min()) / mean)
+        # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever,
+        # and go slowly then.
+        behind = left > max(LAG * mean, STATIONARY)
+        waited = waited + 1 if behind and waited < PATIENCE else 0
+        after = _center(mean, float(products.min()) / mean)
+        center = min(center, mean) if waited else max(after, SLOWLY * mean) if behind and mean > SMALL else after
     return point.x[: program.M]
 
 

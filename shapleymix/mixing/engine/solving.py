@@ -20,6 +20,7 @@ from shapleymix.records import BoolArray, FloatArray
 BARRIER, INTERIOR_POINT, CONE = "barrier Newton", "primal-dual interior point", "cvxpy (Clarabel)"
 ENOUGH = 1e-8
 SNAP = 1e-11
+MENDED = 1e-6
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
 
@@ -118,13 +119,29 @@ def _cone(problem: Problem) -> FloatArray:
 
 
 def _snapped(p: FloatArray, problem: Problem) -> FloatArray:
-    """Ratios next to their bounds moved onto them; the largest other one keeps the unit sum."""
-    lower, upper = problem.constraints.lower, problem.constraints.upper
-    moved = np.where(p - lower < SNAP, lower, np.where(upper - p < SNAP, upper, p))
-    inner = np.where((moved > lower) & (moved < upper), moved, -1.0)
-    if inner.max() > 0:
-        moved[np.argmax(inner)] += 1 - moved.sum()
-    return moved
+    """Ratios and groups next to their bounds moved onto them; the other ratios make up for it, the large ones more.
+
+    What a cone solver leaves beyond a group's bound is mended so, too.
+    """
+    bounds = problem.constraints
+    lower, upper, members = bounds.lower, bounds.upper, bounds.members
+    moved = _onto(p, lower, upper)
+    sums = members @ p
+    goals = _onto(sums, bounds.group_lower, bounds.group_upper)
+    bound = ((goals == bounds.group_lower) | (goals == bounds.group_upper)) & (np.abs(goals - sums) <= MENDED)
+    rows, totals = np.concatenate([np.ones((1, len(p))), members[bound]]), np.append(1.0, goals[bound])
+    share = np.where((moved > lower) & (moved < upper), moved, 0.0)
+    if not share.any():
+        return moved
+    weighed = rows * share
+    sizes = np.maximum(np.linalg.norm(weighed, axis=1), 1e-300)
+    change = np.linalg.lstsq(weighed / sizes[:, None], (totals - rows @ moved) / sizes, rcond=1e-9)[0]
+    return moved + share * np.asarray(change, dtype=np.float64)
+
+
+def _onto(values: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """The values, those next to a bound, or beyond it, on it."""
+    return np.where(values - low < SNAP, low, np.where(high - values < SNAP, high, values))
 
 
 def stacked(members: Sequence[Terms]) -> Terms:
