@@ -150,7 +150,6 @@ def test_a_family_is_a_group_of_its_sources():
         ({"near": "en=2,de=1", "within": 0.1}, "sums to 3"),
         ({"near": "uniform", "within": 0.1, "distance": "l2"}, "unknown distance"),
         ({"near": "unimax:4", "within": 0.1}, "needs the available tokens"),
-        ({"languages": 3}, "no languages table"),
         ({"max_epochs": 3}, "does nothing without"),
         ({"anchor": "uniform"}, "does nothing without"),
         ({"monolingual": {"en": 2}}, "does nothing without"),

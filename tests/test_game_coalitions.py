@@ -74,7 +74,7 @@ def test_order_of_rows_changes_nothing(measured: RunLog) -> None:
 def test_missing_coalitions_are_named(measured: RunLog) -> None:
     keys = np.array(measured.mixture_keys)
     part = measured.select((keys != "en=0.5000,zh=0.5000") & (keys != "ja=1.0000"))
-    with pytest.raises(DataError, match=r"2 of 31 coalitions are missing .*: en\+zh, ja\n.*--sampled"):
+    with pytest.raises(DataError, match=r"2 of 31 coalitions are missing .*: en\+zh, ja\n.*sampled=True"):
         shapley_values(part)
     assert coalition_game(part).missing() == ("en+zh", "ja")
 

@@ -15,7 +15,7 @@ from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.compute import optimize_compute
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize, optimize_scales
-from shapleymix.mixing.repetition import repetition
+from shapleymix.tables.repetition import repetition
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}

@@ -180,6 +180,7 @@ def _needed(name: str) -> int:
     return sum(one.default is inspect.Parameter.empty for one in known)
 
 
+SNIPPET = Path(__file__).with_name("snippets") / "every_function.py"
 WRONG = """
 import shapleymix as sm
 reveal_type(sm.optimize)
@@ -202,6 +203,12 @@ def diagnostics(path: Path) -> list[dict[str, str]]:
     call = [pyright, "--pythonpath", sys.executable, "--outputjson", str(path)]
     done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=300, cwd=root)
     return json.loads(done.stdout)["generalDiagnostics"]
+
+
+def test_pyright_knows_the_type_of_every_public_function_and_of_what_it_returns():
+    text = SNIPPET.read_text(encoding="utf-8")
+    assert [name for name in sm.__all__ if f"sm.{name}" not in text] == [], "the snippet uses every name"
+    assert diagnostics(SNIPPET) == []
 
 
 def test_pyright_refuses_what_no_function_takes(tmp_path):

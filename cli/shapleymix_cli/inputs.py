@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from shapleymix.errors import Location, UsageError
+from shapleymix.files import is_table_name
 from shapleymix_cli.console import Output
-from shapleymix_cli.options import TABLE_ENDINGS
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
@@ -69,9 +69,9 @@ def load_fit(out: Output, path: str) -> Fit:
     """What `shapleymix fit -o` wrote."""
     from shapleymix.fitting.fits import Fit
 
-    if path.lower().endswith(TABLE_ENDINGS):
+    if is_table_name(path):
         hint = "the first argument is what `shapleymix fit -o fit.json` writes"
-        raise UsageError("is a table, not a fit", location=Location(file=path), hint=hint)
+        raise UsageError("is a table, not a fit", location=Location(file=str(path)), hint=hint)
     fit = Fit.load(path)
     out.used(path, sha256_of(fit))
     return fit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.languages import LanguagesSpec, languages_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.sheets import Table
+from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 
@@ -178,20 +177,18 @@ Logs = RunLog | Table | Sequence[RunLog | Table]
 
 def one_log(logs: Logs) -> RunLog:
     """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
-    listed: list[Any] = list(logs) if isinstance(logs, (list, tuple)) else [logs]
-    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed]
+    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
     log = read[0] if len(read) == 1 else concat(read)
     order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
     return log.select(np.array(order, dtype=np.int64))
 
 
 def inputs_of(
-    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: Languages | Table | None = None
+    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: LanguagesSpec | None = None
 ) -> Inputs:
     """The labels, the transfer matrix and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
-    known = languages if languages is None or isinstance(languages, Languages) else read_languages(languages)
-    return Inputs(log.sources, log.targets, matrix, known)
+    return Inputs(log.sources, log.targets, matrix, languages_of(languages))
 
 
 def fold_masks(log: RunLog, folds: int) -> BoolArray:

@@ -28,8 +28,10 @@ from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
+from shapleymix.tables.by_source import Amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
+from shapleymix.tables.repetition import repetitions
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -153,6 +155,8 @@ class Fit(Tabular, Record):
         level: float = LEVEL,
         runs: tuple[str, ...] | None = None,
         *,
+        languages: LanguagesSpec | None = None,
+        available: Amounts | None = None,
         strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
@@ -163,13 +167,17 @@ class Fit(Tabular, Record):
         ----------
         p : Points
             Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
-            `Mixture`, or the path of a saved one; or a list of such mixtures.
+            `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
+            `"unimax:E"`); or a list of such mixtures.
         N, D : Budget
             Numbers, arrays (R,), or sizes such as `"3171M"`.
         level : float
             Probability that the interval holds a new run's loss.
         runs : tuple of str (R,), optional
             Names of the points.
+        languages, available : LanguagesSpec and Amounts, optional
+            Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
+            baselines are made of. With them, a warning names the sources whose tokens a mixture repeats.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -180,17 +188,18 @@ class Fit(Tabular, Record):
             lies outside of what was fitted.
         """
         level = parse_level(level)
-        mixtures, sizes, tokens = points_of(p, N, D, self.sources)
+        supply = tokens_at_hand(self.sources, languages_of(languages), available)
+        mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         losses = self.law.losses(mixtures, sizes, tokens)
         spread = Spread(self.replicates, self.residuals)
         low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
-        narrow = (
-            spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        )  # without any, there is nothing to misread
-        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow)
+        # without any interval there is nothing to misread
+        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
+        repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(

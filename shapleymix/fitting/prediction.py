@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
 from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.amounts import Ratio
+from shapleymix.tables.baselines import is_name, mixture_of
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.simplex import HasMixture, check, parse_mixture
+from shapleymix.tables.simplex import ROUNDED, HasMixture, MixtureSpec, check
 from shapleymix.tables.sizes import format_size, parse_size
 
-ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
-
-
-Mixed = Mapping[str, float] | str | os.PathLike[str] | HasMixture
-Points = ArrayLike | Mixed | Sequence[Mixed]
-Budget = ArrayLike | str
+Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
+"""A mixture that is given otherwise than by ratios in the order of the sources."""
+Points = ArrayLike | Spelt | Sequence[MixtureSpec]
+Budget = ArrayLike | str | Sequence[float | str]
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,20 @@ class Prediction(Tabular, Record):
         )
 
 
-def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def points_of(
+    p: Points, N: Budget, D: Budget, sources: tuple[str, ...], available: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
+
+    `available` (M,) are the unique tokens from which baselines such as `natural` are made.
 
     Raises
     ------
     UsageError, DataError
         If they spell no points, and why.
     """
-    mixtures, sizes, tokens = _mixtures(p, sources), _positive(N, "N"), _positive(D, "D")
+    sizes, tokens = _positive(N, "N"), _positive(D, "D")
+    mixtures = _mixtures(p, tokens, sources, available)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
     odd = [f"{name} has {length}" for name, length in lengths.items() if length not in (1, rows)]
@@ -133,12 +138,17 @@ def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
-    """Ratios (R, M) in the order of the sources."""
+def _mixtures(p: Points, tokens: FloatArray, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """Ratios (R, M) in the order of the sources; a baseline's may differ from one count of tokens to the next."""
     if isinstance(p, _SPELT):
-        return parse_mixture(p, sources)[None]
-    if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p):
-        return np.concatenate([_mixtures(one, sources) for one in p])
+        named = isinstance(p, str) and is_name(p, sources)
+        counts = tokens if named else tokens[:1]
+        return np.stack([mixture_of(p, sources, available, D) for D in counts.tolist()])
+    if _is_list(p):
+        if len(p) == 1:
+            return _mixtures(p[0], tokens, sources, available)
+        counts = tokens if len(tokens) == len(p) else np.full(len(p), tokens[0])
+        return np.stack([mixture_of(one, sources, available, D) for one, D in zip(p, counts.tolist(), strict=True)])
     numbers = _numbers(p, "p", _MIXTURE_HINT)
     if numbers.ndim == 0:
         raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
@@ -151,8 +161,12 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
     return mixtures
 
 
+def _is_list(p: Points) -> TypeGuard[Sequence[MixtureSpec]]:
+    """Whether mixtures are listed, at least one of them otherwise than by ratios in the order of the sources."""
+    return isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p)
+
+
 _SPELT = (str, os.PathLike, Mapping, HasMixture)
-"""What spells a mixture otherwise than by numbers in the order of the sources."""
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
 

@@ -2,7 +2,6 @@
 
 Modules, in reading order:
 
-  baselines     mixtures that people use without a law, by their usual names
   groups        bounds on the summed ratio of some sources, as they are written: en+de<=0.3
   bounds        what a mixture must obey, as asked for and as it stands at one budget
   feasibility   whether bounds leave a mixture, which do not, and the smallest repair
@@ -19,7 +18,6 @@ Modules, in reading order:
   prices        what the bounds that bind are worth, and how far that reaches
   gains         what one mixture gains over another, paired over replicates
   judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
-  repetition    how often a mixture sees each token, and a warning above once
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
   grids         optimal mixtures at several budgets, as one result: one long table, warnings by budget

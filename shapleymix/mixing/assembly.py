@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.gains import Rival, gain, interval
@@ -16,10 +15,11 @@ from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
 from shapleymix.mixing.problem import Problem
-from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
 from shapleymix.records import FloatArray
+from shapleymix.tables.baselines import epochs_of
+from shapleymix.tables.repetition import repetition
 
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"

@@ -82,7 +82,7 @@ def best_split(fit: FitLike, flops: float, demands: Demands) -> tuple[float, flo
     if min(best - edges[0], edges[1] - best) < 1e-6:
         raise SolveError(
             f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
-            hint="fit on runs with several N and several D, or give -N and -D",
+            hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
         )
     return float(np.exp(best)), float(flops / FLOPS_PER_PARAMETER_TOKEN / np.exp(best))
 
@@ -122,5 +122,5 @@ def _require_dependence(fit: FitLike, middle: float) -> None:
     ):
         if np.array_equal(here, other):
             why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")
-            hint = f"fit on runs with several {name}, or give -N and -D"
+            hint = f"fit on runs with several {name}, or ask for the mixture at one N and D"
             raise SolveError(f"the fitted law does not depend on {name} ({why}): no compute-optimal split", hint=hint)

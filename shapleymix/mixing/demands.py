@@ -11,7 +11,6 @@ from shapleymix.errors import UsageError, described
 from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import Rivals, mixture_of
 from shapleymix.mixing.bounds import (
     UNSEEN,
     Amounts,
@@ -30,6 +29,7 @@ from shapleymix.mixing.problem import MEAN, WORST, Problem
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
+from shapleymix.tables.baselines import Rivals, mixture_of
 from shapleymix.tables.simplex import MixtureSpec
 
 Size = float | str

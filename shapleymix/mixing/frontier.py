@@ -35,11 +35,11 @@ from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import MEAN, Problem
-from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99

@@ -13,7 +13,6 @@ from typing import Unpack
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
-from shapleymix.mixing.baselines import named_baselines
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import (
@@ -33,6 +32,7 @@ from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
+from shapleymix.tables.baselines import named_baselines
 from shapleymix.tables.sizes import parse_size
 
 

@@ -15,7 +15,7 @@ from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
 from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 
 REQUIRED = ("run", "N", "D")
@@ -51,8 +51,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
     Parameters
     ----------
     tables : Table or sequence of Table
-        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a list of
-        these.
+        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, a list of rows
+        (each a mapping), or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
 
@@ -62,9 +62,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
         With every fault of the table: its file, line, column, value, and what to do.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    if isinstance(tables, (list, tuple)):
-        return concat([parse_runs(read_sheet(table), need_losses=need) for table in tables])
-    return parse_runs(read_sheet(tables), need_losses=need)  # type: ignore[arg-type]
+    logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
+    return logs[0] if len(logs) == 1 else concat(logs)
 
 
 def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:

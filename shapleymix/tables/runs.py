@@ -13,10 +13,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, cut, short
+from shapleymix.display import Column, Shown, cut, short
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.frames import Tabular
 from shapleymix.tables.names import align, composed
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.writing import write_table
@@ -33,8 +34,8 @@ _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
 
-@dataclass(frozen=True, repr=False)
-class RunLog:
+@dataclass(frozen=True)
+class RunLog(Tabular, Shown):
     """R rows, each a model of N parameters after D tokens of a mixture of M sources, with K measured losses.
 
     A row with `D = 0` is an untrained model, the empty coalition.
@@ -90,9 +91,6 @@ class RunLog:
     def __post_init__(self) -> None:
         for name in ("sources", "targets"):
             object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
-
-    def __repr__(self) -> str:
-        return self.summary()
 
     def summary(self) -> str:
         """How many runs of what, and where they are from, in a few lines."""

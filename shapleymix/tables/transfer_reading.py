@@ -273,7 +273,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
         raise DataError.of([sheet.header_fault("source", "has no column 'source'", hint or _SHAPE)], sheet.origin)
     if kind is None:
         message = "is a wide table, which does not say whether its values are raw or normalised"
-        hint = "say --kind raw or --kind normalized (kind= in Python)"
+        hint = "say which: kind=raw or kind=normalized"
         raise DataError(message, hint=hint, location=Location(sheet.origin))
     sources = texts(sheet, label, faults)
     _check_labels(sheet, label, sources, faults)
@@ -295,7 +295,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
 
 
 def _wide_range_faults(sheet: Sheet, targets: Sequence[str], nsv: FloatArray) -> list[Fault]:
-    hint = "normalised values are exp(sv - the target's largest sv); for raw ones say --kind raw"
+    hint = "normalised values are exp(sv - the target's largest sv); for raw ones say kind=raw"
     outside = np.argwhere((nsv < 0) | (nsv > 1 + _TOLERANCE)).tolist()
     faults = [
         sheet.fault(row, targets[index], f"is {nsv[row, index]:g}, expected a value between 0 and 1", hint)

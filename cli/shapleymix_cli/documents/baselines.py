@@ -10,7 +10,7 @@ from shapleymix_cli.documents.writing import provenance, write_columns, write_do
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
-    from shapleymix.mixing.baselines import Baseline
+    from shapleymix.tables.baselines import Baseline
     from shapleymix.tables.writing import Column
     from shapleymix_cli.console import Output
 

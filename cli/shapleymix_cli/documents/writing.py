@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shapleymix.files import Json
@@ -75,7 +75,7 @@ def save_or_tabulate(out: Output, record: MixtureGrid | Frontier, path: str, for
     write_columns(out, {name: _empty_where_nan(values) for name, values in record.columns().items()}, path, force)
 
 
-def _empty_where_nan(values: Sequence[object]) -> list[object]:
+def _empty_where_nan(values: Column) -> list[object]:
     return [None if value != value else value for value in values]
 
 
