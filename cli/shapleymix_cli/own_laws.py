@@ -7,15 +7,18 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError, did_you_mean
+from shapleymix.fitting.settings import AUTO
 
 if TYPE_CHECKING:
     from shapleymix.fitting.candidates import Contender
+    from shapleymix.fitting.fits import Fit
     from shapleymix.laws import Law
 
 _PREFIX = "shapleymix_user_"
@@ -62,6 +65,36 @@ def known_law(name: str) -> str:
     if name not in known:
         raise UsageError(f"there is no law {name!r}", hint=did_you_mean(name, known))
     return name
+
+
+def chosen_law(text: str) -> str | OwnLaw:
+    """What to fit: `auto` and a law's name as they are, a user's own as what the file holds."""
+    if is_own(text):
+        return own_law(text)
+    return text if text == AUTO else known_law(text)
+
+
+def marked(fit: Fit, own: OwnLaw) -> Fit:
+    """The fit with the place and the hash of its law in the provenance."""
+    return replace(fit, provenance={**fit.provenance, "law_file": own.text, "law_sha256": own.sha256})
+
+
+def changed(fit: Fit, own: OwnLaw) -> list[str]:
+    """A warning where the file is not the one that was fitted.
+
+    Raises
+    ------
+    UsageError
+        If the fit holds another law than the file.
+    """
+    if type(fit.law) is not own.law:
+        message = f"the fit holds law {fit.law.name!r}, not {own.text.rpartition(':')[2]}"
+        written = fit.provenance.get("law_file")
+        hint = f"give law_file={written}" if written else "leave out --law-file"
+        raise UsageError(message, hint=hint, location=Location(file=own.file))
+    if fit.provenance.get("law_sha256") in (None, own.sha256):
+        return []
+    return [f"{own.file} is not the file that was fitted (its SHA-256 differs): the law may be another"]
 
 
 def own_law(text: str) -> OwnLaw:
