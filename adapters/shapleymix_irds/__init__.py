@@ -4,8 +4,10 @@
 
 Modules, in reading order:
 
-  distributed  the little that the tracker needs to know about ranks and wrappers
+  distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
+  wrappers     what wraps a model (DDP, FSDP2), what it does to gradients, and which wrappers are refused
+  buffers      buffers that a model writes while it runs, such as the load of its experts: passes here must not count
   batch        sort a batch by language, and know its groups: languages, or their halves in validation-free mode
   schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
   options      settings of a tracker

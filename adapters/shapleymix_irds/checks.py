@@ -13,7 +13,7 @@ from shapleymix_irds.engines.base import LossFn
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 
 
-def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool) -> None:
+def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool) -> None:
     """Settings that cannot be meant.
 
     Raises
@@ -31,9 +31,8 @@ def check_settings(languages: Sequence[str], every: Any, engine: str, order: int
         raise TrackerError(f"order is {order!r}: it must be 1 or 2")
     if order == 2 and free:
         raise TrackerError("second order needs validation sequences", hint="give `val`, or take order=1")
-    if engine == "grouped" and (order == 2 or weighted):
-        what = "second order" if order == 2 else "preconditioning"
-        raise TrackerError(f"{what} needs whole gradients", hint='take engine="micro" or "auto"')
+    if engine == "grouped" and order == 2:
+        raise TrackerError("second order needs whole gradients", hint='take engine="micro" or "auto"')
 
 
 def check_modules(model: nn.Module) -> None:

@@ -36,6 +36,8 @@ class Options:
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
     micro_batches : int
         Calls of `backward` in each step; with at least K of them `engine="auto"` takes "micro".
+    any_divisor : bool
+        Whether `tokens=` may be another number than that of the step's labelled tokens.
     """
 
     seed: int = 0
@@ -47,6 +49,7 @@ class Options:
     chunk_mib: float | None = None
     measure_sequences: int = 64
     micro_batches: int = 1
+    any_divisor: bool = False
 
     def __post_init__(self) -> None:
         for name in ("val_sequences", "measure_sequences", "micro_batches", "unseen_limit", "total_steps"):

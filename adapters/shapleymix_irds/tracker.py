@@ -32,14 +32,15 @@ from shapleymix_irds.accounts.matrix import efficiency, transfer_matrix
 from shapleymix_irds.accounts.step import Pending, clip_coefficient, learning_rate
 from shapleymix_irds.batch import Batch, ValidationSet, arrange, language_indices, total_tokens
 from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked, non_embedding
-from shapleymix_irds.distributed import World, local, named_parameters
+from shapleymix_irds.distributed import World, local
 from shapleymix_irds.engines.base import LossFn, Task, plain, trained
 from shapleymix_irds.engines.choice import Choice
 from shapleymix_irds.errors import LanguageError, TrackerError
-from shapleymix_irds.measuring import Stopwatch, eval_mode, measure_losses
+from shapleymix_irds.measuring import Stopwatch, aside, check_sums, measure_losses
 from shapleymix_irds.options import Options, Setting, automatic
 from shapleymix_irds.schedule import Schedule
 from shapleymix_irds.state import State
+from shapleymix_irds.wrappers import named_parameters
 
 Sequences = tuple[Tensor, Tensor]
 Kind = Literal["raw", "calibrated"]
@@ -65,8 +66,6 @@ class IRDS:
         grouped where every parameter is covered.
     order : {1, 2}
         With 2, validation gradients are taken at the middle of the step (needs K gradients of memory; engine micro).
-    precondition : torch.optim.Optimizer, optional
-        The AdamW optimiser, if the products are to be weighted by 1 / (sqrt(v) + eps) (engine micro).
     process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
     out : str or os.PathLike[str], optional
@@ -82,14 +81,13 @@ class IRDS:
         every: int | Literal["auto"] = "auto",
         engine: Literal["auto", "grouped", "micro"] = "auto",
         order: Literal[1, 2] = 1,
-        precondition: torch.optim.Optimizer | None = None,
         process_group: ProcessGroup | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
     ) -> None:
         self.model, self.languages, self.order = model, tuple(languages), order
         self.options = options or Options()
-        check_settings(self.languages, every, engine, order, val is None, precondition is not None)
+        check_settings(self.languages, every, engine, order, val is None)
         check_modules(model)
         self.parameters = named_parameters(model)
         self.device = local(next(iter(self.parameters.values()))).device
@@ -97,7 +95,7 @@ class IRDS:
         count, seed, ignore = self.options.val_sequences, self.options.seed, self.options.ignore_index
         self.validation = None if val is None else ValidationSet(val, self.languages, count, seed, ignore)
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
-        parts = (model, self.parameters, self.world, engine, order, precondition, len(self.languages), self.options)
+        parts = (model, self.parameters, self.world, engine, order, len(self.languages), self.options)
         self.choice = Choice(*parts)
         self.ledger, self.losses = Ledger(len(self.languages)), Losses()
         self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
@@ -150,7 +148,7 @@ class IRDS:
             if not len(x) == len(y) == len(indices):
                 raise TrackerError(f"{place}: x, y and lang have {len(x)}, {len(y)} and {len(indices)} rows")
             total = total_tokens(y, tokens, self.options.ignore_index, self.world, place)
-            self._prepare(loss_fn, x, total)
+            self._prepare(loss_fn, place, (x, y), total)
             self.watch.begin()
             pending = self._open(step, total, tokens is not None)
             self.sequence_losses = self._pass(checked(loss_fn, place), x, y, indices, pending)
@@ -194,7 +192,7 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        with self.watch.measurement(), eval_mode(self.model):
+        with self.watch.measurement(), aside(self.model):
             part = self.validation.fixed(self.options.measure_sequences, self.device)
             losses = measure_losses(checked(loss_fn, "measure"), part).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
@@ -274,7 +272,6 @@ class IRDS:
 
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
-        weighted = self.choice.optimizer is not None
         found = {
             "N": non_embedding(self.model),
             "D": self.tokens,
@@ -282,7 +279,7 @@ class IRDS:
             "every": self.schedule and self.schedule.every,
             "engine": self.choice.engine and self.choice.engine.name,
             "order": self.order,
-            "mode": "preconditioned by AdamW's second moment" if weighted else "plain gradients",
+            "mode": "plain gradients",
             "seed": self.options.seed,
         }
         found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
@@ -303,7 +300,7 @@ class IRDS:
             self.choice.forget()
             raise
 
-    def _prepare(self, loss_fn: LossFn, x: Tensor, total: float) -> None:
+    def _prepare(self, loss_fn: LossFn, place: str, few: Sequences, total: float) -> None:
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
             val_tokens = None if self.validation is None else self.validation.tokens
@@ -313,6 +310,7 @@ class IRDS:
                 self.log.cut(0)
             if self.validation is not None and not self.losses.start:
                 self.measure(loss_fn)
+            check_sums(self.model, checked(loss_fn, place), few, self.options.ignore_index, self.world)
 
     def _open(self, step: int, total: float, given: bool) -> Pending:
         if self.pending is None:
@@ -341,7 +339,8 @@ class IRDS:
 
     def _book(self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None) -> None:
         assert self.schedule is not None
-        sums = pending.close(self.choice.finish(lr), self.world, self.device, self.languages)
+        second = self.choice.finish(lr, pending.step)
+        sums = pending.close(second, self.world, self.device, self.languages, self.options.any_divisor)
         clip = clip_coefficient(grad_norm, max_norm, pending.step)
         evaluation = Evaluation(pending.step, float(self.schedule.every), lr, clip, *sums)
         self.ledger.add(evaluation)

@@ -32,7 +32,7 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import DTensor  # noqa: E402
 
 COUNTS = (3, 4, 0, 5)
@@ -130,11 +130,9 @@ def free(mode: str, engine: str) -> dict[str, float]:
 
 
 def _free_phi(model: Any, x: Any, y: Any, lang: Any, engine: Any, tokens: int | None) -> Any:
-    tracker = IRDS(model, LANGUAGES, val=None, every=1, engine=engine)
-    if not isinstance(model, nn.parallel.DistributedDataParallel) and not any(
-        isinstance(p, DTensor) for p in model.parameters()
-    ):
-        tracker.world = type(tracker.world)(None, 1, 0, tracker.device)  # the reference: this process by itself
+    wrapped = isinstance(model, (nn.parallel.DistributedDataParallel, FSDPModule))
+    group = None if wrapped else dist.new_subgroups(1)[0]  # the reference: this process by itself
+    tracker = IRDS(model, LANGUAGES, val=None, every=1, engine=engine, process_group=group)
     tracker.backward(loss_of(model), x, y, lang, step=0, tokens=tokens)
     tracker.commit(lr=1.0)
     return tracker.ledger.phi

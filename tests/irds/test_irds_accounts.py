@@ -337,7 +337,7 @@ def test_instrumenting_a_run_does_not_change_it() -> None:
 def test_validation_losses_of_several_calls_are_averaged_not_summed() -> None:
     """Each call of a step measures the same validation batches; two calls do not double the loss."""
     zeros, device = torch.zeros(2, 2, dtype=torch.float64), torch.device("cpu")
-    pending = Pending(step=1, evaluated=True, total=4.0, given=True)
+    pending = Pending(step=1, evaluated=True, total=6.0, given=True)
     for measured in ([2.0, 3.0], [2.0, 5.0], None):
         val = None if measured is None else torch.tensor(measured, dtype=torch.float64)
         pending.outcomes.append(Outcome(torch.zeros(1), zeros, zeros, val))

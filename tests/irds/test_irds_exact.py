@@ -101,9 +101,9 @@ def test_micro_batches_may_split_the_validation_set(engine: str, val: Any) -> No
     options = Options(val_sequences=3, micro_batches=3, measure_sequences=1)
     tracker = tracker_of(model, even, engine=engine, options=options)
     for _ in range(3):  # the same sequences thrice, so that the sum is known
-        tracker.backward(loss_fn, x, y, lang, step=0, tokens=int((y != -100).sum()))
+        tracker.backward(loss_fn, x, y, lang, step=0, tokens=3 * int((y != -100).sum()))
     tracker.commit(lr=1.0)
-    assert relative(tracker.ledger.phi, 3 * naive_gram(model, loss_fn, x, y, lang, even)) < 1e-10
+    assert relative(tracker.ledger.phi, naive_gram(model, loss_fn, x, y, lang, even)) < 1e-10
 
 
 @pytest.mark.parametrize("free", [False, True])
@@ -173,32 +173,6 @@ def test_row_chunks_change_nothing(val: Any) -> None:
     for phi, grads in values[1:]:
         assert relative(phi, values[0][0]) < 1e-12
         assert all(relative(a, b) < 1e-12 for a, b in zip(grads, values[0][1], strict=True))
-
-
-@ENGINES
-def test_preconditioning_weighs_products_by_the_second_moment(engine: str, val: Any) -> None:
-    model = make_model().double()
-    loss_fn = loss_of(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
-    if engine == "grouped":
-        with pytest.raises(ValueError, match="preconditioning needs whole gradients"):
-            tracker_of(model, val, engine=engine, precondition=optimizer)
-        return
-    tracker = tracker_of(model, val, precondition=optimizer)
-    x, y, lang = batch((1, 4, 0, 3))
-    tracker.backward(loss_fn, x, y, lang, step=0)
-    tracker.commit(lr=1e-3)
-    assert not tracker.ledger.phi.any()  # there is no second moment before the first step
-    optimizer.step()
-    optimizer.zero_grad()
-    factors = [1 / ((s["exp_avg_sq"] / (1 - 0.95)).sqrt() + 1e-8) for s in optimizer.state.values()]
-    total = float((y != -100).sum())
-    g = training_parts(model, loss_fn, x, y, lang, total, 4)
-    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, val)]
-    truth = [[dot([u * f for u, f in zip(gi, factors, strict=True)], hj) for hj in h] for gi in g]
-    tracker.backward(loss_fn, x, y, lang, step=1)
-    tracker.commit(lr=1.0)
-    assert relative(tracker.ledger.phi, truth) < 1e-9
 
 
 def test_a_pair_of_losses_trains_on_one_and_measures_the_other(val: Any) -> None:

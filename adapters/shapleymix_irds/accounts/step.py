@@ -72,16 +72,27 @@ class Pending:
         if tokens != self.total:
             raise TrackerError(f"step {step}: backward with tokens={tokens} after one with {self.total:.0f}")
 
-    def close(self, second: Tensor | None, world: World, device: torch.device, languages: Sequence[str]) -> Sums:
+    def close(
+        self,
+        second: Tensor | None,
+        world: World,
+        device: torch.device,
+        languages: Sequence[str],
+        any_divisor: bool = False,
+    ) -> Sums:
         """The sums of the step over its calls and all ranks.
 
         Parameters
         ----------
         second : tensor, optional
             Products of second order (K, K), which take the place of the calls' own.
+        any_divisor : bool
+            Whether the step may be divided by another number than that of its tokens.
 
         Raises
         ------
+        TrackerError
+            If ranks divide by different numbers, or by one that is not that of the step's tokens.
         NonFiniteError
             On every rank, naming the step, the language and the rank where it happened.
         """
@@ -91,14 +102,31 @@ class Pending:
         tokens, losses = torch.stack(self.tokens).sum(0), torch.stack(self.losses).sum(0)
         known = [o.val_losses for o in self.outcomes if o.val_losses is not None]
         val = torch.stack(known).mean(0) if known else torch.zeros(k, dtype=torch.float64)
-        payload = torch.cat([gram.flatten() / world.size, cover.flatten(), tokens, val / world.size, losses])
-        whole = world.sum(payload.clone().to(device)).cpu()
+        divisor = torch.tensor([self.total, self.total**2], dtype=torch.float64) / world.size
+        payload = torch.cat([gram.flatten() / world.size, cover.flatten(), tokens, val / world.size, losses, divisor])
+        whole = world.sum(payload.to(device)).cpu()
         if not torch.isfinite(whole).all():
             flags = torch.cat([losses, val, gram.flatten()]).to(device)
             raise NonFiniteError(_explain(self.step, world.gather(flags), languages), hint=_HINT)
-        pieces = [piece.numpy() for piece in torch.split(whole, [k * k, k * k, k, k, k])]
+        pieces = [piece.numpy() for piece in torch.split(whole, [k * k, k * k, k, k, k, 2])]
+        self._check_divisor(pieces[2], pieces[5], any_divisor)
         val_losses = pieces[3] if known else np.full(k, np.nan)
         return Sums(pieces[0].reshape(k, k), pieces[1].reshape(k, k), pieces[2], val_losses)
+
+    def _check_divisor(self, tokens: Array, moments: Array, any_divisor: bool) -> None:
+        """Every rank has divided by the tokens of all; `moments` are the mean and the mean square over ranks."""
+        mean, square = moments
+        if square - mean**2 > 1e-9 * square:
+            hint = "sum the tokens over ranks and calls, and give each rank the sum"
+            raise TrackerError(f"step {self.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
+        counted = float(tokens.sum())
+        if not any_divisor and abs(self.total / counted - 1.0) > FAR:
+            hint = "sum the tokens over ranks and calls; if another divisor is meant, Options(any_divisor=True)"
+            told = f"tokens={self.total:.0f}, but its calls have {counted:.0f} labelled tokens on all ranks"
+            raise TrackerError(f"step {self.step}: backward has {told}", hint=hint)
+
+
+FAR = 0.25  # ways of counting differ by less, such as the first token of each sequence
 
 
 def learning_rate(lr: float, step: int) -> float:

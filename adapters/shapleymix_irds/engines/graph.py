@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
-from shapleymix_irds.distributed import tidy
+from shapleymix_irds.wrappers import tidy
 
 # Functions that split a gradient by language. A compiled graph is one function, which cannot be looked into: a
 # compiled model is probed instead.
 SPLITTING = ("Grouped", "CompiledFunction", "ApplyTemplate")
+
+
+def edges(loss: Tensor) -> Iterator[tuple[Node, Node]]:
+    """Each function of the graph with each one that its gradients go on to."""
+    waiting, seen = [loss.grad_fn], {loss.grad_fn}
+    while waiting:
+        node = waiting.pop()
+        for following, _ in () if node is None else node.next_functions:
+            if node is None or following is None:
+                continue
+            yield node, following
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
 
 
 def leaf_uses(loss: Tensor) -> list[tuple[Tensor, str]]:
@@ -19,17 +34,13 @@ def leaf_uses(loss: Tensor) -> list[tuple[Tensor, str]]:
 
     What runs anew in the backward pass (reentrant checkpointing) is not seen.
     """
-    waiting, seen = [loss.grad_fn], {loss.grad_fn}
-    uses = []
-    while waiting:
-        node = waiting.pop()
-        for following, _ in () if node is None else node.next_functions:
-            if hasattr(following, "variable"):
-                uses.append((following.variable, node.name()))  # type: ignore[union-attr]
-            elif following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return uses
+    ends = ((getattr(following, "variable", None), node) for node, following in edges(loss))
+    return [(leaf, node.name()) for leaf, node in ends if leaf is not None]
+
+
+def runs_anew(loss: Tensor) -> bool:
+    """Whether a part of the graph is made in the backward pass only (reentrant checkpointing)."""
+    return any(following.name() == "CheckpointFunctionBackward" for _, following in edges(loss))
 
 
 def not_split(loss: Tensor, model: nn.Module, besides: Tensor) -> str:

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import group_sums
-from shapleymix_irds.distributed import World, is_sharded, without_sync
+from shapleymix_irds.buffers import Buffers
+from shapleymix_irds.distributed import World, is_sharded
 from shapleymix_irds.engines.base import Outcome, Task, combine_halves, full_cover, plain, trained
-from shapleymix_irds.engines.graph import explain, leaf_uses, names_of, not_split, strangers
-from shapleymix_irds.engines.intercept import Interceptor, Layout, Probe, backward_in_mode
+from shapleymix_irds.engines.graph import explain, leaf_uses, names_of, not_split, runs_anew, strangers
+from shapleymix_irds.engines.intercept import Interceptor, Layout, Probe
+from shapleymix_irds.engines.isolated import Isolation, run_backward
+from shapleymix_irds.engines.rows import probe_rows
 from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.wrappers import unsynced
 
 
 class GroupedEngine:
@@ -25,6 +29,7 @@ class GroupedEngine:
         listed = [parameter for parameter in model.parameters() if parameter.requires_grad]
         room = chunk_mib if chunk_mib is not None else 8 if listed[0].device.type == "cpu" else 512
         self.chunk = int(room * 2**20 / 4)
+        self.sharded = is_sharded(listed)
         double = any(parameter.dtype == torch.float64 for parameter in listed)
         self.exact = torch.float64 if double else torch.float32
 
@@ -43,14 +48,14 @@ class GroupedEngine:
         if val is not None:
             bounds = bounds + [len(batch.x) + edge for edge in val.bounds[1:]]
             weights = torch.cat([weights, _mean_weights(val.bounds, val.tokens)])
-        layout = self._layout(x, bounds, batch.groups)
+        layout, buffers = self._layout(x, bounds, batch.groups), Buffers(self.model)
         with Interceptor(layout):
             both = task.loss_fn(x, y)
             measured = plain(both).detach()
             losses = torch.cat([trained(both)[: len(batch.x)], plain(both)[len(batch.x) :]])
             total = (losses * weights.to(losses)).sum()
-            self._check(total, layout.gram)
-            backward_in_mode(total)
+            self._check(total, layout.gram, buffers)
+            run_backward(total)
         gram = layout.gram.grad
         products = torch.zeros(layout.gram.shape) if gram is None else gram.double().cpu()
         if val is None:
@@ -64,9 +69,18 @@ class GroupedEngine:
         """First order only: nothing is left to do."""
         return None
 
-    def _check(self, loss: Tensor, gram: Tensor) -> None:
+    def _check(self, loss: Tensor, gram: Tensor, buffers: Buffers) -> None:
+        """Before anything is differentiated: is all that the pass does split by language, or undone?"""
         fault = not_split(loss, self.model, gram)
-        agree(self.world, CoverageError(fault, hint=COVERAGE_HINT) if fault else None, gram.device)
+        if self.sharded and runs_anew(loss):
+            fault = "reentrant checkpointing (use_reentrant=True) under FSDP2 hides what the loss depends on"
+        if written := buffers.written():
+            fault = f"buffers written in the forward pass, validation and all: {', '.join(written)}"
+        try:
+            agree(self.world, CoverageError(fault, hint=COVERAGE_HINT) if fault else None)
+        except CoverageError:
+            buffers.restore()
+            raise
 
     def _layout(self, x: Tensor, bounds: list[int], train: int) -> Layout:
         groups = len(bounds) - 1
@@ -74,10 +88,10 @@ class GroupedEngine:
         return Layout(len(x), x.shape[1], torch.tensor(bounds), train, gram, self.chunk)
 
 
-def agree(world: World, fault: CoverageError | None, device: torch.device) -> None:
+def agree(world: World, fault: CoverageError | None) -> None:
     """Raise on every rank what any rank has found; every rank must call."""
-    if world.sum(torch.tensor(float(fault is not None), device=device)) > 0:
-        raise fault or CoverageError("parameters of another rank are not covered", hint=COVERAGE_HINT)
+    if world.any(fault is not None):
+        raise fault or CoverageError("another rank cannot be measured in this way: see its message", hint=COVERAGE_HINT)
 
 
 def _concatenated(task: Task) -> tuple[Tensor, Tensor]:
@@ -85,14 +99,17 @@ def _concatenated(task: Task) -> tuple[Tensor, Tensor]:
     batch, val = task.batch, task.val
     if val is None:
         return batch.x, batch.y
-    if val.x.shape[1:] != batch.x.shape[1:]:
-        shapes = tuple(val.x.shape[1:]), tuple(batch.x.shape[1:])
-        raise CoverageError(_LENGTH.format(*shapes), hint=_LENGTH_HINT)
     return torch.cat([batch.x, val.x]), torch.cat([batch.y, val.y])
 
 
+def of_other_length(task: Task) -> CoverageError | None:
+    """Why training and validation sequences do not go into one batch, if they do not."""
+    shapes = tuple((task.val or task.batch).x.shape[1:]), tuple(task.batch.x.shape[1:])
+    return CoverageError(_LENGTH.format(*shapes), hint=LENGTH_HINT) if shapes[0] != shapes[1] else None
+
+
 _LENGTH = "validation sequences have shape {}, training sequences {}"
-_LENGTH_HINT = 'cut them to the same length, or use engine="micro"'
+LENGTH_HINT = 'cut them to the same length, or use engine="micro"'
 
 
 def _mean_weights(bounds: list[int], tokens: Tensor) -> Tensor:
@@ -107,29 +124,27 @@ def is_compiled(model: nn.Module) -> bool:
     return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
 
 
-def check_coverage(model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task) -> None:
+def check_coverage(isolation: Isolation, parameters: Mapping[str, nn.Parameter], task: Task) -> None:
     """Run the model once on a few sequences and see that each parameter is used once, in a covered call.
 
-    Under distributed wrappers every rank must call. Gradients are left as they were.
+    Under distributed wrappers every rank must call. Gradients and buffers are left as they were.
 
     Raises
     ------
     CoverageError
         Naming the parameters that are tied, or used where their gradient cannot be split by language.
     """
-    source = task.batch if len(task.batch.x) else task.val
-    assert source is not None, "an evaluated step has sequences"
-    # A number of sequences that other axes seldom have. What it misses is found when the step itself is taken.
-    count = 7 if source.x.shape[1] == 5 else 5
-    pick = torch.arange(count, device=source.x.device) % len(source.x)
-    probe = Probe(_probe_layout(source.x[pick]), model)
+    model, buffers = isolation.model, Buffers(isolation.model)
+    few, labels = probe_rows(task)
+    probe = Probe(_probe_layout(few), model)
     with torch.compiler.set_stance("force_eager"):
-        missed = _gradients_outside(model, parameters, task, source.x[pick], source.y[pick], probe)
+        missed = _gradients_outside(isolation, parameters, task, few, labels, probe)
     if is_compiled(model) and not missed:
         # a compiler may hand over other calls than Python does, so that its own view counts, too
         x, y = _concatenated(task)
         probe.layout = _probe_layout(x)
-        missed = _gradients_outside(model, parameters, task, x, y, probe)
+        missed = _gradients_outside(isolation, parameters, task, x, y, probe)
+    buffers.restore()
     twice = [name for name in parameters if probe.uses[name] > 1]
     if missed or twice:
         raise CoverageError(explain(missed, twice), hint=COVERAGE_HINT)
@@ -143,25 +158,33 @@ def _probe_layout(x: Tensor) -> Layout:
 
 
 def _gradients_outside(
-    model: nn.Module, parameters: Mapping[str, nn.Parameter], task: Task, x: Tensor, y: Tensor, probe: Probe
+    isolation: Isolation,
+    parameters: Mapping[str, nn.Parameter],
+    task: Task,
+    x: Tensor,
+    y: Tensor,
+    probe: Probe,
 ) -> list[str]:
     """Names of parameters that get a gradient, or would, although covered calls are cut off."""
-    sharded = is_sharded(parameters.values())
-    saved = [parameter.grad for parameter in parameters.values()]
-    for parameter in parameters.values():
-        parameter.grad = None
-    try:
-        with without_sync(model), probe:
-            loss = trained(task.loss_fn(x, y)).sum()
-            probe.counting = False
-            if sharded and not is_compiled(model):
-                # ranks may differ in what is not covered, and a backward pass of one rank would wait for the others
-                return sorted(set(names_of(model, (leaf for leaf, _ in leaf_uses(loss)))))
-            if not sharded and (unknown := strangers(loss, parameters.values())):
-                return [f"one of shape {shape}, not in the model" for shape in unknown]
-            if loss.requires_grad:
-                backward_in_mode(loss)
-        return [name for name, parameter in parameters.items() if parameter.grad is not None]
-    finally:
-        for parameter, grad in zip(parameters.values(), saved, strict=True):
-            parameter.grad = grad
+    if isolation.sharded and not is_compiled(isolation.model):
+        # ranks may differ in what is not covered, and a backward pass of one rank would wait for the others
+        with probe, unsynced(isolation.model):
+            loss = _probe_loss(task, x, y, probe)
+        return sorted(set(names_of(isolation.model, (leaf for leaf, _ in leaf_uses(loss)))))
+    unknown: list[str] = []
+
+    def make_loss() -> Tensor:
+        loss = _probe_loss(task, x, y, probe)
+        if not isolation.sharded:
+            unknown.extend(f"one of shape {shape}, not in the model" for shape in strangers(loss, parameters.values()))
+        return loss.detach() if unknown else loss
+
+    with probe:
+        grads = isolation.gradients(make_loss)
+    return unknown or [name for name, grad in zip(parameters, grads, strict=True) if grad is not None]
+
+
+def _probe_loss(task: Task, x: Tensor, y: Tensor, probe: Probe) -> Tensor:
+    loss = trained(task.loss_fn(x, y)).sum()
+    probe.counting = False
+    return loss

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.distributed import tidy
 from shapleymix_irds.engines.weight_gradients import GroupedEmbedding, GroupedLinear, GroupedScale, GroupedShift
+from shapleymix_irds.wrappers import tidy
 
 Handler = Callable[..., Any]
 
@@ -85,8 +85,7 @@ class Probe(Interceptor):
 
     def __init__(self, layout: Layout, model: nn.Module) -> None:
         super().__init__(layout)
-        self.model = model
-        self.names: dict[int, str] = {}
+        self.names = Names(model)
         self.uses: Counter[str] = Counter()
         self.counting = True
 
@@ -99,27 +98,23 @@ class Probe(Interceptor):
         options: dict[str, Any],
     ) -> Any:
         if self.counting:
-            self.uses.update(self._name(value) for value in operands if trainable(value))
+            self.uses.update(self.names.of(value) for value in operands if trainable(value))
         cut = [value.detach() if trainable(value) else value for value in args]
         return func(*cut, **{k: v.detach() if trainable(v) else v for k, v in options.items()})
 
-    def _name(self, weight: Tensor) -> str:
-        if id(weight) not in self.names:
-            # FSDP2 swaps whole parameters in while a block runs, so names are looked up at the call
-            self.names = {id(p): tidy(n) for n, p in self.model.named_parameters()}
-        return self.names.get(id(weight), "a parameter outside the model")
 
+class Names:
+    """Names of parameters; FSDP2 swaps whole parameters in while a block runs, so they are looked up at the call."""
 
-def backward_in_mode(loss: Tensor) -> None:
-    """`loss.backward()` with the interceptor active, so that recomputed layers are intercepted, too.
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.known: dict[int, str] = {}
 
-    `Tensor.backward` and `torch.autograd.backward` are torch functions themselves: under a mode they run its
-    handler, and there modes are off. Hence the engine is called as they call it.
-    """
-    engine: Any = torch.autograd.Variable._execution_engine
-    engine.run_backward(
-        (loss,), (torch.ones_like(loss),), False, False, (), allow_unreachable=True, accumulate_grad=True
-    )
+    def of(self, weight: Tensor) -> str:
+        """The name of a parameter that is in its place now."""
+        if id(weight) not in self.known:
+            self.known = {id(p): tidy(n) for n, p in self.model.named_parameters()}
+        return self.known.get(id(weight), "a parameter outside the model")
 
 
 def _read_linear(

@@ -1,22 +1,24 @@
 """The fallback engine: language-pure micro-batches, whose gradients are what the optimiser gets anyway.
 
-The validation sequences of an evaluation pass in the first call of its step. It takes any layer, sharded parameters,
-second order (validation gradients at the middle of the step) and preconditioning. It holds K gradients (of this
-rank's shards).
+The validation sequences of an evaluation pass in the first call of its step. It takes any layer, sharded parameters and
+second order (validation gradients at the middle of the step). It holds K gradients (of this rank's shards).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shapleymix_irds.batch import Batch
-from shapleymix_irds.distributed import World, is_sharded, local, share, syncs, without_sync
+from shapleymix_irds.buffers import Buffers
+from shapleymix_irds.distributed import World, local, share
 from shapleymix_irds.engines.base import LossFn, Outcome, Task, combine_halves, full_cover, plain, trained
 from shapleymix_irds.engines.graph import strangers
-from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.engines.isolated import Grads, Isolation
+from shapleymix_irds.errors import CoverageError, TrackerError
+from shapleymix_irds.wrappers import put_back, unsynced
 
 
 class MicroEngine:
@@ -24,22 +26,16 @@ class MicroEngine:
 
     name = "micro"
 
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: Iterable[nn.Parameter],
-        world: World,
-        order: int = 1,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:
-        self.model, self.world, self.order, self.optimizer = model, world, order, optimizer
-        self.parameters = list(parameters)
-        self.sharded = is_sharded(self.parameters)
+    def __init__(self, isolation: Isolation, world: World, order: int = 1) -> None:
+        self.isolation, self.world, self.order = isolation, world, order
+        self.parameters, self.sharded = isolation.parameters, isolation.sharded
         self.held: list[Tensor] | None = None
         self.val: tuple[LossFn, Batch] | None = None
+        self.wrote = False  # whether a pass has written buffers
 
     def run(self, task: Task) -> Outcome:
         """See `Engine.run`."""
+        self.buffers = Buffers(self.isolation.model)
         if task.val is None:
             return self._without_validation(task)
         if self.order == 2:
@@ -53,67 +49,79 @@ class MicroEngine:
     def forget(self) -> None:
         """Drop what is held of a step that will not be committed."""
         self.held = self.val = None
+        self.isolation.forget()
 
     def finish(self, lr: float) -> Tensor | None:
         """Second order by the midpoint rule: h_j at `w - lr / 2 * gradient`; then weights are as before."""
         held, self.held = self.held, None
         if self.order == 1 or held is None or self.val is None:
             return None
+        if all(parameter.grad is None for parameter in self.parameters):
+            hint = "take order=1 with an optimiser that steps in the backward pass, or with main_grad"
+            raise TrackerError("second order needs the step's gradients in `.grad` at commit", hint=hint)
         loss_fn, val = self.val
-        self.held = held
+        self.held, self.buffers = held, Buffers(self.isolation.model)
         before = [local(parameter.detach()).clone() for parameter in self.parameters]
-        factors = self._factors()
         try:
             with torch.no_grad():
-                for parameter, factor in zip(self.parameters, factors, strict=True):
+                for parameter in self.parameters:
                     if parameter.grad is not None:
-                        step = local(parameter.grad) if factor is None else local(parameter.grad) * factor
-                        local(parameter).sub_(step, alpha=lr / 2)
+                        local(parameter).sub_(local(parameter.grad), alpha=lr / 2)
             columns = [self._products(self._validation(loss_fn, val, j)[0]) for j in range(val.groups)]
         finally:
             with torch.no_grad():
                 for parameter, values in zip(self.parameters, before, strict=True):
                     local(parameter).copy_(values)
-            self.held = self.val = None
+            self.forget()
         return self._reduced(torch.stack(columns, 1))
 
-    def _train(self, task: Task, use: Callable[[int, list[Tensor | None]], None]) -> Tensor:
-        """One backward pass a group; `.grad` ends as after one pass over all; `use` sees each gradient."""
-        batch, losses = task.batch, []
+    def _train(self, task: Task, use: Callable[[int, Grads], None]) -> Tensor:
+        """One backward pass a group; `use` sees each gradient, and their sum is handed over as after one pass."""
+        batch, loss_fn = task.batch, task.loss_fn
+        self.isolation.collect(lambda: (trained(loss_fn(batch.x[:1], batch.y[:1])) * 0.0).sum())
+        total, losses = _Total(len(self.parameters)), []
         for k in range(batch.groups):
             part = batch.part(k)
             empty = part.start == part.stop
-            if empty and not self.sharded:
+            alone = empty and not (k == 0 and len(batch.x) == 0)  # somewhere a rank without sequences takes part
+            if alone and not self.sharded:
                 use(k, [None] * len(self.parameters))
                 continue
             # where gradients are reduced inside backward, a rank without this language takes part with weight 0
             rows = slice(0, 1) if empty else part
-            each, grads = self._isolated(task.loss_fn, batch.x[rows], batch.y[rows], 0.0 if empty else task.scale)
+            each, grads = self._isolated(loss_fn, batch.x[rows], batch.y[rows], 0.0 if empty else task.scale)
             use(k, [None if grad is None else local(grad) for grad in grads])
-            self._accumulate(grads)
+            total.add(grads)
             losses.append(each[: 0 if empty else len(each)])
-        if syncs(self.model):
-            self.world.mean_gradients(self.parameters)
+        self._write_buffers(task)
+        self.isolation.hand_over(total.grads)
         return torch.cat(losses) if losses else batch.x.new_zeros(0, dtype=torch.float32)
 
     def _isolated(
         self, loss_fn: LossFn, x: Tensor, y: Tensor, weight: float, measured: bool = False
-    ) -> tuple[Tensor, list[Tensor | None]]:
-        """Losses (B,) and the gradient of weight times their sum, with `.grad` left as it was."""
-        saved = [parameter.grad for parameter in self.parameters]
-        for parameter in self.parameters:
-            parameter.grad = None
-        try:
-            with without_sync(self.model):
-                both = loss_fn(x, y)
-                loss = ((plain(both) if measured else trained(both)) * weight).sum()
-                self._check(loss)
-                loss.backward()
-            grads = [parameter.grad for parameter in self.parameters]
-        finally:
-            for parameter, grad in zip(self.parameters, saved, strict=True):
-                parameter.grad = grad
-        return plain(both).detach(), grads
+    ) -> tuple[Tensor, Grads]:
+        """Losses (B,) and the gradient of weight times their sum; nothing else notices the pass."""
+        losses = []
+
+        def make_loss() -> Tensor:
+            both = loss_fn(x, y)
+            losses.append(plain(both).detach())
+            loss = ((plain(both) if measured else trained(both)) * weight).sum()
+            self._check(loss)
+            return loss
+
+        grads = self.isolation.gradients(make_loss)
+        self.wrote = self.wrote or bool(self.buffers.written())
+        self.buffers.restore()
+        return losses[0], grads
+
+    def _write_buffers(self, task: Task) -> None:
+        """Buffers become what one pass over the batch makes of them."""
+        wrote, self.wrote = self.wrote, False
+        if self.world.any(wrote) if self.sharded else wrote:
+            with torch.no_grad(), unsynced(self.isolation.model):
+                task.loss_fn(task.batch.x, task.batch.y)
+            put_back(self.isolation.model)
 
     def _check(self, loss: Tensor) -> None:
         """Refuse parameters that are not known, whose gradients could not be held apart."""
@@ -122,20 +130,12 @@ class MicroEngine:
             hint = "make the tracker of a module that holds them all, when they are trainable already"
             raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=hint)
 
-    def _accumulate(self, grads: list[Tensor | None]) -> None:
-        for parameter, grad in zip(self.parameters, grads, strict=True):
-            if grad is not None:
-                parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
-
-    def _validation(self, loss_fn: LossFn, val: Batch, j: int) -> tuple[list[Tensor | None], Tensor]:
-        """Gradient of the mean validation loss of language j, weighted by the preconditioner; the loss."""
+    def _validation(self, loss_fn: LossFn, val: Batch, j: int) -> tuple[Grads, Tensor]:
+        """This rank's part of the gradient of the mean validation loss of language j; the loss."""
         part, tokens = val.part(j), float(val.tokens[j])
         losses, grads = self._isolated(loss_fn, val.x[part], val.y[part], 1.0 / tokens, measured=True)
-        weighted = [
-            None if grad is None else local(grad) if factor is None else local(grad) * factor
-            for grad, factor in zip(grads, self._factors(), strict=True)
-        ]
-        return weighted, losses.double().sum().cpu() / tokens
+        parts: Grads = [None if grad is None else local(grad) for grad in grads]
+        return parts, losses.double().sum().cpu() / tokens
 
     def _hold_validation(self, task: Task) -> Tensor:
         assert task.val is not None
@@ -145,6 +145,7 @@ class MicroEngine:
             grads, loss = self._validation(task.loss_fn, task.val, j)
             self._keep(j, grads)
             losses.append(loss)
+        self.isolation.forget()
         return torch.stack(losses)
 
     def _hold_training(self, task: Task) -> Outcome:
@@ -159,10 +160,9 @@ class MicroEngine:
     def _without_validation(self, task: Task) -> Outcome:
         self.held = self._room(task.batch.groups)
         losses = self._train(task, self._keep)
-        factors, gram = self._factors(), torch.zeros((task.batch.groups,) * 2, dtype=torch.float64)
-        for parameter, held, factor in zip(self.parameters, self.held, factors, strict=True):
-            right = held if factor is None else held * factor.flatten()
-            gram += (held @ right.T).double().cpu() * share(parameter)
+        gram = torch.zeros((task.batch.groups,) * 2, dtype=torch.float64)
+        for parameter, held in zip(self.parameters, self.held, strict=True):
+            gram += (held @ held.T).double().cpu() * share(parameter)
         self.held = None
         tokens, unscale = batch_tokens(task.batch, self.world, self.sharded), 1.0 / task.scale
         gram = self.world.sum(gram) if self.sharded else gram
@@ -177,13 +177,13 @@ class MicroEngine:
             for parameter in self.parameters
         ]
 
-    def _keep(self, group: int, grads: list[Tensor | None]) -> None:
+    def _keep(self, group: int, grads: Grads) -> None:
         assert self.held is not None
         for held, grad in zip(self.held, grads, strict=True):
             if grad is not None:
                 held[group] += grad.flatten()
 
-    def _products(self, grads: list[Tensor | None]) -> Tensor:
+    def _products(self, grads: Grads) -> Tensor:
         """Products of a gradient with each held one, (groups,) float64."""
         assert self.held is not None
         total = torch.zeros(len(self.held[0]), dtype=torch.float64)
@@ -199,12 +199,19 @@ class MicroEngine:
     def _cover(self, task: Task) -> Tensor:
         return full_cover(task.batch.tokens, task.languages)
 
-    def _factors(self) -> list[Tensor | None]:
-        """1 / (sqrt(v) + eps) by AdamW's second moment, for each parameter; 0 before its first step."""
-        if self.optimizer is None:
-            return [None] * len(self.parameters)
-        groups = {id(p): group for group in self.optimizer.param_groups for p in group["params"]}
-        return [_factor(self.optimizer, parameter, groups[id(parameter)]) for parameter in self.parameters]
+
+class _Total:
+    """A sum of gradients."""
+
+    def __init__(self, parameters: int) -> None:
+        self.grads: Grads = [None] * parameters
+
+    def add(self, grads: Grads) -> None:
+        """Add one."""
+        for k, grad in enumerate(grads):
+            so_far = self.grads[k]
+            if grad is not None:
+                self.grads[k] = grad if so_far is None else so_far + grad
 
 
 def batch_tokens(batch: Batch, world: World, everywhere: bool) -> Tensor:
@@ -214,11 +221,3 @@ def batch_tokens(batch: Batch, world: World, everywhere: bool) -> Tensor:
 
 def _wide(parameter: Tensor) -> torch.dtype:
     return torch.promote_types(parameter.dtype, torch.float32)
-
-
-def _factor(optimizer: torch.optim.Optimizer, parameter: Tensor, group: dict) -> Tensor:
-    state = optimizer.state.get(parameter, {})
-    if "exp_avg_sq" not in state:
-        return torch.zeros_like(local(parameter))
-    unbiased = 1.0 - group["betas"][1] ** float(state["step"])
-    return 1.0 / ((local(state["exp_avg_sq"]) / unbiased).sqrt() + group["eps"])

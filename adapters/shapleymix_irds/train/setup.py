@@ -105,7 +105,6 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         val=None if config.irds_fresh else validation(corpus, config.irds_pool, parts.device),
         every=plan_of(config, len(corpus.languages)).every,
         engine=cast(Any, config.irds_engine),
-        precondition=parts.optimiser if config.irds_precondition else None,
         order=cast(Any, int(config.irds_order)),
         out=config.out,
         options=options,
