@@ -113,12 +113,18 @@ def hooks_of(parameter: Tensor) -> dict[int, Any]:
 
 def waiting(model: nn.Module) -> set[int]:
     """Identities of the sharded parameters for which FSDP2 holds gradients that are not reduced yet."""
-    return {
-        id(part.sharded_param)
-        for group in shard_groups(model)
-        for part in group.fsdp_params
-        if part.unsharded_accumulated_grad is not None or group._partial_reduce_output is not None
-    }
+    found = set()
+    for group in shard_groups(model):
+        for part in group.fsdp_params:
+            whole = getattr(part, "_unsharded_param", None)
+            held = (
+                part.unsharded_accumulated_grad,
+                None if whole is None else whole.grad,
+                group._partial_reduce_output,
+            )
+            if any(grad is not None for grad in held):
+                found.add(id(part.sharded_param))
+    return found
 
 
 class _StandIn(nn.Module):
@@ -174,6 +180,9 @@ def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], wor
         _check_replica(replica, world)
     if is_sharded(parameters.values()):
         _check_shards(model, parameters, world)
+    elif shard_groups(model):
+        hint = "call `fully_shard` first, then give the model to the tracker"
+        raise TrackerError("the model was sharded after the tracker was made", hint=hint)
 
 
 def _check_replica(replica: DistributedDataParallel, world: World) -> None:

@@ -31,6 +31,7 @@ REFUSED = {  # what the message says, for the grouped engine and for micro-batch
     "divide factor": ("FSDP2 has a gradient divide factor of its own",) * 2,
     "tensor parallel": ("'head.weight' is not data parallel only (mesh axes: tp)",) * 2,
     "tensor parallel sharded": ("is not data parallel only (mesh axes: dp, tp)",) * 2,
+    "sharded later": ("the model was sharded after the tracker was made",) * 2,
     "half a mesh": ("is sharded over 1 ranks, the tracker counts 2",) * 2,
     "unreduced": ("nothing has averaged gradients over ranks",) * 2,
 }

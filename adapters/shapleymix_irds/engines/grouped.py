@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from shapleymix_irds.batch import group_sums
 from shapleymix_irds.buffers import Buffers
-from shapleymix_irds.distributed import World, is_sharded
+from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.base import Outcome, Task, combine_halves, full_cover, plain, trained
 from shapleymix_irds.engines.graph import explain, leaf_uses, names_of, not_split, runs_anew, strangers
 from shapleymix_irds.engines.intercept import Interceptor, Layout, Probe
@@ -29,7 +30,6 @@ class GroupedEngine:
         listed = [parameter for parameter in model.parameters() if parameter.requires_grad]
         room = chunk_mib if chunk_mib is not None else 8 if listed[0].device.type == "cpu" else 512
         self.chunk = int(room * 2**20 / 4)
-        self.sharded = is_sharded(listed)
         double = any(parameter.dtype == torch.float64 for parameter in listed)
         self.exact = torch.float64 if double else torch.float32
 
@@ -72,8 +72,8 @@ class GroupedEngine:
     def _check(self, loss: Tensor, gram: Tensor, buffers: Buffers) -> None:
         """Before anything is differentiated: is all that the pass does split by language, or undone?"""
         fault = not_split(loss, self.model, gram)
-        if self.sharded and runs_anew(loss):
-            fault = "reentrant checkpointing (use_reentrant=True) under FSDP2 hides what the loss depends on"
+        if runs_anew(loss):
+            fault = "reentrant checkpointing (use_reentrant=True) hides what the loss depends on"
         if written := buffers.written():
             fault = f"buffers written in the forward pass, validation and all: {', '.join(written)}"
         try:
@@ -185,6 +185,8 @@ def _gradients_outside(
 
 
 def _probe_loss(task: Task, x: Tensor, y: Tensor, probe: Probe) -> Tensor:
-    loss = trained(task.loss_fn(x, y)).sum()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "None of the inputs have requires_grad=True")  # they are cut off
+        loss = trained(task.loss_fn(x, y)).sum()
     probe.counting = False
     return loss

@@ -94,7 +94,7 @@ class Isolation:
         with cleared(self.parameters) as taken:
             run_backward(loss)
         if all(grad is None for grad in taken):
-            hint = 'take the non-reentrant form (use_reentrant=False), or engine="grouped"'
+            hint = "take the non-reentrant form (use_reentrant=False)"
             raise CoverageError("something moves gradients out of `.grad` in the backward pass", hint=hint)
         return taken
 

@@ -36,6 +36,9 @@ class MicroEngine:
     def run(self, task: Task) -> Outcome:
         """See `Engine.run`."""
         self.buffers = Buffers(self.isolation.model)
+        few = task.batch.x[:1], task.batch.y[:1]
+        self.isolation.collect(lambda: (trained(task.loss_fn(*few)) * 0.0).sum())
+        self.buffers.restore()
         if task.val is None:
             return self._without_validation(task)
         if self.order == 2:
@@ -78,7 +81,6 @@ class MicroEngine:
     def _train(self, task: Task, use: Callable[[int, Grads], None]) -> Tensor:
         """One backward pass a group; `use` sees each gradient, and their sum is handed over as after one pass."""
         batch, loss_fn = task.batch, task.loss_fn
-        self.isolation.collect(lambda: (trained(loss_fn(batch.x[:1], batch.y[:1])) * 0.0).sum())
         total, losses = _Total(len(self.parameters)), []
         for k in range(batch.groups):
             part = batch.part(k)
