@@ -247,6 +247,14 @@ def test_a_ball_that_the_bounds_miss_is_infeasible_with_its_repair():
     require_feasible(Bounds(near="uniform", within=float(wide), floors="en=50%").at(NAMES, 1e9))
     with pytest.raises(InfeasibleError, match="gives fr ratio 0"):
         require_feasible(Bounds(near="en=1", within=1, distance="kl", floors="fr=0.1").at(NAMES, 1e9))
+    with pytest.raises(InfeasibleError, match="gives some source ratio 0, and the bounds do not"):
+        require_feasible(Bounds(near="en=1", within=1, distance="kl", groups="fr+de>=0.1").at(NAMES, 1e9))
+
+
+def test_a_floor_that_rounding_lifts_above_its_cap_is_no_contradiction():
+    require_feasible(Bounds(floors={"a": 0.3 + 1e-15, "b": 0.7}, caps={"a": 0.3}).at(("a", "b"), 1e9))
+    with pytest.raises(InfeasibleError, match=r"the floor 0\.31 of a is above its cap 0\.3"):
+        require_feasible(Bounds(floors={"a": 0.31}, caps={"a": 0.3}).at(("a", "b"), 1e9))
 
 
 def test_a_cap_of_one_and_a_rounding_is_one():

@@ -20,6 +20,10 @@ _OF_THE_CALL |= {"-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
 """Options (and how many words follow) that change nothing in a result, and so are not part of its provenance."""
 
 
+TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
+"""How the names of tables end."""
+
+
 class Command(click.Command):
     """A command whose help begins with examples, and that takes `--json`, `-q` and `-v`."""
 
@@ -168,7 +172,7 @@ fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
 level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")
-sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
+transfer = click.option("--transfer", metavar="MATRIX", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
@@ -246,6 +250,13 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def require_ending(name: str | None) -> None:
+    """Refuse a name of `-o` whose ending names neither a table nor a document."""
+    if name is not None and not name.lower().endswith((".json", *TABLE_ENDINGS)):
+        hint = "end the name in .json, .csv, .csv.gz, .parquet or .jsonl"
+        raise UsageError("names no format to write", hint=hint, location=Location(file=name))
 
 
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
-from shapleymix.errors import OutsideError, UsageError, described
-from shapleymix.files import read_json
+from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.simplex import check, parse_mixture
+from shapleymix.tables.simplex import HasMixture, check, parse_mixture
 from shapleymix.tables.sizes import format_size, parse_size
 
 ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
-
-
-@runtime_checkable
-class HasMixture(Protocol):
-    """A result that holds a mixture, such as a `Mixture`: ratios by name."""
-
-    @property
-    def mixture(self) -> Mapping[str, float]: ...
 
 
 Mixed = Mapping[str, float] | str | os.PathLike[str] | HasMixture
@@ -145,11 +135,7 @@ def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
     """Ratios (R, M) in the order of the sources."""
-    if isinstance(p, os.PathLike) or (isinstance(p, str) and _is_file(p)):
-        p = _saved(Path(p))
-    elif isinstance(p, HasMixture):
-        p = p.mixture
-    if isinstance(p, (str, Mapping)):
+    if isinstance(p, _SPELT):
         return parse_mixture(p, sources)[None]
     if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p):
         return np.concatenate([_mixtures(one, sources) for one in p])
@@ -169,20 +155,6 @@ _SPELT = (str, os.PathLike, Mapping, HasMixture)
 """What spells a mixture otherwise than by numbers in the order of the sources."""
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
-
-
-def _is_file(text: str) -> bool:
-    return "=" not in text and text.lower().endswith(".json")
-
-
-def _saved(path: Path) -> Mapping[str, float]:
-    """The ratios of a saved mixture."""
-    document = read_json(path)
-    found = document.get("mixture") if isinstance(document, dict) else None
-    if not isinstance(found, dict):
-        hint = "give what `shapleymix optimize -o FILE` or `Mixture.save` wrote"
-        raise UsageError(f"{path}: holds no mixture", hint=hint)
-    return found
 
 
 def _numbers(value: object, name: str, hint: str) -> FloatArray:
@@ -216,6 +188,9 @@ def refuse_outside(prediction: Prediction) -> None:
     bad = np.flatnonzero((prediction.outside | prediction.above_untrained).any(axis=0))
     if not len(bad):
         return
-    names = [prediction.targets[j] for j in bad]
+    head = f"no prediction for {', '.join(prediction.targets[j] for j in bad)}"
     hint = "stay inside of the fitted ranges, fit runs that cover the point, or take the warning instead (not strict)"
-    raise OutsideError(f"no prediction for {', '.join(names)}: {'; '.join(prediction.warnings)}", hint=hint)
+    if len(prediction.warnings) < 2:
+        raise OutsideError(": ".join((head, *prediction.warnings)), hint=hint)
+    *first, last = map(Fault, prediction.warnings)
+    raise OutsideError(head, hint=hint, faults=[*first, replace(last, hint=hint)])

@@ -24,6 +24,10 @@ from shapleymix.records import FloatArray
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
+NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
+TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
+"""Notices of what is not there, which are no reason to distrust what is: no warnings."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -148,6 +152,8 @@ def _notices(
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)
+    if summary.replicates is None:
+        found.append(NO_REPLICATES)
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

@@ -5,7 +5,7 @@ Modules, in reading order:
   names             ordered labels: align one table's labels to another's, or say what is missing
   sizes             sizes as people type them: `243M` parameters, `100B` tokens, `1e22` FLOPs
   amounts           ratios, percentages and lists of them as people write them: 40%, en=0.5,de=20%
-  simplex           mixtures, the points of the simplex: check, renormalise, draw, compare, read and write
+  simplex           mixtures, the points of the simplex: check, renormalise, read and write
   formats           the bytes of a file as columns of cells, one reader per format
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name

@@ -10,7 +10,7 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, did_you_mean, printable
 from shapleymix.records import FloatArray
-from shapleymix.tables.names import align, check_label
+from shapleymix.tables.names import SAME_NAME, align, check_label, composed, lookalikes, twin_fault
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
@@ -46,6 +46,9 @@ class Languages:
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(map(composed, self.names)))
 
     def __repr__(self) -> str:
         known = int(np.isfinite(self.available_tokens).sum())
@@ -113,6 +116,10 @@ def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
         if name and earlier != row:
             message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
             faults.append(sheet.fault(row, "language", message, "give each language once"))
+    faults += [
+        sheet.fault(first[name], "language", f"the language {twin_fault(name, twin)}", SAME_NAME)
+        for name, twin in lookalikes(names).items()
+    ]
     return faults
 
 

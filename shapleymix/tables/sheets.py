@@ -21,6 +21,7 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
+from shapleymix.tables.names import composed, repeated
 from shapleymix.tables.sizes import parse_size
 
 Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Column]
@@ -91,7 +92,18 @@ def _sheet(cells: Cells, origin: str, digest: str) -> Sheet:
         hint = "a table needs a header and at least one row"
         raise DataError("holds no rows", location=Location(file=origin), hint=hint)
     lines = np.array(cells.lines, dtype=np.int64)
-    return Sheet(origin, digest, cells.columns, lines, cells.metadata, cells.notices)
+    return Sheet(origin, digest, _composed(cells.columns, origin), lines, cells.metadata, cells.notices)
+
+
+def _composed(columns: dict[str, list[object]], origin: str) -> dict[str, list[object]]:
+    """The columns with composed names; two spellings of one name are one column given twice."""
+    found = {composed(name): cells for name, cells in columns.items()}
+    if len(found) < len(columns):
+        again = repeated([composed(name) for name in columns])
+        hint = "the name is spelt with composed and with separate accents: keep one of the columns"
+        faults = [Fault(f"column {name!r} occurs twice", Location(origin, 1, name), name, hint) for name in again]
+        raise DataError.of(faults, origin)
+    return found
 
 
 def _columns_of(table: Any) -> dict[str, list[object]]:
@@ -224,4 +236,4 @@ def _number_hint(text: str, sizes: bool) -> str | None:
 def _text(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
-    return str(cell).strip()
+    return composed(str(cell).strip())

@@ -17,7 +17,7 @@ from shapleymix.display import Column
 from shapleymix.errors import DataError, Location, StoreError, UsageError
 from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.names import align, repeated
+from shapleymix.tables.names import align, composed, repeated
 from shapleymix.tables.similarity import Similarity, similarity
 from shapleymix.tables.writing import write_table
 
@@ -56,6 +56,8 @@ class TransferMatrix(Record):
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("sources", "targets"):
+            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
         for name in ("sv", "nsv"):
             values = getattr(self, name)
             if values is not None and not np.isfinite(values).all():
@@ -240,8 +242,6 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not path.exists():
         return
     place = Location(file=str(path))
-    if not force:
-        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
     try:
         document = read_json(path)
     except StoreError:
@@ -249,6 +249,8 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
         message = "stands where the table's provenance goes, and holds something else: it is not overwritten"
         raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
+    if not force:
+        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
 
 
 def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:

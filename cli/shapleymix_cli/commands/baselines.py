@@ -41,6 +41,7 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     from shapleymix_cli.documents.baselines import baselines_document, write_baselines
     from shapleymix_cli.inputs import languages_of
 
+    options.require_ending(output)
     known = languages_of(out, table)
     fitting = usual(known.available_tokens, tokens)
     left_out = [] if mixtures else [name for name in USUAL if name not in fitting]

@@ -88,6 +88,7 @@ def command(
 
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
+    options.require_ending(output)
     fit = load_fit(out, fit_path)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()

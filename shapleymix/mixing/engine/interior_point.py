@@ -38,7 +38,7 @@ WELL_WITHIN = 0.9
 HALVES = 0.5 ** np.arange(1, 50)
 
 
-def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
+def solve_interior(problem: Problem, rows: Rows | None = None, tolerance: float = TOLERANCE) -> FloatArray:
     """The optimal mixture (M,); whether it converged is for the certificate to say.
 
     Parameters
@@ -47,6 +47,8 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
         The problem.
     rows : Rows, optional
         The rows of the problem's bounds, where they are known from the same problem under another law.
+    tolerance : float
+        Mean product of slacks and multipliers at which the iteration ends.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
     problem = problem.supported
     with np.errstate(all="ignore"):
         rows = Rows.of(problem.constraints) if rows is None else rows
-        return _solved(Program(problem, rows, _inside(problem, rows)))
+        return _solved(Program(problem, rows, _inside(problem, rows)), tolerance)
 
 
 def _inside(problem: Problem, rows: Rows) -> FloatArray:
@@ -95,7 +97,7 @@ class _Point:
     z: FloatArray
 
 
-def _solved(program: Program) -> FloatArray:
+def _solved(program: Program, tolerance: float = TOLERANCE) -> FloatArray:
     """The mixture (M,) at which the iteration stops, inside its bounds."""
     x = program.x
     s = program.slack(x)
@@ -112,7 +114,7 @@ def _solved(program: Program) -> FloatArray:
             break
         products = point.s * point.z
         mean = float(products.mean())
-        if mean <= TOLERANCE:
+        if mean <= tolerance:
             break
         stale = 0 if mean < 0.5 * best else stale + 1
         best = min(best, mean)
