@@ -112,6 +112,12 @@ def share(parameter: Tensor) -> float:
     return 1.0 / copies
 
 
+def is_compiled(model: nn.Module) -> bool:
+    """Whether the model or a part of it runs through `torch.compile`."""
+    kind = torch._dynamo.eval_frame.OptimizedModule
+    return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
+
+
 def without_sync(model: nn.Module) -> AbstractContextManager[Any]:
     """DDP's `no_sync`, or nothing."""
     no_sync: Any = getattr(getattr(model, "_orig_mod", model), "no_sync", None)

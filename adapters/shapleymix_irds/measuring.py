@@ -5,25 +5,27 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from shapleymix_irds.batch import Batch, group_sums
+from shapleymix_irds.batch import Piece
+from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.base import LossFn, plain
 
-PIECE = 4  # sequences a forward pass: an eager pass holds their logits
 
-
-def measure_losses(loss_fn: LossFn, batch: Batch) -> Tensor:
-    """Mean loss of each group (groups,) float64, without gradients and without compiling anew."""
-    losses = []
+def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, world: World) -> Tensor:
+    """Mean loss of each language (K,) float64 over all ranks' pieces, without gradients and without compiling anew."""
+    sums = torch.zeros((2, languages), dtype=torch.float64)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        for x, y in zip(batch.x.split(PIECE), batch.y.split(PIECE), strict=True):
-            losses.append(plain(loss_fn(x, y)).double().cpu())
-    return group_sums(torch.cat(losses), batch.bounds) / batch.tokens
+        for piece in pieces:
+            losses = plain(loss_fn(piece.x, piece.y)).double().cpu() * piece.weights
+            index = piece.languages.cpu()
+            sums.index_add_(1, index, torch.stack([losses, piece.tokens * piece.weights]))
+    total = world.sum(sums.to(world.device)).cpu()
+    return total[0] / total[1]
 
 
 @contextmanager
