@@ -5,8 +5,10 @@ Imported lazily, since it needs torch.
 
 Modules, in reading order:
 
-  distributed  the little that the tracker needs to know about ranks and wrappers
+  distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
+  wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
+  buffers      buffers that a model writes while it runs
   batch        whose each sequence is, and the validation sequences that ranks divide among them
   schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
   options      settings of a tracker

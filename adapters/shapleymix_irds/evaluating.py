@@ -18,6 +18,7 @@ from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.options import Setting
+from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
 
 Engine = Literal["auto", "sketch", "exact"]
 ROOM = 2**24  # numbers of exact gradients by group that "auto" holds
@@ -43,7 +44,9 @@ class Evaluator:
         engine: Engine,
         form: Form,
         order: Literal[1, 2],
+        any_divisor: bool = False,
     ) -> None:
+        self.any_divisor = any_divisor
         self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
         self.groups = len(languages) * (2 if validation is None else 1)
         numbers = self.groups * sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -78,6 +81,7 @@ class Evaluator:
         if pending.calls == 1:
             self.evaluation = evaluation
             self.observer.open(seed * 1_000_003 + pending.step)
+            self._check()
             self._look()
             if self.order == 1:
                 self._validate()
@@ -89,11 +93,17 @@ class Evaluator:
 
     def finish(self, pending: Pending, lr: float, grad_scale: float) -> Sums:
         """The sums of the step, with clipped gradients in `.grad`; `lr` is what they are multiplied with."""
+        check_averaged(self.observer.parameters, self.world, pending.step)
         if self.order == 2:
             with at_midpoint(self.observer.parameters.values(), lr):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
-        return close(pending, self.observer, self.world, self.languages, grad_scale)
+        return close(pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
+
+    def _check(self) -> None:
+        check_wrappers(self.observer.model, self.observer.parameters, self.world)
+        check_hooks(self.observer.parameters)
+        check_attention()
 
     def _look(self) -> None:
         """Before the first evaluation: what is covered."""

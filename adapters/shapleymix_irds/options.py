@@ -33,6 +33,8 @@ class Options:
         Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `engines.sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
+    any_divisor : bool
+        Whether `tokens=` may be another number than that of the step's labelled tokens.
     """
 
     seed: int = 0
@@ -44,6 +46,7 @@ class Options:
     numbers: int = 4096
     side: int = 64
     measure_sequences: int = 64
+    any_divisor: bool = False
 
     def __post_init__(self) -> None:
         for name in ("val_sequences", "measure_sequences", "unseen_limit", "total_steps", "numbers", "side"):

@@ -37,7 +37,7 @@ from shapleymix_irds.engines.observer import Watched
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine, Evaluator
-from shapleymix_irds.measuring import eval_mode, measure_losses
+from shapleymix_irds.measuring import aside, check_sums, measure_losses
 from shapleymix_irds.options import Options, automatic
 from shapleymix_irds.record import Record
 from shapleymix_irds.schedule import Schedule
@@ -97,7 +97,7 @@ class IRDS(Record):
         validation = None if val is None else ValidationSet(val, languages, count, seed, ignore)
         schedule = None if every == "auto" else Schedule(every, options.seed)
         form = Form(options.numbers, options.side)
-        evaluator = Evaluator(model, world, languages, validation, engine, form, order)
+        evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor)
         evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
         super().__init__(model, languages, evaluator, schedule, options, out)
         self.sequence_losses = torch.zeros(0)  # of the last `backward`
@@ -125,7 +125,7 @@ class IRDS(Record):
             indices = language_indices(lang, self.languages, step, self.world.rank)
             spread = 1 if indices.dim() == 2 else length or self._usual_length()
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
-            call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length)
+            call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length, False)
             with self._call(call, self.evaluator.loss_fn):
                 yield
 
@@ -227,7 +227,7 @@ class IRDS(Record):
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        with self.clock.measurement(), eval_mode(self.model):
+        with self.clock.measurement(), aside(self.model):
             world, count = self.world, self.options.measure_sequences
             pieces = self.validation.fixed(count, world.rank, world.size, self.device)
             losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
@@ -287,7 +287,7 @@ class IRDS(Record):
             empty = torch.zeros(self.evaluator.groups, dtype=torch.float64)
             zeros = torch.zeros(len(self.languages), dtype=torch.float64)
             given = call.tokens is not None
-            self.pending = Pending(call.step, self.evaluates(call.step), call.total, given, empty, zeros)
+            self.pending = Pending(call.step, self.evaluates(call.step), call.total, given, empty, zeros, call.labelled)
         self.pending.calls += 1
         return self.pending
 
@@ -298,6 +298,8 @@ class IRDS(Record):
         if self.validation is None and not self.evaluator.known:
             self.evaluator.sample = sample_of(x, y, self.options.ignore_index)
         scale = self.world.size / call.total
+        if self.steps == 0 and self.pending is None:
+            check_sums(self.model, checking, (x, y), self.options.ignore_index, self.world)
         with self._call(call, loss_fn) as watched:
             both = checking(x, y)
             values = trained(both)

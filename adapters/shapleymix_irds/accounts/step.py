@@ -39,6 +39,8 @@ class Call:
         Tokens of the step as given, and as reckoned with.
     length : int, optional
         S, if known.
+    labelled : bool
+        Whether the counts are known to be those of tokens with a label.
     """
 
     step: int
@@ -47,6 +49,7 @@ class Call:
     tokens: int | None
     total: float
     length: int | None
+    labelled: bool = True
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Pending:
         Training tokens of this rank by group: a language, or half of one where there is no validation set.
     losses : tensor (K,)
         Summed training losses by language, where they are known.
+    labelled : bool
+        Whether the tokens are known to be those with a label.
     calls : int
         Number of calls so far.
     """
@@ -71,6 +76,7 @@ class Pending:
     given: bool
     tokens: Tensor
     losses: Tensor
+    labelled: bool = True
     calls: int = field(default=0, init=False)
 
     def check_call(self, step: int, tokens: int | None) -> None:
@@ -103,6 +109,8 @@ class Numbers:
         Of training.
     val_losses, val_tokens : tensor (K,)
         Of validation.
+    divisor : tensor (2,)
+        The number of tokens that a rank divides by, and its square.
     """
 
     train: Tensor
@@ -111,6 +119,7 @@ class Numbers:
     losses: Tensor
     val_losses: Tensor
     val_tokens: Tensor
+    divisor: Tensor
 
     @classmethod
     def of_rank(cls, pending: Pending, observer: Observer) -> Numbers:
@@ -119,14 +128,15 @@ class Numbers:
         train, found = observer.flat(observer.train, count), observer.validated
         none = torch.zeros(0, dtype=torch.float64, device=device)
         val = (none, none, none)
+        divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64, device=device)
         if found is not None:
             sketches = observer.flat(found.sketches, observer.languages)
             val = (sketches, found.losses.to(device), found.tokens.to(device))
-        return cls(train, val[0], pending.tokens.to(device), pending.losses.to(device), *val[1:])
+        return cls(train, val[0], pending.tokens.to(device), pending.losses.to(device), *val[1:], divisor)
 
     def over(self, world: World) -> Numbers:
         """Summed over ranks, in one message."""
-        parts = [self.train, self.val, self.tokens, self.losses, self.val_losses, self.val_tokens]
+        parts = [self.train, self.val, self.tokens, self.losses, self.val_losses, self.val_tokens, self.divisor]
         whole = world.sum(torch.cat([part.flatten() for part in parts]))
         pieces = torch.split(whole, [part.numel() for part in parts])
         return Numbers(*(piece.view(part.shape).cpu() for piece, part in zip(pieces, parts, strict=True)))
@@ -146,12 +156,26 @@ class Numbers:
 
 
 def close(
-    pending: Pending, observer: Observer, world: World, languages: Sequence[str], grad_scale: float = 1.0
+    pending: Pending,
+    observer: Observer,
+    world: World,
+    languages: Sequence[str],
+    grad_scale: float = 1.0,
+    any_divisor: bool = False,
 ) -> Sums:
     """The sums of the step over its calls and all ranks.
 
+    Parameters
+    ----------
+    grad_scale : float
+        What the training loss was multiplied with.
+    any_divisor : bool
+        Whether the step may be divided by another number than that of its tokens.
+
     Raises
     ------
+    TrackerError
+        If ranks divide by different numbers, or by one that is not that of the step's tokens.
     NonFiniteError
         On every rank, naming the step, the language and the rank where it happened.
     """
@@ -160,6 +184,7 @@ def close(
     if not total.finite():
         rows = world.gather(own.flags().to(observer.device).flatten())
         raise NonFiniteError(_explain(pending.step, rows, languages), hint=_HINT)
+    check_divisor(pending, total, world, any_divisor)
     scale = 1.0 / (world.size * grad_scale)
     k = len(languages)
     if len(total.tokens) == 2 * k:
@@ -171,6 +196,22 @@ def close(
     gram = total.train @ (total.val / counts[:, None]).T * scale
     cover = total.tokens[:, None] * (total.val_tokens > 0)
     return Sums(gram.numpy(), cover.numpy(), total.tokens.numpy(), (total.val_losses / counts).numpy())
+
+
+def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: bool) -> None:
+    """Every rank has divided by the tokens of all."""
+    mean, square = (total.divisor / world.size).tolist()
+    if square - mean**2 > 1e-9 * square:
+        hint = "sum the tokens over ranks and calls, and give each rank the sum"
+        raise TrackerError(f"step {pending.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
+    counted = float(total.tokens.sum())
+    if pending.labelled and not any_divisor and abs(pending.total / counted - 1.0) > FAR:
+        hint = "sum the tokens over ranks and calls; if another divisor is meant, Options(any_divisor=True)"
+        told = f"tokens={pending.total:.0f}, but its calls have {counted:.0f} labelled tokens on all ranks"
+        raise TrackerError(f"step {pending.step}: backward has {told}", hint=hint)
+
+
+FAR = 0.25  # ways of counting differ by less, such as the first token of each sequence
 
 
 def learning_rate(lr: float, step: int) -> float:

@@ -10,6 +10,7 @@ Modules, in reading order:
   sketches   random maps of gradients into d numbers, which keep inner products on the average
   probes     identities in the autograd graph that sketch a gradient by language
   calls      which calls of torch functions are covered, and the probes behind each
+  apart      whether sequences stay apart, in the loss and in each layer
   graph      what a loss gets its gradient from, besides probes
   coverage   parameters whose use is not covered, agreed upon by all ranks
   watching   the mode under which a model runs while it is watched

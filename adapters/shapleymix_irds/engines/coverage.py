@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from shapleymix_irds.distributed import World, is_sharded, tidy
+from shapleymix_irds.distributed import World, is_sharded
 from shapleymix_irds.engines.graph import not_probed
 from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.wrappers import tidy, whole_names
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Coverage:
         leaves = [leaf for leaf in not_probed(losses) if isinstance(leaf, nn.Parameter)]
         if leaves:
             names = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
+            names |= whole_names(self.model, self.parameters)
             self.found |= {names.get(id(leaf), _unknown(leaf)) for leaf in leaves} - self.passed
 
     def agree(self, device: torch.device, by_passes: bool) -> bool:

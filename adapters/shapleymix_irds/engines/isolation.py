@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from shapleymix_irds.distributed import put_back, without_sync
+from shapleymix_irds.buffers import Buffers
+from shapleymix_irds.wrappers import put_back, replicas, unsynced
 
 
 @contextmanager
@@ -21,27 +21,16 @@ def isolated(model: nn.Module, device: torch.device) -> Iterator[None]:
     experts, say) is taken back; DDP neither reduces nor is made ready to, and sharded parameters are sharded again.
     """
     devices = [device] if device.type == "cuda" else []
-    kept = [(module, name, value, value.detach().clone()) for module, name, value in _buffers(model)]
-    wrapper = getattr(model, "_orig_mod", model)
-    ready = isinstance(wrapper, DistributedDataParallel) and wrapper.require_forward_param_sync
+    buffers = Buffers(model)
+    ready = [(replica, replica.require_forward_param_sync) for replica in replicas(model)]
     try:
-        with torch.random.fork_rng(devices), without_sync(model):
+        with torch.random.fork_rng(devices), unsynced(model):
             yield
     finally:
-        for module, name, buffer, values in kept:
-            with torch.no_grad():
-                buffer.copy_(values)
-            module._buffers[name] = buffer
-        if isinstance(wrapper, DistributedDataParallel):
-            wrapper.require_forward_param_sync = ready
+        buffers.restore()
+        for replica, value in ready:
+            replica.require_forward_param_sync = value
         put_back(model)
-
-
-def _buffers(model: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
-    for module in model.modules():
-        for name, value in module._buffers.items():
-            if value is not None:
-                yield module, name, value
 
 
 def differentiate(root: Tensor, inputs: list[Tensor], retain: bool = False) -> list[Tensor | None]:

@@ -15,13 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import Piece, length
-from shapleymix_irds.distributed import World, is_compiled, local, named_parameters
+from shapleymix_irds.distributed import World, local
+from shapleymix_irds.engines.apart import MIXED, misplaced
 from shapleymix_irds.engines.base import LossFn, plain
 from shapleymix_irds.engines.coverage import Coverage
 from shapleymix_irds.engines.isolation import differentiate, isolated
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form, gradient_sketch, key_of
 from shapleymix_irds.engines.watching import Book, Watching
+from shapleymix_irds.wrappers import is_compiled, named_parameters
 
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of the dummies (see `watching.Book`)
 
@@ -123,8 +125,12 @@ class Observer:
         Raises
         ------
         CoverageError
-            On every rank, if the compiler hands over other calls than Python does.
+            On every rank, if sequences are not apart, or the compiler hands over other calls than Python does.
         """
+        names, mixed = misplaced(self.model, loss_fn, piece)
+        if self.coverage.world.any(mixed):
+            raise MIXED
+        self.coverage.found |= names
         with torch.compiler.set_stance("force_eager"):
             eager = self.flat(self.validate(loss_fn, [piece]).sketches, self.languages)
         if is_compiled(self.model):

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.distributed import tidy
 from shapleymix_irds.engines.calls import READERS, Use, broadcast_shape
 from shapleymix_irds.engines.probes import MatrixProbe, VectorProbe
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form, key_of
+from shapleymix_irds.wrappers import tidy
 
 OnLoss = Callable[[Sequence[Tensor]], None]
 
