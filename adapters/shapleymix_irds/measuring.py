@@ -33,12 +33,14 @@ def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, wor
 
 @contextmanager
 def aside(model: nn.Module) -> Iterator[None]:
-    """Passes without dropout and the like; then each module's mode and buffers are as they were."""
+    """Passes without dropout and the like; then modes, buffers and the state of randomness are as they were."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = Buffers(model)
+    devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
     model.eval()
     try:
-        yield
+        with torch.random.fork_rng(devices):
+            yield
     finally:
         buffers.restore()
         for module, training in modes:
