@@ -9,15 +9,16 @@ Names are loaded when they are first used: importing the package costs next to n
 
 The wings, in the order in which data flows; each imports only from those above it:
 
-  errors   every error: its place, what was expected, the next step
-  files    files read once, with their hash, and written whole
-  display  results as people see them: a few lines, a table, a summary
-  records  results as versioned JSON, read back bit for bit
-  tables   what comes in: run logs, transfer matrices, languages tables
-  game     coalitions, payoffs, exact and sampled Shapley values
-  laws     the laws: one equation with named symbols each
-  fitting  from logs to fitted laws, predictions and comparisons
-  mixing   from a fitted law and a budget to a certified mixture
+  errors    every error: its place, what was expected, the next step
+  keywords  keywords that several functions share, named and typed once
+  files     files read once, with their hash, and written whole
+  display   results as people see them: a few lines, a table, a summary
+  records   results as versioned JSON, read back bit for bit
+  tables    what comes in: run logs, transfer matrices, languages tables
+  game      coalitions, payoffs, exact and sampled Shapley values
+  laws      the laws: one equation with named symbols each
+  fitting   from logs to fitted laws, predictions and comparisons
+  mixing    from a fitted law and a budget to a certified mixture
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.compute import optimize_compute as optimize_compute
-    from shapleymix.mixing.demands import Demands as Demands
     from shapleymix.mixing.frontier import Frontier as Frontier
     from shapleymix.mixing.frontier import frontier as frontier
     from shapleymix.mixing.groups import Group as Group
@@ -75,7 +75,6 @@ _HOME = {
     "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
-    "Demands": "mixing.demands",
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
@@ -121,7 +120,6 @@ __all__ = [
     "Candidates",
     "Comparison",
     "DataError",
-    "Demands",
     "Evaluation",
     "Fit",
     "FitError",

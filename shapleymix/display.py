@@ -95,6 +95,8 @@ def plain(value: object) -> Json:
     """A value without arrays and results."""
     if isinstance(value, Shown):
         return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        return {name: plain(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeGuard
 
 from shapleymix.errors import Location, StoreError, UsageError, described
 
@@ -20,6 +20,9 @@ MAX_BYTES = 2 * 2**30
 """Most bytes that are read of one file, packed or unpacked: 2 GiB."""
 
 STANDARD_INPUT = "<stdin>"
+
+TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
+"""How the name of a table ends."""
 
 if TYPE_CHECKING:
     Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -30,6 +33,11 @@ else:
 _PIECE = 2**24
 
 _REWRITE = "write it again with the command that made it"
+
+
+def is_table_name(given: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Whether a text or a path names a table."""
+    return isinstance(given, (str, os.PathLike)) and os.fspath(given).strip().lower().endswith(TABLES)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,11 @@ def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budge
     given = inputs(seed=seed)
     law = true_law(name, given, seed)
     return law, given, simulate(law, given, mixtures(rows, len(given.sources), seed), noise=noise, seed=seed, **budgets)
+
+
+def with_loss(log: RunLog, loss: FloatArray, targets: tuple[str, ...] | None = None) -> RunLog:
+    """The same rows with other losses (R, K)."""
+    return replace(log, loss=np.asarray(loss, dtype=np.float64), targets=targets or log.targets)
 
 
 def same_rows(one: RunLog, other: RunLog) -> bool:

@@ -41,7 +41,7 @@ def test_a_setting_that_is_none_is_refused_by_name(noisy, name, value):
 
 def test_token_counts_of_filters_may_be_sizes():
     """min_own_tokens='20k' was a UFuncTypeError."""
-    assert Settings.of(min_own_tokens="20k", min_tokens="1.5B") == Settings(min_own_tokens=2e4, min_tokens=1.5e9)
+    assert Settings(min_own_tokens="20k", min_tokens="1.5B") == Settings(min_own_tokens=2e4, min_tokens=1.5e9)
 
 
 def test_infinite_delta_is_least_squares_and_no_mistake():

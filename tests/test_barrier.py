@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -63,6 +65,16 @@ def test_a_batch_is_a_loop():
         np.testing.assert_allclose(whole.p.reshape(12, 7)[b], one.p, atol=1e-8)
 
 
+@pytest.mark.parametrize("members", [1, 2, 5, 12])
+def test_parts_of_a_batch_are_solved_as_the_whole(members, monkeypatch):
+    terms, w = problem(3, 7, 5, batch=(4, 3)), np.random.default_rng(0).uniform(0.1, 1, (3, 5))
+    whole = minimise(terms, w, np.zeros(7), np.full(7, 0.3))
+    monkeypatch.setattr("shapleymix.mixing.engine.barrier.CHUNK", members * 7 * 7)
+    parts = minimise(terms, w, np.zeros(7), np.full(7, 0.3))
+    np.testing.assert_allclose(parts.p, whole.p, atol=1e-8)
+    assert parts.price.shape == whole.price.shape == (4, 3)
+
+
 def test_shared_terms_with_many_budgets_of_bounds():
     terms, w = problem(4, 6, 4), np.full(4, 0.25)
     upper = np.linspace(0.2, 1.0, 9)[:, None] * np.ones(6)
@@ -80,8 +92,9 @@ def test_permuting_the_sources_permutes_the_mixture():
     np.testing.assert_allclose(permuted, straight[order], atol=1e-9)
 
 
-def test_useless_sources_get_nothing_and_exactly_so():
-    terms = problem(6, 5, 4)
+@pytest.mark.parametrize("concave", [False, True])
+def test_useless_sources_get_nothing_and_exactly_so(concave):
+    terms = problem(6, 5, 4, concave=concave)
     terms.phi[4] = 0.0
     p = minimise(terms, np.ones(4), np.zeros(5), np.ones(5)).p
     assert p[4] == 0.0
@@ -143,6 +156,14 @@ def test_kl_alone_gives_the_anchor_and_much_kl_nearly_so():
     np.testing.assert_allclose(alone, anchor, atol=1e-9)
     much = minimise(terms, np.ones(5), lower, upper, kl=1e4, anchor=anchor).p
     np.testing.assert_allclose(much, anchor, atol=1e-3)
+
+
+def test_much_kl_beside_tiny_losses_takes_no_more_steps():
+    """The unit in which a bound is small has the penalty in it, too: without it, all 100 steps were taken."""
+    terms, anchor = problem(3, 7, 5), np.random.default_rng(0).dirichlet(np.ones(7))
+    found = minimise(replace(terms, a=1e-12 * terms.a), np.ones(5), np.zeros(7), np.ones(7), kl=1.0, anchor=anchor)
+    assert found.iterations < 15
+    np.testing.assert_allclose(found.p, anchor, atol=1e-11)
 
 
 def test_multiplier_is_the_marginal_loss():

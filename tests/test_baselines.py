@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shapleymix.errors import UsageError
-from shapleymix.mixing.baselines import (
+from shapleymix.tables.baselines import (
     USUAL,
     epochs_of,
     named,

@@ -150,7 +150,6 @@ def test_a_family_is_a_group_of_its_sources():
         ({"near": "en=2,de=1", "within": 0.1}, "sums to 3"),
         ({"near": "uniform", "within": 0.1, "distance": "l2"}, "unknown distance"),
         ({"near": "unimax:4", "within": 0.1}, "needs the available tokens"),
-        ({"languages": 3}, "no languages table"),
         ({"max_epochs": 3}, "does nothing without"),
         ({"anchor": "uniform"}, "does nothing without"),
         ({"monolingual": {"en": 2}}, "does nothing without"),
@@ -247,6 +246,14 @@ def test_a_ball_that_the_bounds_miss_is_infeasible_with_its_repair():
     require_feasible(Bounds(near="uniform", within=float(wide), floors="en=50%").at(NAMES, 1e9))
     with pytest.raises(InfeasibleError, match="gives fr ratio 0"):
         require_feasible(Bounds(near="en=1", within=1, distance="kl", floors="fr=0.1").at(NAMES, 1e9))
+    with pytest.raises(InfeasibleError, match="gives some source ratio 0, and the bounds do not"):
+        require_feasible(Bounds(near="en=1", within=1, distance="kl", groups="fr+de>=0.1").at(NAMES, 1e9))
+
+
+def test_a_floor_that_rounding_lifts_above_its_cap_is_no_contradiction():
+    require_feasible(Bounds(floors={"a": 0.3 + 1e-15, "b": 0.7}, caps={"a": 0.3}).at(("a", "b"), 1e9))
+    with pytest.raises(InfeasibleError, match=r"the floor 0\.31 of a is above its cap 0\.3"):
+        require_feasible(Bounds(floors={"a": 0.31}, caps={"a": 0.3}).at(("a", "b"), 1e9))
 
 
 def test_a_cap_of_one_and_a_rounding_is_one():

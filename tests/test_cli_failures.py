@@ -75,8 +75,8 @@ def test_every_fault_is_in_the_json(run: Run, tmp_path: Path) -> None:
         ("fit", "Missing argument", "shapleymix fit --help"),
         ("fit {log} --lw x", "No such option", "shapleymix fit --help"),
         ("fit {log} --law shapely", "there is no law 'shapely'", "did you mean 'shapley'?"),
-        ("fit {log} --law shapley", "needs a transfer matrix", "--sv FILE"),
-        ("fit {log} --law family", "needs the language families", "--languages FILE"),
+        ("fit {log} --law shapley", "needs a transfer matrix", "give one (--transfer)"),
+        ("fit {log} --law family", "needs the language families", "(--languages)"),
         ("fit {log} --bootstrap -1", "--bootstrap: '-1'", None),
         ("fit {log} --delta nan", "--delta: 'nan'", None),
         ("fit {log} --delta 1 --least-squares", "exclude each other", None),
@@ -141,7 +141,7 @@ def test_missing_languages_are_named(run: Run, fixtures: Path, fit_path: Path, t
     sv = tmp_path / "sv.csv"
     assert run("shapley", fixtures / "multilingual5_coalitions.csv", "-o", sv).code == 0
     sv.write_text(sv.read_text().replace("\nja,", "\njp,"))
-    outcome = run("fit", fixtures / "multilingual5_runs.csv", "--law", "shapley", "--sv", sv)
+    outcome = run("fit", fixtures / "multilingual5_runs.csv", "--law", "shapley", "--transfer", sv)
     assert outcome.code == 1
     assert "'ja' is missing" in outcome.err
     assert "did you mean 'jp'?" in outcome.err
@@ -157,12 +157,12 @@ def test_a_wide_matrix_is_never_guessed_at(run: Run, fixtures: Path, tmp_path: P
     names = ("en", "de", "fr", "zh", "ja")
     rows = [f"{name}," + ",".join("1" if name == other else "0.2" for other in names) for name in names]
     sv.write_text("\n".join(["source," + ",".join(names), *rows]) + "\n")
-    for call in (("transfer", sv), ("fit", log, "--sv", sv), ("compare", log, "--sv", sv)):
+    for call in (("transfer", sv), ("fit", log, "--transfer", sv), ("compare", log, "--transfer", sv)):
         outcome = run(*call)
         assert (outcome.code, outcome.out) == (1, "")
         assert "--kind raw" in outcome.err
     assert run("transfer", sv, "--kind", "normalized", "--json").document["nsv"]["en"]["de"] == 0.2
-    fit = ("fit", log, "--law", "shapley", "--sv", sv, "--bootstrap", 0, "--folds", 0, "--json")
+    fit = ("fit", log, "--law", "shapley", "--transfer", sv, "--bootstrap", 0, "--folds", 0, "--json")
     assert run(*fit, "--kind", "normalized").document["fitted"] != run(*fit, "--kind", "raw").document["fitted"]
 
 
@@ -191,6 +191,23 @@ def test_files_are_overwritten_by_force_only(run: Run, fixtures: Path, tmp_path:
     assert goal.read_text() == "mine"
     assert run(*call, "--force").code == 0
     assert goal.read_text().startswith("source,target")
+
+
+def test_force_is_not_promised_where_it_is_refused(run: Run, fixtures: Path, tmp_path: Path) -> None:
+    goal, beside = tmp_path / "q.csv", tmp_path / "q.csv.json"
+    call = ("shapley", fixtures / "multilingual5_coalitions.csv", "-o", goal)
+    beside.write_text('{"mine": 1}')
+    for words in (call, (*call, "--force")):
+        refused = run(*words)
+        assert refused.code == 2
+        assert "holds something else" in refused.err
+        assert "force" not in refused.err.rpartition("hint:")[2]
+        assert not goal.exists()
+    beside.unlink()
+    assert run(*call).code == 0
+    goal.unlink()
+    assert "(--force)" in run(*call).err  # the provenance of an earlier table is overwritten by force
+    assert run(*call, "--force").code == 0
 
 
 def test_a_fault_in_a_users_law_is_theirs(run: Run, fixtures: Path, tmp_path: Path) -> None:

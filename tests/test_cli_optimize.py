@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -143,6 +144,10 @@ def test_strict_covers_the_optimum_and_names_what_is_outside(run: Run, saved: Pa
     assert (refused.code, refused.out) == (1, "")
     assert "no prediction for" in refused.err
     assert "D lies outside" in refused.err
+    both = run("optimize", saved, "-N", "1B", "-D", "2B", "--strict").err.splitlines()
+    assert both[0] == "error: no prediction for en, de, fr, zh, ja:"
+    assert [line.partition(" lies")[0] for line in both[1:3]] == ["N", "D"]
+    assert both[-1].startswith("  hint: ")
     near = run("optimize", saved, *BUDGET, "--strict", "--compare-to", "far=en=1")
     assert near.code == 0, near.err  # a rival outside of what was fitted is no reason to refuse the optimum
 
@@ -185,15 +190,6 @@ def test_the_trade_off_between_two_sets_of_targets(optimize, tmp_path: Path) -> 
         assert (refused.code, refused.out) == (2, "")
         assert message in refused.err
     assert optimize("--frontier", "en:rest", "-D", "1M,2M").code == 2
-
-
-def test_lists_of_budgets_make_a_table(run: Run, saved: Path) -> None:
-    call = ("optimize", saved, "-N", "25k,97600", "-D", "1M,2M", "-q")
-    scales = run(*call, "--json").document["scales"]
-    assert [(one["N"], one["D"]) for one in scales] == [(25e3, 1e6), (25e3, 2e6), (97600, 1e6), (97600, 2e6)]
-    alone = run("optimize", saved, *BUDGET, "--json").document
-    np.testing.assert_allclose(ratios(scales[3]), ratios(alone), atol=1e-8)
-    assert run(*call).out.count("97.6k") == 2
 
 
 def test_compute_finds_n_and_d(run: Run, saved: Path) -> None:
@@ -242,7 +238,7 @@ def test_the_same_call_gives_the_same_bytes(optimize) -> None:
         ("--kl 1", 2, "needs an anchor mixture", None),
         ("--flops 1e12", 2, "--flops finds N and D itself", "leave out"),
         ("--method clozed", 2, "'clozed' is not one of", None),
-        ("-o mixture.csv", 2, "-o writes a mixture as .json only", ".json"),
+        ("-o mixture.txt", 2, "names no format to write", ".json"),
         ("--compare-to nothing.json", 1, "cannot be read", None),
     ],
 )
@@ -254,6 +250,61 @@ def test_bad_demands_are_told(optimize, words: str, code: int, message: str, hin
     found = optimize(*words.split(), "--json")
     assert found.code == code
     assert found.document["error"]["code"] in {1: ("infeasible", "bad_file"), 2: ("usage",)}[code]
+
+
+@pytest.fixture(scope="module")
+def without_korean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit to runs that never saw ko."""
+    folder = tmp_path_factory.mktemp("unseen")
+    rng = np.random.default_rng(0)
+    rows = ["run,N,D,p_en,p_de,p_ko,loss_en,loss_de"]
+    for place, (en, de) in enumerate(rng.dirichlet([1, 1], 30)):
+        N, D = 1e4 * (1 + 9 * (place % 2)), 1e6 * 2 ** (place % 3)
+        shared = (N / 1e4) ** -0.3 + 2
+        rows.append(
+            f"r{place},{N},{D},{en},{de},0,"
+            f"{shared + (D / 1e6) ** -0.4 * (en + 0.3 * de) ** -0.2},{shared + (D / 1e6) ** -0.4 * (de + 0.2) ** -0.2}"
+        )
+    (folder / "log.csv").write_text("\n".join(rows) + "\n")
+    words = ["--law", "learned", "--bootstrap", "0", "--folds", "0", "-q", "-o", str(folder / "fit.json")]
+    with redirect_stdout(StringIO()):
+        assert commands.main(["fit", str(folder / "log.csv"), *words], standalone_mode=False) == 0
+    return folder / "fit.json"
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "--floor ko=0.1",
+        "--fix ko=0.2",
+        "--fix en=.3,de=.3",
+        "--cap en=.4,de=.4",
+        "--min-tokens 100k",
+        "--group ko>=0.2",
+        "--group ko=0.2",
+        "--group en+de<=0.8",
+        "--group en+ko>=0.5 --cap en=.3",
+        "--near en=.2,de=.2,ko=.6 --within 0.3",
+        "--near en=.2,de=.2,ko=.6 --within 0.3 --distance kl",
+        "--anchor ko=1 --kl 1",
+    ],
+)
+def test_who_meets_a_source_held_as_unseen_is_told_so(run: Run, without_korean: Path, bounds: str) -> None:
+    call = ("optimize", without_korean, "-N", "1e5", "-D", "4M", *bounds.split())
+    refused = run(*call)
+    assert refused.code == 1
+    assert re.search("no run of the fit ever saw (it|ko)", refused.err)
+    assert "held at 0" in refused.err
+    assert "(--allow-unseen)" in refused.err.rpartition("hint:")[2]
+    assert "(--allow-unseen)" in run(*call, "--json").document["error"]["hint"]
+    assert run(*call, "--allow-unseen").code == 0
+
+
+def test_the_way_out_is_not_promised_where_it_is_none(run: Run, without_korean: Path) -> None:
+    for bounds in ("--floor en=.6,de=.6", "--group en>=.5 --cap en=.4", "--floor en=.5 --cap en=.4"):
+        refused = run("optimize", without_korean, "-N", "1e5", "-D", "4M", *bounds.split())
+        assert refused.code == 1
+        assert "allow" not in refused.err
 
 
 def test_a_law_without_a_mixture_has_no_optimum(run: Run, fixtures: Path, tmp_path: Path) -> None:
@@ -294,8 +345,8 @@ def test_two_hundred_languages_are_readable() -> None:
     largest = names[int(np.argmax(found.p))]
     assert any(line.startswith(f"{largest} ") for line in short)
     scales = view_lines(scales_view([found, free], "any", verbose=False))
-    assert len(scales) < 30 < len(view_lines(scales_view([found, free], "any", verbose=True)))
-    assert any("180 sources more" in line for line in scales)
+    assert len(scales) < 40 < len(view_lines(scales_view([found, free], "any", verbose=True)))
+    assert any("188 sources more" in line for line in scales)
     assert any(largest in line.split() for line in scales)
 
 

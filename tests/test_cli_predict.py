@@ -19,8 +19,8 @@ from shapleymix_cli.views.tables import show
 import shapleymix as sm
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.prediction import Prediction
-from shapleymix.mixing.baselines import Baseline
 from shapleymix.mixing.candidates import compare_mixtures
+from shapleymix.tables.baselines import Baseline
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_tools import Run, runner
+from shapleymix_cli.streams import say
 
 from shapleymix.errors import printable
 from shapleymix.fitting.fits import Fit
@@ -32,14 +33,61 @@ def shell(redirections: str, *words: object) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
-def test_results_are_written_without_streams(tmp_path: Path, redirections: str) -> None:
+@pytest.mark.parametrize(
+    ("redirections", "code"), [("<&-", 0), ("2>&-", 0), ("2>/dev/full", 0), (">&-", 1), ("<&- >&- 2>&-", 1)]
+)
+def test_results_are_written_without_streams(tmp_path: Path, redirections: str, code: int) -> None:
     goal = tmp_path / "sv.csv"
     done = shell(redirections, "shapley", GAME, "-o", goal)
-    assert done.returncode == 0
+    assert done.returncode == code
     assert "Traceback" not in done.stdout + done.stderr
     assert goal.read_text().startswith("source,target")
     assert "note:" not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    goal = tmp_path_factory.mktemp("fits") / "fit.json"
+    log = ROOT / "fixtures/multilingual5_runs.csv"
+    assert shell("", "fit", log, "--law", "chinchilla", "--bootstrap", 0, "--folds", 0, "-o", goal).returncode == 0
+    return goal
+
+
+@pytest.mark.parametrize("redirections", [">&-", ">/dev/full"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["laws"],
+        ["laws", "--json"],
+        ["fit", "--help"],
+        ["--version"],
+        ["shapley", str(GAME)],
+        ["predict", "FIT", "--mixture", "uniform", "-N", "1M", "-D", "1M", "-q"],
+        ["predict", "FIT", "--mixture", "uniform", "-N", "1M", "-D", "1M", "-q", "--json"],
+        ["baselines", str(ROOT / "fixtures/multilingual5_languages.csv"), "-D", "1M"],
+    ],
+)
+def test_a_result_that_nobody_gets_is_an_error(saved: Path, redirections: str, words: list[str]) -> None:
+    done = shell(redirections, *(str(saved) if word == "FIT" else word for word in words))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_is_said_where_its_document_cannot_be_printed() -> None:
+    done = shell(">&-", "fit", "nowhere.csv", "--json")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: nowhere.csv: ")
+
+
+@pytest.mark.parametrize("words", [["laws"], ["laws", "--json"], ["shapley", str(GAME)]])
+def test_a_reader_that_has_seen_enough_is_no_error(words: list[str]) -> None:
+    command = '"$@" | head -1'
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,3 +186,18 @@ def test_a_warning_is_said_once(tmp_path: Path) -> None:
         remarks = [line for line in done.stderr.splitlines() if "N " in line]
         assert len(remarks) == len(set(remarks)) >= 1
         assert "ShapleyMixWarning" not in done.stderr
+
+
+def test_messages_fold_at_the_width_of_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "error: " + "far outside " * 20 + "\n  hint: " + "stay near " * 12 + "a-name-that-is-long/" * 6
+    say(text)
+    assert capsys.readouterr().err == text + "\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    say(text)
+    shown = capsys.readouterr().err
+    assert shown.split() == text.split()
+    assert max(len(line) for line in shown.splitlines() if "a-name" not in line) <= 80
+    assert [line for line in shown.splitlines() if not line.startswith("  ")] == [shown.splitlines()[0]]

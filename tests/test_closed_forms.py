@@ -12,7 +12,6 @@ from shapleymix.mixing.closed_forms import (
     clipped,
     closed_form,
     diagonal,
-    diagonal_exact,
     first_order,
     first_order_printed,
     interior,
@@ -54,6 +53,13 @@ def test_the_corrected_sign_is_nearer_and_the_interior_solution_exact(scale):
     assert exact < 1e-9
 
 
+def test_the_printed_formula_is_the_papers_language_by_language():
+    a, gamma, phi = draw(np.random.default_rng(1), 0.1)
+    plain = diagonal(a, gamma, phi)
+    printed = [plain[i] * (1 - sum(phi[i, j] for j in range(K) if j != i) / (gamma[i] + 1)) for i in range(K)]
+    np.testing.assert_allclose(first_order_printed(a, gamma, phi), np.array(printed) / np.sum(printed), rtol=1e-12)
+
+
 def test_the_printed_sign_moves_away_from_the_optimum():
     plain, printed, corrected, _ = distances(0.1)
     assert printed > plain > corrected
@@ -77,7 +83,6 @@ def test_first_order_error_is_second_order_small():
 def test_diagonal_closed_form_is_exact_only_for_equal_gammas():
     a, gamma, _ = draw(np.random.default_rng(2), 0.1)
     phi = np.diag(np.linspace(0.6, 1, K))
-    np.testing.assert_allclose(diagonal_exact(a, gamma, phi), optimum(a, gamma, phi), atol=1e-8)
     assert np.abs(diagonal(a, gamma, phi) - optimum(a, gamma, phi)).sum() > 1e-3
     equal = np.full(K, 0.2)
     np.testing.assert_allclose(diagonal(a, equal, phi), optimum(a, equal, phi), atol=1e-8)

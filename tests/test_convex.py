@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.bounds import Bounds, Group
+from shapleymix.mixing.certificate import violation
 from shapleymix.mixing.engine.cone import solve_cone
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.solving import solve
@@ -103,6 +106,20 @@ def test_further_constraints_go_to_cvxpy_with_a_certificate():
     assert tied.certificate.objective >= free.certificate.lower_bound
     idle = solve(problem_of(7, "linear", further=(lambda p: p[0] <= 0.99,)))
     assert idle.certificate.objective == pytest.approx(free.certificate.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize(("distance", "within"), [("l1", 0.3), ("kl", 0.05)])
+@pytest.mark.parametrize("kind", ["linear", "concave"])
+def test_cvxpy_stays_within_a_ball_as_the_engine_does(kind, distance, within):
+    center = dict(zip(NAMES, (0.4, 0.2, 0.1, 0.1, 0.1, 0.1), strict=True))
+    bounds = Bounds(near=center, within=within, distance=distance).at(NAMES, 1e9)
+    problem = replace(problem_of(9, kind), constraints=bounds)
+    assert violation(solve(replace(problem, constraints=Bounds().at(NAMES, 1e9))).p, bounds) > 0.01, "the ball binds"
+    own, tied = solve(problem), solve(replace(problem, further=(lambda p: p[0] <= 0.99,)))
+    for answer in (own, tied):
+        assert violation(answer.p, bounds) <= 1e-9
+    assert own.certificate.objective == pytest.approx(tied.certificate.objective, rel=1e-6)
+    assert own.certificate.objective == pytest.approx(problem.total(solve_cone(problem)), rel=1e-6)
 
 
 def test_further_constraints_that_cannot_hold_or_are_not_convex():

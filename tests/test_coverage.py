@@ -97,7 +97,7 @@ def test_a_loss_above_the_untrained_models_is_no_prediction(filtered, mixture):
 
 
 def test_strict_refuses_by_name(filtered):
-    with pytest.raises(OutsideError, match=r"no prediction for .*fr.*: .*p_fr lies outside") as told:
+    with pytest.raises(OutsideError, match=r"(?s)no prediction for .*fr.*:.*p_fr lies outside") as told:
         filtered.predict(EN_DE, 97600, "2M", strict=True)
     assert isinstance(told.value, DataError)
     inside = filtered.predict("uniform", 97600, "2M", strict=True)

@@ -28,10 +28,11 @@ class Held:
 
     groups: tuple[Group, ...]
     held: frozenset[str] = field(default_factory=frozenset)
+    floors: str | None = None
 
     @property
     def bounds(self) -> Constraints:
-        return Bounds(groups=self.groups).at(NAMES, 1e9)
+        return Bounds(groups=self.groups, floors=self.floors).at(NAMES, 1e9)
 
 
 HELD = {
@@ -45,6 +46,8 @@ HELD = {
         frozenset("e"),
     ),
     "a band of 1e-9": Held((Group(("a", "b"), 0.3, 0.3 + 1e-9), Group(("a", "b", "c"), 0.3, 0.3 + 1e-9))),
+    "a floor that fills its group": Held((Group(("a", "b", "c"), 0.0, 0.3),), frozenset("bc"), "a=0.3"),
+    "floors that leave the rest nothing": Held((Group(("a", "b"), 0.6, 1.0),), frozenset("e"), "c=0.2,d=0.2"),
     "nothing held": Held((Group(("a", "b"), 0.2, 0.6), Group(("b", "c"), 0.1, 0.5))),
 }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
+import pickle
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import log_of
 
-from shapleymix.display import SHOWN_ROWS, html_table, same, short
-from shapleymix.errors import UsageError
+import shapleymix as sm
+from shapleymix.display import SHOWN_ROWS, Shown, html_table, same, short
+from shapleymix.errors import ShapleyMixError, UsageError
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.evaluation import evaluate
 from shapleymix.fitting.fits import Fit, fit
+from shapleymix.game import Estimate, sampled_shapley, shapley_values
+from shapleymix.laws import Law
 from shapleymix.mixing.candidates import compare_mixtures
+from shapleymix.mixing.frontier import frontier
 from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray, IntArray, Record
+from shapleymix.tables.languages import read_languages
+from shapleymix.tables.run_reading import read_runs
 
 
 @dataclass(frozen=True)
@@ -226,3 +235,59 @@ def test_several_mixtures_may_be_spelt_differently(results):
     together = found.predict([{first: 0.5, second: 0.5}, "uniform"], 1e8, 3e9).losses
     for row, alone in zip(together, (f"{first}=0.5,{second}=0.5", "uniform"), strict=True):
         np.testing.assert_array_equal(row, found.predict(alone, 1e8, 3e9).losses[0])
+
+
+def made(fixtures: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """One of every kind of result that a public function returns."""
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    fitted = fit(log, "additive", bootstrap=0, folds=0, starts=1, threads=1)
+    mix = optimize(fitted, 97600, 2e6)
+    return results | {
+        "log": log,
+        "languages": read_languages(fixtures / "multilingual5_languages.csv"),
+        "matrix": shapley_values(fixtures / "multilingual5_coalitions.csv"),
+        "estimate": sampled_shapley(lambda members: members.sum(axis=1), 4, 10),
+        "mixture": mix,
+        "candidates": compare_mixtures(fitted, ["uniform", mix], 97600, 2e6),
+        "frontier": frontier(fitted, 97600, 2e6, "en:rest", points=2),
+        "law": fitted.law,
+    }
+
+
+def test_every_public_result_is_pleasant(fixtures, results):
+    """RunLog and Languages had no equality (a ValueError), no to_dict, no to_polars; TransferMatrix no summary."""
+    known = made(fixtures, results)
+    public = {kind for kind in map(sm.__getattribute__, sm.__all__) if isinstance(kind, type)}
+    results_of = {kind for kind in public if issubclass(kind, Shown)} - {sm.Law}
+    assert results_of <= set(map(type, known.values())), "a public result that is not tried here"
+    for name, one in known.items():
+        again = pickle.loads(pickle.dumps(one))
+        assert one == again
+        assert all(one != other for key, other in known.items() if key != name)
+        assert repr(one) == one.summary()
+        assert len(repr(one)) < 1500
+        assert repr(one).count("\n") < 20
+        assert html.escape(repr(one).split("\n")[0]) in one._repr_html_()
+        assert set(one.to_dict()) == {field.name for field in fields(one)}
+        json.dumps(one.to_dict())
+        if not isinstance(one, (Law, Estimate)):
+            assert one.to_polars().height == len(next(iter(one.columns().values())))
+            assert one.to_polars().columns == list(one.columns())
+
+
+def test_a_log_is_read_from_rows_columns_and_frames_alike(fixtures):
+    """fit(log.to_polars().to_dicts()) said that the column 'run' is a str."""
+    log = read_runs(fixtures / "multilingual5_runs.csv")
+    rows = log.to_polars().to_dicts()
+    sparse = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    ways: list[Any] = [rows, tuple(rows), sparse, log.to_polars(), log.columns(), [rows[:40], rows[40:]]]
+    for way in ways:
+        again = read_runs(way)
+        for name in ("runs", "N", "D", "p", "loss", "sources", "targets"):
+            assert same(getattr(again, name), getattr(log, name)), name
+
+
+@pytest.mark.parametrize("wrong", [[{"run": "a", "N": [1.0]}], [{}], [3], [], [{"run": {1, 2}}], [[1, 2]]])
+def test_what_is_no_log_is_refused_by_name(wrong):
+    with pytest.raises(ShapleyMixError, match=r"is a|holds no|has no|cannot read|no run log"):
+        read_runs(wrong)

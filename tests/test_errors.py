@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
+import click
 import pytest
+from shapleymix_cli.options import in_flags
 
 from shapleymix import errors
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, did_you_mean
@@ -61,3 +67,41 @@ def test_did_you_mean():
     assert did_you_mean("xyz", ["learned", "shapley"]) == "known: learned, shapley"
     assert did_you_mean("xyz", []) is None
     assert did_you_mean("q", [f"language-{n}" for n in range(30)]).count("language") == 20  # type: ignore[union-attr]
+
+
+def _texts(path: Path) -> list[str]:
+    """String literals of a file but for docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in alone]
+    return [node.value for node in nodes if isinstance(node.value, str)]
+
+
+def test_the_core_tells_nobody_about_dashes():
+    """Python callers were told to say --kind raw; the command line writes keywords of hints as its own options."""
+    core = Path(errors.__file__).parent
+    dashes = re.compile(r"(^|[\s(`'])--?[a-zA-Z]")
+    found = [(path.name, text) for path in core.rglob("*.py") for text in _texts(path) if dashes.search(text)]
+    assert [
+        (name, text) for name, text in found if text not in ("-inf", "-fold cross-validation grouped by mixture")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("give one (transfer=); or not", "give one (--transfer); or not"),
+        ("say which: kind=raw or kind=normalized", "say which: --kind raw or --kind normalized"),
+        ("there (sampled=True)", "there (--sampled)"),
+        ("write it like en=0.3", "write it like en=0.3"),
+        ("caps=0.3,floors=0.1", "--cap 0.3,--floor 0.1"),
+        (None, None),
+    ],
+)
+def test_the_command_line_writes_keywords_of_hints_as_its_options(hint, told):
+    flags = {"transfer": "--transfer", "kind": "--kind", "sampled": "--sampled", "caps": "--cap", "floors": "--floor"}
+    command = click.Command("x", params=[click.Option([flag, name]) for name, flag in flags.items()])
+    fault = Fault("f", hint=hint)
+    typed = in_flags(errors.DataError("wrong", hint=hint, faults=[fault]), command)
+    assert isinstance(typed, errors.DataError)
+    assert (typed.hint, typed.faults[0].hint) == (told, told)

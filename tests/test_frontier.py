@@ -8,7 +8,7 @@ from test_optimization import TOKENS, FakeFit
 
 from shapleymix.errors import UsageError
 from shapleymix.mixing.demands import Demands
-from shapleymix.mixing.frontier import Frontier, frontier
+from shapleymix.mixing.frontier import Frontier, _dominated, frontier
 from shapleymix.mixing.optimization import optimize
 from shapleymix.mixing.sides import sides_of
 
@@ -17,7 +17,7 @@ TARGETS = ("en", "de", "fi")
 
 
 def curve(between: str = "en:rest", points: int = 9, **options) -> Frontier:
-    return frontier(FakeFit(3), *BUDGET, between, points=points, demands=Demands(**options))
+    return frontier(FakeFit(3), *BUDGET, between, points=points, **options)
 
 
 def losses(found: Frontier) -> np.ndarray:
@@ -65,6 +65,21 @@ def test_points_are_spread_along_the_curve():
     assert len(values) == 11
     steps = np.hypot(*(np.diff(values, axis=0) / np.ptp(values, axis=0)).T)
     assert steps.max() < 1.5 * steps.min()
+
+
+@pytest.mark.parametrize(
+    ("points", "worse"),
+    [
+        ([(1, 2), (2, 1)], [False, False]),
+        ([(1, 2), (1, 2.5), (3, 1)], [False, True, False]),
+        ([(1, 2), (1 + 1e-12, 2 - 1e-12)], [False, True]),
+        ([(1, 2), (1 + 1e-12, 1.5)], [True, False]),
+        ([(1.5, 2 + 1e-12), (1, 2)], [True, False]),
+        ([(np.nan, 1), (1, 2)], [False, False]),
+    ],
+)
+def test_a_point_falls_where_another_is_as_good_to_a_rounding_and_better_on_a_side(points, worse):
+    np.testing.assert_array_equal(_dominated(np.array(points, dtype=float)), worse)
 
 
 def test_the_weights_count_within_each_side():

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated import with_loss
 from test_game_exact import shapley_by_permutations
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game import coalition_game, efficiency_residual, shapley_values
 from shapleymix.game.coalitions import coalition_masks
 from shapleymix.game.exact import members_of
+from shapleymix.game.values import _draw
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
@@ -72,7 +74,7 @@ def test_order_of_rows_changes_nothing(measured: RunLog) -> None:
 def test_missing_coalitions_are_named(measured: RunLog) -> None:
     keys = np.array(measured.mixture_keys)
     part = measured.select((keys != "en=0.5000,zh=0.5000") & (keys != "ja=1.0000"))
-    with pytest.raises(DataError, match=r"2 of 31 coalitions are missing .*: en\+zh, ja\n.*--sampled"):
+    with pytest.raises(DataError, match=r"2 of 31 coalitions are missing .*: en\+zh, ja\n.*sampled=True"):
         shapley_values(part)
     assert coalition_game(part).missing() == ("en+zh", "ja")
 
@@ -119,6 +121,15 @@ def test_a_draw_of_coalitions_follows_its_seed(measured: RunLog) -> None:
         shapley_values(measured, samples=20)
 
 
+@pytest.mark.parametrize("samples", [5, 29, 30, 99])
+def test_a_draw_holds_the_ends_and_no_coalition_twice(measured: RunLog, samples: int) -> None:
+    game = coalition_game(measured)
+    for seed in range(10):
+        masks = _draw(game, samples, seed).masks.tolist()
+        assert masks == sorted(set(masks))
+        assert (masks[0], masks[-1], len(masks)) == (0, 31, min(samples, 30) + 2)
+
+
 def test_repeats_are_averaged_and_give_standard_errors() -> None:
     """Over many simulated pairs of runs, the spread of the values is the standard error that each reports."""
     truth, generator = random_losses(3, targets=1), np.random.default_rng(1)
@@ -135,7 +146,7 @@ def test_repeats_are_averaged_and_give_standard_errors() -> None:
 
 def test_one_repeated_coalition_gives_all_their_noise() -> None:
     log = make_log("ab", random_losses(2, targets=1))
-    again = log.select([3]).with_loss(log.loss[[3]] + 0.2)
+    again = with_loss(log.select([3]), log.loss[[3]] + 0.2)
     game = coalition_game(join(log, again))
     assert game.noise is not None
     np.testing.assert_allclose(game.noise[:, 0], np.array([0.02, 0.02, 0.02, 0.01]))
@@ -179,6 +190,16 @@ def test_untrained_model_of_another_size_stands_in_with_a_notice() -> None:
     assert game.complete
 
 
+def test_of_several_untrained_models_the_one_of_the_nearest_size_stands_in() -> None:
+    """Sizes are compared by their ratio: a model twice as large is nearer than one of a third of the size."""
+    log = make_log("ab", random_losses(2))
+    sizes = np.array([3e5, 2e6])
+    ends = replace(log.select([0, 0]), N=sizes, loss=np.array([[9.0, 9.0], [8.0, 8.0]]))
+    game = coalition_game(join(log.select([1, 2, 3]), ends))
+    assert game.notices == ("no untrained model at N = 1000000; the one at N = 2000000 stands in",)
+    np.testing.assert_array_equal(game.loss[0], [8.0, 8.0])
+
+
 def test_untrained_model_is_never_assumed(measured: RunLog) -> None:
     with pytest.raises(DataError, match=r"untrained model .* is missing\n.*measured"):
         shapley_values(measured.select(measured.trained))
@@ -190,7 +211,7 @@ def test_unmeasured_losses_are_named_with_their_lines(measured: RunLog) -> None:
     with pytest.raises(
         DataError, match=r"(?s)2 faults.*:9 \[loss_zh\]: coalition en\+fr .*:11 .*en\+ja has no loss for de"
     ):
-        shapley_values(measured.with_loss(loss))
+        shapley_values(with_loss(measured, loss))
 
 
 def test_a_log_without_coalitions_is_refused() -> None:

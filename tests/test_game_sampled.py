@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import comb
 
 import numpy as np
 import pytest
@@ -170,6 +171,28 @@ def test_noise_reaches_the_standard_errors(method: str) -> None:
     ]
     clean = estimate_shapley(held, held @ worth, noise, method=method).stderr  # type: ignore[arg-type]
     np.testing.assert_allclose(np.std(draws, axis=0), clean, rtol=0.5)
+
+
+def test_kernels_standard_errors_are_those_of_leaving_one_coalition_out() -> None:
+    """Without noise: the sum of squared steps that the values take as each is left out, times the part not seen."""
+    players, payoffs = 6, interacting_game(6, seed=9, targets=1)
+    held = some_coalitions(players, 30, np.random.default_rng(3))
+    known, sizes = payoffs[masks_of(held), 0], held.sum(axis=1)
+    inner = (sizes > 0) & (sizes < players)
+    seen = np.array([np.sum(sizes == size) for size in sizes[inner]])
+    root = np.sqrt(1 / (sizes[inner] * (players - sizes[inner]) * seen))
+    rest = known[inner] - known[sizes == 0] - sizes[inner] / players * (payoffs[-1] - payoffs[0])
+    rows = root[:, None] * (held[inner] - sizes[inner, None] / players)
+
+    def without(left: int) -> np.ndarray:
+        kept = np.arange(30) != left
+        return np.linalg.lstsq(rows[kept], (root * rest)[kept], rcond=1e-9)[0]
+
+    steps = np.array([without(left) - without(-1) for left in range(30)])
+    unseen = 1 - seen / np.array([comb(players, size) for size in sizes[inner]])
+    values, stderr = kernel_shapley(held, known[:, None])
+    np.testing.assert_allclose(values[:, 0], without(-1) + (payoffs[-1] - payoffs[0]) / players, atol=1e-12)
+    np.testing.assert_allclose(stderr[:, 0], np.sqrt(unseen @ steps**2), rtol=1e-9)
 
 
 def test_exact_variance_is_that_of_the_linear_map() -> None:

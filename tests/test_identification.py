@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from simulated import log_of
+from simulated import log_of, with_loss
 
 from shapleymix.fitting.estimation import Problem, Settings
-from shapleymix.fitting.evidence import Evidence, bootstrap_shares, evidence_of, inputs_of
+from shapleymix.fitting.evidence import Evidence, Filters, bootstrap_shares, gather, inputs_of
 from shapleymix.fitting.identification import untold
 from shapleymix.fitting.standing import statuses
 from shapleymix.game.values import shapley_values
@@ -45,7 +45,7 @@ ALIKE = {
 
 
 def problem_of(log: RunLog, inputs: Inputs, law: str) -> Problem:
-    evidence = evidence_of(log, min_own_tokens=OWN)
+    evidence = gather(log, Filters(min_own_tokens=OWN))
     matrix = inputs.transfer if "transfer" in LAWS[law].needs else None
     return Problem.of(LAWS[law], evidence, inputs_of(evidence.log, matrix), Settings(threads=1))
 
@@ -128,8 +128,8 @@ def test_a_median_of_an_even_number_is_a_plateau(rows, slides):
     level = np.repeat([3.0, 2.5], rows)
     log = replace(log, D=np.repeat([1e9, 4e9], rows))
     spread = np.linspace(-0.2, 0.2, rows)
-    log = log.with_loss((np.tile(np.exp(spread), 2) * level)[:, None] * np.ones((1, 4)))
-    problem = Problem.of(LAWS["chinchilla"], evidence_of(log), inputs_of(log), Settings(threads=1))
+    log = with_loss(log, (np.tile(np.exp(spread), 2) * level)[:, None] * np.ones((1, 4)))
+    problem = Problem.of(LAWS["chinchilla"], gather(log, Filters()), inputs_of(log), Settings(threads=1))
     x = problem.estimate(ones(problem.evidence)).x[0]
     assert (room(log) > 5e-3) == slides
     assert untold(problem, x) == ((("E", "B") if slides else ()),) * 4
@@ -137,6 +137,6 @@ def test_a_median_of_an_even_number_is_a_plateau(rows, slides):
 
 def test_least_squares_has_no_plateau(real):
     log, inputs = real
-    evidence = evidence_of(log, min_own_tokens=OWN)
+    evidence = gather(log, Filters(min_own_tokens=OWN))
     problem = Problem.of(LAWS["shapley"], evidence, inputs, Settings(threads=1, delta=np.inf))
     assert untold(problem, problem.estimate(ones(evidence)).x[0]) == ((),) * 5

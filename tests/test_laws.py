@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated import NAMES, inputs, languages, log_of, mixtures, true_law
+from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, SolveError, UsageError
 from shapleymix.fitting.fits import fit
@@ -128,7 +128,7 @@ def test_slopes_find_the_exponential_laws_exponents():
     """Where log L is linear in p, log N and log D, the ridge regression must give its slopes, up to a constant."""
     _, given, log = log_of("shapley", rows=50)
     t = np.random.default_rng(1).normal(size=(4, 4))
-    log = log.with_loss(np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
+    log = with_loss(log, np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
     from shapleymix.fitting.evidence import Filters, gather
 
     seen = gather(log, Filters()).observations(LAWS["learned"], given)

@@ -18,9 +18,6 @@ FORBIDDEN = {"torch", "click", "rich", "shapleymix_cli", "shapleymix_irds", "sha
 
 NOT_YET = {
     "shapleymix.mixing.engine.search imports shapleymix.mixing.mixtures",
-    "shapleymix_cli.documents.baselines imports shapleymix_cli.console",
-    "shapleymix_cli.documents.predictions imports shapleymix_cli.console",
-    "shapleymix_cli.documents.writing imports shapleymix_cli.console",
 }
 PACKAGES = {
     "shapleymix": CORE,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import FAST, log_of
+from simulated import FAST, log_of, with_loss
 
 from shapleymix.errors import DataError, FitError
 from shapleymix.fitting.fits import fit
@@ -16,14 +16,14 @@ from shapleymix.tables.runs import RunLog
 
 def checkerboard(log: RunLog) -> RunLog:
     row, column = np.indices(log.loss.shape)
-    return log.with_loss(np.where((row + column) % 2, np.nan, log.loss))
+    return with_loss(log, np.where((row + column) % 2, np.nan, log.loss))
 
 
 ODD = {
-    "constant losses": lambda log: log.with_loss(np.full(log.loss.shape, 2.0)),
-    "losses of a million": lambda log: log.with_loss(log.loss * 1e6),
-    "losses that grow with data": lambda log: log.with_loss(log.loss * np.sqrt(log.D)[:, None] * 1e-4),
-    "losses of noise": lambda log: log.with_loss(np.exp(np.random.default_rng(0).normal(size=log.loss.shape))),
+    "constant losses": lambda log: with_loss(log, np.full(log.loss.shape, 2.0)),
+    "losses of a million": lambda log: with_loss(log, log.loss * 1e6),
+    "losses that grow with data": lambda log: with_loss(log, log.loss * np.sqrt(log.D)[:, None] * 1e-4),
+    "losses of noise": lambda log: with_loss(log, np.exp(np.random.default_rng(0).normal(size=log.loss.shape))),
     "one language a run": lambda log: replace(log, p=np.eye(4)[np.arange(len(log)) % 4]),
     "one target": lambda log: log.aligned(log.sources, ["de"]),
     "half of the losses": checkerboard,
@@ -34,8 +34,8 @@ ODD = {
 BEYOND = {
     "N": lambda log: replace(log, N=log.N * 1e290),
     "D": lambda log: replace(log, D=np.where(np.arange(len(log)) == 5, 1e-300, log.D)),
-    "loss_de": lambda log: log.with_loss(log.loss * np.where(np.arange(4) == 1, 1e200, 1.0)),
-    "loss_zh": lambda log: log.with_loss(log.loss * np.where(np.arange(4) == 3, 1e-200, 1.0)),
+    "loss_de": lambda log: with_loss(log, log.loss * np.where(np.arange(4) == 1, 1e200, 1.0)),
+    "loss_zh": lambda log: with_loss(log, log.loss * np.where(np.arange(4) == 3, 1e-200, 1.0)),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -13,10 +13,9 @@ from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.compute import optimize_compute
-from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import optimize, optimize_scales
-from shapleymix.mixing.repetition import repetition
+from shapleymix.tables.repetition import repetition
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
@@ -65,6 +64,23 @@ class FakeFit:
 
 def mixture(**options) -> Mixture:
     return optimize(FakeFit(), "1B", "100B", **options)
+
+
+@dataclass(frozen=True)
+class FlatFit(FakeFit):
+    """The same, but no target feels the mixture."""
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        return replace(super().terms(N, D), gamma=np.zeros(3))
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("groups", [(), "en+de<=0.5"])
+@pytest.mark.parametrize(("fit", "flat"), [(FakeFit(0), False), (FlatFit(0), True)])
+def test_it_is_said_where_the_mixture_decides_nothing(fit, flat, objective, groups):
+    mix = optimize(fit, "1B", "100B", objective=objective, groups=groups)
+    assert any("does not depend on the mixture" in notice for notice in mix.notices) == flat
+    assert mix.relative_gap <= 1e-9
 
 
 def test_the_optimum_comes_with_its_proof_and_beats_every_rival():
@@ -194,7 +210,7 @@ def test_the_worst_case_is_better_at_the_worst():
 
 
 def test_scales_in_one_batch_are_single_calls():
-    table = optimize_scales(FakeFit(), ["500M", "1B"], [1e10, 1e11], Demands(available=TOKENS))
+    table = optimize_scales(FakeFit(), ["500M", "1B"], [1e10, 1e11], available=TOKENS)
     assert [(mix.N, mix.D) for mix in table] == [(5e8, 1e10), (5e8, 1e11), (1e9, 1e10), (1e9, 1e11)]
     single = mixture(available=TOKENS)
     np.testing.assert_allclose(table[3].p, single.p, atol=1e-8)

@@ -165,7 +165,7 @@ def test_an_undefined_law_predicts_nan_and_says_so():
     predicted = found.predict([0.0, 0.0, 0.5, 0.5], 1e8, 3e9)
     np.testing.assert_array_equal(np.isnan(predicted.losses[0]), [True, True, False, False])
     np.testing.assert_array_equal(np.isnan(predicted.low), np.isnan(predicted.losses))
-    assert "the law is undefined (Theta = 0) for 2 of 4 losses" in predicted.warnings
+    assert "the law is undefined for 2 of 4 losses" in predicted.warnings
 
 
 def test_predictions_and_evaluations_are_saved(fitted, tmp_path):
@@ -195,7 +195,7 @@ def test_evaluation_without_intervals_says_so():
     _, given, log = log_of("shapley", rows=20)
     found = evaluate(fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1), log)
     assert np.isnan(found.scores.coverage).all()
-    assert "the fit has neither replicates nor held-out residuals: no intervals" in found.warnings
+    assert any(text.startswith("there are no intervals: the fit has neither") for text in found.warnings)
 
 
 # statistical truth

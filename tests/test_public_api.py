@@ -10,16 +10,18 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import shapleymix as sm
+from shapleymix.fitting.settings import CompareKeywords, FitKeywords, Settings
+from shapleymix.mixing.demands import DemandKeywords, Demands
 
 PUBLIC = {
     "Candidates",
     "Comparison",
     "DataError",
-    "Demands",
     "Evaluation",
     "Fit",
     "FitError",
@@ -134,35 +136,92 @@ def test_type_checkers_read_what_the_interpreter_loads():
     assert imported == {(name, f"shapleymix.{home}.{name}") for name, home in sm._HOME.items()}
 
 
-def test_every_keyword_of_optimize_is_written_out_and_its_default_is_that_of_the_demands():
-    parameters = inspect.signature(sm.optimize).parameters
-    keywords = {name: known for name, known in parameters.items() if known.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert list(parameters)[:3] == ["fit", "N", "D"]
-    assert len(parameters) == 3 + len(keywords), "no **options"
-    defaults = {field.name: field.default for field in fields(sm.Demands)}
-    assert {name: known.default for name, known in keywords.items()} == defaults
-    documented = inspect.getdoc(sm.optimize) or ""
-    assert all(name in documented for name in keywords)
+SOLVING = ("optimize", "optimize_scales", "optimize_compute", "frontier")
+FIELDS = {
+    **dict.fromkeys(SOLVING, (Demands, DemandKeywords)),
+    "fit": (Settings, FitKeywords),
+    "compare": (Settings, CompareKeywords),
+}
+"""Of each function with shared keywords: the dataclass that they become, and their names and types."""
 
 
-SNIPPET = """
+@pytest.mark.parametrize("name", FIELDS)
+def test_shared_keywords_are_shown_with_their_defaults(name):
+    """optimize_scales and optimize_compute took one value, whose fields neither `help` nor an editor showed."""
+    settings, keywords = FIELDS[name]
+    parameters = inspect.signature(getattr(sm, name)).parameters
+    assert not [known for known in parameters.values() if known.kind is inspect.Parameter.VAR_KEYWORD]
+    defaults = {field.name: field.default for field in fields(settings) if field.name in keywords.__annotations__}
+    assert {one: parameters[one].default for one in defaults} == defaults
+    assert all(parameters[one].kind is inspect.Parameter.KEYWORD_ONLY for one in defaults)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name):
+    """Type checkers read the one, editors and `help` the other."""
+    settings, keywords = FIELDS[name]
+    typed = get_type_hints(settings)
+    assert {one: typed[one] for one in get_type_hints(keywords)} == get_type_hints(keywords)
+    left_out = set(typed) - set(get_type_hints(keywords))
+    assert left_out == ({"bootstrap"} if name == "compare" else set())
+    documented = " ".join(inspect.getdoc(one) or "" for one in (getattr(sm, name), sm.optimize))
+    assert [one for one in keywords.__annotations__ if one not in documented] == []
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_keyword_that_no_function_takes_is_a_type_error(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'capps'"):
+        getattr(sm, name)(*["none.json", "1", "1", "en:rest"][: _needed(name)], capps=1)
+
+
+def _needed(name: str) -> int:
+    """How many arguments a function needs."""
+    known = inspect.signature(getattr(sm, name)).parameters.values()
+    return sum(one.default is inspect.Parameter.empty for one in known)
+
+
+SNIPPET = Path(__file__).with_name("snippets") / "every_function.py"
+WRONG = """
 import shapleymix as sm
 reveal_type(sm.optimize)
-reveal_type(sm.optimize("fit.json", "1B", "100B", caps={"en": 0.5}, groups=["en+de<=30%"]).objective)
 sm.optimize("fit.json", "1B", "100B", capps=1)
+sm.optimize_scales("fit.json", "1B", ["1B", "100B"], kl="much")
+sm.optimize_compute("fit.json", "1e22", level=[])
+sm.frontier("fit.json", "1B", "100B", "en:rest", objektive="mean")
+sm.fit("log.csv", "auto", bootstrapp=3)
+sm.compare("log.csv", bootstrap=3)
+sm.compare("log.csv", delta=[])
 """
 
 
-def test_pyright_sees_real_signatures_through_the_lazy_package(tmp_path):
+def diagnostics(path: Path) -> list[dict[str, str]]:
+    """What pyright says of a file, seen from a project that uses the package."""
     pyright = shutil.which("pyright", path=str(Path(sys.executable).parent)) or shutil.which("pyright")
     if pyright is None:
         pytest.skip("pyright is not installed")
-    snippet = tmp_path / "snippet.py"
-    snippet.write_text(SNIPPET, encoding="utf-8")
     root = str(Path(sm.__file__).parents[1])
-    call = [pyright, "--pythonpath", sys.executable, "--outputjson", str(snippet)]
+    call = [pyright, "--pythonpath", sys.executable, "--outputjson", str(path)]
     done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=300, cwd=root)
-    told = [found["message"] for found in json.loads(done.stdout)["generalDiagnostics"]]
-    assert any('"sm.optimize" is "(fit: FitLike' in message and "weights: str" in message for message in told), told
-    assert any('is "float"' in message for message in told), told
-    assert any("capps" in message for message in told), told
+    return json.loads(done.stdout)["generalDiagnostics"]
+
+
+def test_pyright_knows_the_type_of_every_public_function_and_of_what_it_returns():
+    text = SNIPPET.read_text(encoding="utf-8")
+    assert [name for name in sm.__all__ if f"sm.{name}" not in text] == [], "the snippet uses every name"
+    assert diagnostics(SNIPPET) == []
+
+
+def test_pyright_refuses_what_no_function_takes(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(WRONG, encoding="utf-8")
+    found = [one for one in diagnostics(wrong) if one["severity"] == "error"]
+    assert [one["range"]["start"]["line"] for one in found] == list(range(3, 10)), found
+
+
+def test_editors_see_the_keywords():
+    """jedi completes in IPython, notebooks and Vim; it is no dependency."""
+    jedi = pytest.importorskip("jedi")
+    for name, (_, keywords) in FIELDS.items():
+        source = f"import shapleymix as sm\nsm.{name}("
+        (found,) = jedi.Script(source).get_signatures(2, len(name) + 4)
+        assert {known.name for known in found.params} >= set(keywords.__annotations__), found

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated import FAST, log_of
+from simulated import FAST, log_of, with_loss
 
-from shapleymix.errors import UsageError
-from shapleymix.fitting.evidence import Filters, evidence_of, gather
+from shapleymix.errors import DataError, UsageError
+from shapleymix.fitting.evidence import Filters, gather
 from shapleymix.fitting.fits import fit
 from shapleymix.fitting.questions import progress, questions_of_fit, questions_of_log
+from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.study import study_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
@@ -31,7 +33,7 @@ def log() -> RunLog:
 
 def with_mean(log: RunLog, digits: int = 8) -> RunLog:
     mean = np.round(log.loss.mean(axis=1, keepdims=True), digits)
-    return log.with_loss(np.concatenate([log.loss, mean], axis=1), (*log.targets, "avg"))
+    return with_loss(log, np.concatenate([log.loss, mean], axis=1), (*log.targets, "avg"))
 
 
 def test_sound_logs_raise_no_question(log):
@@ -39,21 +41,21 @@ def test_sound_logs_raise_no_question(log):
     assert asked(replace(log, p=np.zeros((30, 0)), sources=())) == ()
     assert asked(read_runs(FIXTURE)) == ()
     assert asked(log.select([0])) == ()
-    assert asked(log.with_loss(np.full(log.loss.shape, 2.0))) == ()
+    assert asked(with_loss(log, np.full(log.loss.shape, 2.0))) == ()
 
 
 def test_perplexities_are_questioned(log):
     """Fault: perplexities fitted in silence."""
-    (found,) = asked(log.with_loss(np.exp(log.loss)))
+    (found,) = asked(with_loss(log, np.exp(log.loss)))
     assert found.startswith("losses above 15 nats per token (")
     assert "are these perplexities?" in found
     one = log.loss.copy()
     one[:, 2] = np.exp(one[:, 2] + 1)
-    assert "(fr up to" in asked(log.with_loss(one))[0]
+    assert "(fr up to" in asked(with_loss(log, one))[0]
 
 
 def test_losses_below_what_text_allows_are_questioned(log):
-    (found,) = asked(log.with_loss(log.loss / 20))
+    (found,) = asked(with_loss(log, log.loss / 20))
     assert found.startswith("all losses are below 0.3 nats per token (")
 
 
@@ -64,7 +66,7 @@ def test_a_mean_among_the_targets_is_questioned(log, digits):
     assert found.startswith("loss_avg is the mean of the other losses in every row")
     wrong = with_mean(log).loss.copy()
     wrong[4, -1] *= 1.01
-    assert asked(with_mean(log).with_loss(wrong)) == ()
+    assert asked(with_loss(with_mean(log), wrong)) == ()
 
 
 @pytest.mark.parametrize(("name", "unit"), [("D", 1e9), ("N", 1e6)])
@@ -72,7 +74,54 @@ def test_budgets_in_billions_or_millions_are_questioned(log, name, unit):
     """Fault: D in billions fits, and the law is asked for 1e11 of them."""
     (found,) = asked(replace(log, **{name: getattr(log, name) / unit}))
     assert found.startswith(f"{name} is ")
-    assert "millions or billions?" in found
+    assert "thousands, millions or billions?" in found
+
+
+@pytest.mark.parametrize(
+    ("N", "D", "unit", "name"), [(1e9, 1e11, 1e6, "D"), (7e10, 1.4e12, 1e6, "N"), (8e8, 4e10, 1e6, "D")]
+)
+def test_budgets_in_millions_of_large_runs_are_questioned(log, N, D, unit, name):
+    """Fault: 100B tokens written as 100000 passed, since only what is below 1e4 was asked about."""
+    large = replace(log, N=log.N * N / log.N.mean(), D=log.D * D / log.D.mean())
+    assert asked(large) == ()
+    (found,) = asked(replace(large, **{name: getattr(large, name) / unit}))
+    assert found.startswith(f"{name} is ")
+    assert "tokens for each parameter: are these thousands, millions or billions?" in found
+
+
+REAL = sorted((Path(__file__).resolve().parents[2] / "shared" / "data").glob("*.csv"))
+SOUND = [*sorted(FIXTURE.parent.glob("*_runs.csv")), *sorted(FIXTURE.parent.glob("*_coalitions.csv")), *REAL]
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("seen", [False, True], ids=["whole", "one row"])
+def test_real_logs_raise_no_question_but_of_their_checkpoints(path, seen):
+    """The shared logs are there in a checkout beside them alone; the fixtures are always there."""
+    try:
+        log = read_runs(path)
+    except DataError:
+        pytest.skip("no run log")
+    kept = log.select(log.trained)
+    found = asked(kept.select([0]) if seen else kept)
+    assert all("are checkpoints of runs that went on" in text for text in found)
+    assert len(found) == ((progress(kept) < 1).any() and not seen)
+
+
+@pytest.mark.parametrize("kind", ["runs", "coalitions"])
+def test_bits_are_questioned_where_the_vocabulary_is_known(kind):
+    """Fault: losses in bits per token were fitted in silence, though some exceeded ln V."""
+    log = read_runs(FIXTURE.with_name(f"multilingual5_{kind}.csv"))
+    asks = [notice for notice in study_notices(log, 256) if "bits per token" in notice]
+    assert asks == []
+    (found,) = [notice for notice in study_notices(with_loss(log, log.loss / np.log(2)), 256) if "bits" in notice]
+    assert found.startswith(
+        {"runs": "losses of trained models exceed the 5.545 nats", "coalitions": "an untrained"}[kind]
+    )
+    assert found.endswith("are the losses bits per token, or is the vocabulary larger? Bits times 0.693 are nats")
+
+
+def study_notices(log: RunLog, vocabulary: float) -> tuple[str, ...]:
+    return study_of(log, None, None, Settings(), 0, vocabulary=vocabulary).evidence.notices
 
 
 def test_questions_of_a_log_are_notices_of_its_fit(log):
@@ -86,7 +135,7 @@ def test_corrupted_losses_are_named_by_row(log, factor):
     spoiled = log.loss.copy()
     spoiled[7, 1] *= factor
     spoiled[12, 3] *= factor**1.5
-    found = fit(log.with_loss(spoiled), "learned", **FAST)
+    found = fit(with_loss(log, spoiled), "learned", **FAST)
     (notice,) = [notice for notice in found.notices if "far from the law" in notice]
     assert notice.startswith("2 of 120 losses lie far from the law")
     assert notice.index("run-12 at D") < notice.index("run-7 at D")
@@ -100,7 +149,7 @@ def checkpointed(drift: FloatArray) -> RunLog:
     law = log_of("chinchilla", rows=10)[0]
     rows, step = np.repeat(np.arange(10), 8), np.tile(np.arange(1, 9), 10)
     log = replace(first.select(rows), D=1e9 * step * (1.0 + np.repeat(np.arange(10) % 3, 8)))
-    return log.with_loss(law(log.p, log.N, log.D) * np.exp(drift[step - 1])[:, None])
+    return with_loss(log, law(log.p, log.N, log.D) * np.exp(drift[step - 1])[:, None])
 
 
 def test_checkpoints_are_questioned_and_their_drift_is_measured():
@@ -142,4 +191,4 @@ def test_unused_losses_are_not_questioned(log):
     loss[0] = 40.0
     weight = np.ones(30)
     weight[0] = 0.0
-    assert evidence_of(replace(log.with_loss(loss), weight=weight)).notices == ()
+    assert gather(replace(with_loss(log, loss), weight=weight), Filters()).notices == ()

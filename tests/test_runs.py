@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import same_rows
+from simulated import same_rows, with_loss
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.tables.run_reading import read_runs
@@ -298,7 +298,7 @@ def test_frames_and_mappings_read_as_files_do(fixtures):
     assert same_rows(read_runs(pl.read_csv(path)), log)
     assert same_rows(read_runs(pl.read_csv(path).to_dict(as_series=False)), log)
     assert same_rows(read_runs(log.columns()), log)
-    gaps = log.with_loss(np.where(log.loss > 3, np.nan, log.loss))
+    gaps = with_loss(log, np.where(log.loss > 3, np.nan, log.loss))
     assert same_rows(read_runs(gaps.columns()), gaps)
     with pytest.raises(DataError, match="differ in length"):
         read_runs({"run": ["a"], "N": [1, 2]})

@@ -53,14 +53,6 @@ def test_a_log_without_ratios_groups_by_run():
     assert log.groups.tolist() == [0, 0, 1]
 
 
-def test_with_loss_checks_its_shape(fixtures):
-    log = read_runs(fixtures / "multilingual5_runs.csv")
-    mean = log.with_loss(log.loss.mean(axis=1, keepdims=True), ["mean"])
-    assert mean.targets == ("mean",)
-    with pytest.raises(ValueError, match="expected"):
-        log.with_loss(log.loss, ["mean"])
-
-
 def test_several_logs_as_one(fixtures):
     game, runs = (read_runs(fixtures / f"multilingual5_{name}.csv") for name in ("coalitions", "runs"))
     turned = runs.aligned(runs.sources[::-1], runs.targets[::-1])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import nnls
-from simulated import log_of
+from simulated import log_of, with_loss
 
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Filters, gather
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import _nonnegative, starting_points
-from shapleymix.laws import LAWS
+from shapleymix.laws import LAWS, Observations
+from shapleymix.laws.learned import mixture_slopes
+from shapleymix.records import FloatArray
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
@@ -53,7 +57,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     problem, law = problem_of("shapley", rows=40)
     exact = law.replaced(alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
     log = problem.evidence.log
-    log = log.with_loss(exact(log.p, log.N, log.D))
+    log = with_loss(log, exact(log.p, log.N, log.D))
     problem = Problem.of(LAWS["shapley"], gather(log, Filters()), problem.inputs, Settings())
     estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
@@ -74,3 +78,35 @@ def test_a_row_without_weight_moves_no_start():
     spoiled = log_loss.copy()
     spoiled[3:7] = 5.0
     np.testing.assert_allclose(starts_with(spoiled), starts_with(log_loss), rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture
+def log_linear() -> tuple[Observations, FloatArray]:
+    """Log losses that are linear in the ratios, with slopes (4, 4), under weights that differ from row to row."""
+    rng = np.random.default_rng(3)
+    slopes, log = rng.uniform(-0.5, 0.5, (4, 4)), log_of("exponential", rows=60)[2]
+    N, D = log.N / log.N.mean(), log.D / log.D.mean()
+    log_loss = 1.0 + log.p @ slopes - 0.1 * np.log(N)[:, None] - 0.05 * np.log(D)[:, None]
+    return Observations(log.p, N, D, log_loss, rng.uniform(0.1, 2.0, (60, 4))), slopes
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 60.0])
+def test_slopes_are_those_of_weighted_least_squares_whatever_the_scale_of_the_weights(log_linear, scale):
+    """With noise; ratios sum to one, so that the constant is in them, and slopes are known up to one."""
+    seen, _ = log_linear
+    noisy = seen.log_loss + 0.2 * np.random.default_rng(4).normal(size=seen.log_loss.shape)
+    columns = np.column_stack([seen.p, np.log(seen.N), np.log(seen.D)])
+    found = mixture_slopes(replace(seen, weight=seen.weight * scale, log_loss=noisy))
+    for j, root in enumerate(np.sqrt(seen.weight).T):
+        expected = np.linalg.lstsq(columns * root[:, None], noisy[:, j] * root)[0][:4]
+        np.testing.assert_allclose(found[:, j] - found[:, j].mean(), expected - expected.mean(), atol=3e-3)
+
+
+@pytest.mark.parametrize("name", ["additive", "learned", "learned-concave", "learned-own"])
+def test_a_source_begins_with_a_larger_coefficient_the_more_it_lowers_the_loss(log_linear, name):
+    seen, slopes = log_linear
+    start = LAWS[name].starts(seen, log_of(name)[1], {})["coefficients"]
+    order = np.argsort(slopes, axis=0)
+    ranked = np.take_along_axis(start, np.broadcast_to(order, start.shape), axis=1)
+    assert (np.diff(ranked, axis=1) <= 0).all()
+    assert (ranked[:, 0] > ranked[:, -1]).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -119,6 +121,14 @@ def test_concave_slope_at_zero_is_infinite_only_where_the_source_helps():
     p = np.array([1.0, 0.0])
     np.testing.assert_allclose(terms.gradient(p, np.ones(2)), [-0.2, -0.08])
     assert terms.gradient(np.array([0.0, 1.0]), np.array([0.0, 1.0]))[0] == -np.inf
+
+
+def test_an_exponent_of_one_is_no_exponent_at_ratio_zero_too():
+    plain = power(np.random.default_rng(6))
+    ones = replace(plain, s=np.ones((M, K)))
+    p, w = np.array([0.5, 0.0, 0.2, 0.3, 0.0]), np.ones(K)
+    for name in ("objective", "gradient", "hessian"):
+        np.testing.assert_allclose(getattr(ones, name)(p, w), getattr(plain, name)(p, w), rtol=1e-12)
 
 
 @settings(deadline=None, max_examples=60)

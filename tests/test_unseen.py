@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import FAST, inputs, mixtures, simulate, true_law
+from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
 from shapleymix.fitting.fits import Fit
@@ -96,6 +96,18 @@ def test_checkpoints_of_one_mixture_are_one_mixture():
     assert found.thin == {"zh": "seen in 1 different mixture"}
     assert found.coverage.mixtures[:, ZH].tolist() == [1] * 4
     assert any("little is known of the effect of zh: seen in 1 different mixture" in text for text in found.warnings)
+
+
+def test_a_source_is_little_known_target_by_target():
+    """Fault: a source was named only if it was seen too little for every target alike."""
+    log = log_with("learned", first(6, 0.25))
+    shown, loss = np.arange(ROWS) < 6, log.loss.copy()
+    loss[shown, 1] = np.nan  # no run that tells de holds any zh
+    loss[:4, 2] = np.nan  # and two that tell fr do
+    found = sm.fit(with_loss(log, loss), "learned", **FAST)
+    assert found.thin == {"zh": "in no run that is used for de; seen in 2 different mixtures for fr"}
+    assert f"little is known of the effect of zh: {found.thin['zh']}" in found.warnings
+    np.testing.assert_allclose(found.coverage.told[:, ZH], [1, 0, 1 - np.exp(-2), 1])
 
 
 def test_well_seen_sources_keep_every_bit():

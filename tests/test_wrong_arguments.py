@@ -55,7 +55,7 @@ def calls(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "load": (sm.Fit.load, {"path": "none.json"}),
         "save": (mixture.save, {"path": goal / "mix.json", "force": True}),
         "optimize": (sm.optimize, {"fit": fitted, **budget}),
-        "optimize_scales": (sm.optimize_scales, {"fit": fitted, "Ns": 1e5, "Ds": 2e6}),
+        "optimize_scales": (sm.optimize_scales, {"fit": fitted, "N": 1e5, "D": 2e6}),
         "optimize_compute": (sm.optimize_compute, {"fit": fitted, "flops": "1e12"}),
         "compare_mixtures": (sm.compare_mixtures, {"fit": fitted, "mixtures": ["uniform"], **budget}),
         "read_runs": (sm.read_runs, {"tables": fixtures / "multilingual5_runs.csv"}),
@@ -64,14 +64,13 @@ def calls(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "read_transfer": (sm.read_transfer, {"table": "none.csv"}),
         "shapley_values": (sm.shapley_values, {"log": fixtures / "multilingual5_coalitions.csv"}),
         "Group": (sm.Group, {"sources": ("en", "de"), "upper": 0.5}),
-        "Demands": (sm.Demands, {}),
     }
 
 
 NAMES = [
     *("fit", "compare", "evaluate", "predict", "parameters", "load", "save", "optimize", "optimize_scales"),
     *("optimize_compute", "compare_mixtures", "read_runs", "write_runs", "read_languages", "read_transfer"),
-    *("shapley_values", "Group", "Demands"),
+    *("shapley_values", "Group"),
 ]
 UNREAD = {"load", "read_transfer"}
 """Those of which the right call names a file that is not there."""
@@ -102,7 +101,7 @@ def test_a_wrong_value_of_any_argument_raises_our_errors_only(calls, name, monke
             if truth or argument == "progress":
                 continue
             found = outcome(call, right | {argument: value})
-            silent = found == "done" and kind in NEVER_RIGHT and name != "Demands"  # which knows no fit yet
+            silent = found == "done" and kind in NEVER_RIGHT
             if found not in ("ours", "done") or silent:
                 foreign.append(f"{argument} = {kind}: {found}")
     assert not foreign, f"{len(foreign)} of {name}:\n" + "\n".join(foreign)

@@ -2,7 +2,7 @@
 
 Modules, in reading order:
 
-  streams    the three standard streams: open where they were closed, and harmless where they cannot be written to
+  streams    the three standard streams: stand-ins where they were closed; a result that cannot be written is an error
   budgets    sizes and token counts that a command works at: those given, or the one that the fit knows
   own_laws   laws by name, or from a user's own file, whose faults are told as the user's
   documents  what `--json` prints and `-o` writes

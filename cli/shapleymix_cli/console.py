@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from shapleymix_cli.views.tables import Part
 
 Progress = Callable[[str, int, int], None]
+LIVE, PLAIN = 0.1, 30.0
+"""Seconds between two lines of progress: on a terminal, and elsewhere."""
 
 
 class Output:
@@ -39,7 +41,7 @@ class Output:
         self.verbose = verbose
         self.command_line = command_line
         self.inputs: dict[str, str] = {}
-        self._line = StatusLine(sys.stderr, shown=not quiet and sys.stderr.isatty())
+        self._line = StatusLine(sys.stderr, shown=not quiet)
 
     @property
     def progress(self) -> Progress | None:
@@ -77,32 +79,53 @@ class Output:
 
 
 class StatusLine:
-    """One line on a terminal that says how far a computation is, rewritten at most ten times a second."""
+    """How far a computation is, and how long the rest of its stage will take.
 
-    def __init__(self, stream: TextIO, *, shown: bool) -> None:
+    On a terminal one line, rewritten at most ten times a second; elsewhere a plain line every half a minute, so that
+    short computations say nothing.
+    """
+
+    def __init__(self, stream: TextIO, *, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self.shown = shown
         self._stream = stream
-        self._last = 0.0
+        self._live = stream.isatty()
+        self._clock = clock
+        self._last = self._began = clock()
+        self._stage = ""
+        self._first = 0
         self._dirty = False
 
     def update(self, stage: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self.shown or (now - self._last < 0.1 and done < total):
+        now = self._clock()
+        if stage != self._stage:
+            self._stage, self._began, self._first = stage, now, done
+        if not self.shown or (now - self._last < (LIVE if self._live else PLAIN) and (done < total or not self._live)):
             return
         self._last = now
-        width = max(os.get_terminal_size(self._stream.fileno()).columns - 1, 20)
-        self._write(printable(f"{stage} {done}/{total}")[:width])
-        self._dirty = True
+        text = printable(f"{stage} {done}/{total}{self._left(now, done, total)}")
+        if self._live:
+            width = max(os.get_terminal_size(self._stream.fileno()).columns - 1, 20)
+            self._write(f"\r\x1b[K{text[:width]}")
+            self._dirty = True
+        else:
+            self._write(f"{text}\n")
 
     def clear(self) -> None:
         if self._dirty:
-            self._write("")
+            self._write("\r\x1b[K")
             self._dirty = False
 
+    def _left(self, now: float, done: int, total: int) -> str:
+        """The time that the rest of the stage takes at its pace so far; nothing before any of it is done."""
+        if not self._first < done < total:
+            return ""
+        left = (now - self._began) / (done - self._first) * (total - done)
+        return f", about {left / 60:.0f} min left" if left >= 90 else f", about {left:.0f} s left"
+
     def _write(self, text: str) -> None:
-        """Replace the line; a terminal that went away sees no more of it."""
+        """Show a line; a stream that went away sees no more of it."""
         try:
-            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.write(text)
             self._stream.flush()
         except OSError:
             self.shown = False

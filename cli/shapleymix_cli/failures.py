@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import click
 
@@ -15,6 +17,7 @@ from shapleymix_cli.streams import say, silenced
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_FAULTS = 1000
+_KEYWORD = re.compile(r"\((not )?([a-z_]+)\)")
 
 
 def exit_code_of(run: Callable[[], object], arguments: Sequence[str]) -> int:
@@ -29,7 +32,7 @@ def exit_code_of(run: Callable[[], object], arguments: Sequence[str]) -> int:
         close_stdout()
         return OK
     except (ShapleyMixError, click.ClickException) as error:
-        return _report(_own(error), "--json" in arguments)
+        return _report(in_flags(_own(error), arguments), "--json" in arguments)
     except OSError as error:
         close_stdout()
         say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
@@ -53,30 +56,57 @@ def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
     return UsageError(error.format_message().rstrip("."), hint=hint)
 
 
+def in_flags(error: ShapleyMixError, arguments: Sequence[str]) -> ShapleyMixError:
+    """The error with `(allow_unseen)`, a keyword of the core, as the flag of the running command."""
+    flags = _flags(arguments)
+
+    def flag(keyword: re.Match[str]) -> str:
+        found = f"--{keyword[2].replace('_', '-')}"
+        return f"({'without ' if keyword[1] else ''}{found})" if found in flags else keyword[0]
+
+    def told(text: str) -> str:
+        return _KEYWORD.sub(flag, text)
+
+    hint = None if error.hint is None else told(error.hint)
+    faults = [
+        replace(fault, message=told(fault.message), hint=None if fault.hint is None else told(fault.hint))
+        for fault in error.faults
+    ]
+    return type(error)(told(error.message), hint=hint, location=error.location, faults=faults)
+
+
+def _flags(arguments: Sequence[str]) -> set[str]:
+    """The flags of the command that runs, which is imported already."""
+    module = sys.modules.get(f"shapleymix_cli.commands.{next(iter(arguments), '')}")
+    command = getattr(module, "command", None)
+    return (
+        {option for known in command.params for option in known.opts} if isinstance(command, click.Command) else set()
+    )
+
+
 def _report(error: ShapleyMixError, as_json: bool) -> int:
-    if as_json:
-        _print_error(error_document(error))
-    else:
+    if not (as_json and _printed(error_document(error))):
         say(f"error: {error}")
     return error.exit_code
 
 
-def _print_error(document: dict[str, Json]) -> None:
-    """The error as the result; the exit code tells it even where the document cannot be written."""
+def _printed(document: dict[str, Json]) -> bool:
+    """Print the error as the result; False where nothing can be printed."""
     try:
         print_document({"error": document})
         sys.stdout.flush()
     except OSError:
         close_stdout()
+        return False
+    return True
 
 
 def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     """One line for a fault of the program itself; the traceback with `-v`."""
     message = f"internal fault, {type(error).__name__}: {error}"
     hint = "this is a bug in shapleymix; run again with -v for the traceback, and report it"
-    if "--json" in arguments:
-        _print_error({"code": "internal", "message": message, "hint": hint, "location": None})
-    else:
+    document: dict[str, Json] = {"code": "internal", "message": message, "hint": hint, "location": None}
+    if not ("--json" in arguments and _printed(document)):
         say(f"error: {message}\n  hint: {hint}")
     if "-v" in arguments or "--verbose" in arguments:
         say(traceback.format_exc())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from shapleymix.errors import Location, UsageError
+from shapleymix.files import is_table_name
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from shapleymix.tables.transfer import TransferMatrix
 
 Kind = Literal["raw", "normalized"] | None
-
-TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 
 
 def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
@@ -36,7 +35,7 @@ def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "
 
 
 def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:
-    """The transfer matrix of `--sv`."""
+    """The transfer matrix of `--transfer`."""
     return None if path is None else matrix_of(out, path, kind)
 
 
@@ -70,9 +69,9 @@ def load_fit(out: Output, path: str) -> Fit:
     """What `shapleymix fit -o` wrote."""
     from shapleymix.fitting.fits import Fit
 
-    if path.lower().endswith(TABLES):
+    if is_table_name(path):
         hint = "the first argument is what `shapleymix fit -o fit.json` writes"
-        raise UsageError("is a table, not a fit", location=Location(file=path), hint=hint)
+        raise UsageError("is a table, not a fit", location=Location(file=str(path)), hint=hint)
     fit = Fit.load(path)
     out.used(path, sha256_of(fit))
     return fit

@@ -31,7 +31,7 @@ COMMANDS = {
 EXAMPLES = """Examples:
   shapleymix example
   shapleymix shapley example/coalitions.csv -o sv.csv
-  shapleymix fit example/runs.csv --sv sv.csv --min-own-tokens 20k -o fit.json
+  shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 20k -o fit.json
   shapleymix optimize fit.json -N 97600 -D 2M
 """
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from shapleymix.errors import Location, UsageError, printable
+from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
+from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 from shapleymix_cli.console import Output
 
@@ -39,7 +42,10 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
         def call(as_json: bool, quiet: bool, verbose: bool, **options: Any) -> None:
             line = recorded_command(click.get_current_context().find_root().obj or [])
             check_output(options)
-            function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
+            try:
+                function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
+            except ShapleyMixError as error:
+                raise in_flags(error, click.get_current_context().command) from error
 
         settings = {"help_option_names": ["-h", "--help"]}
         made = click.command(cls=Command, context_settings=settings)(call)
@@ -48,6 +54,28 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
         return made
 
     return make
+
+
+def in_flags(error: ShapleyMixError, command: click.Command) -> ShapleyMixError:
+    """An error of the core whose hints name this command's options (`caps=0.3`) as they are typed: `--cap 0.3`."""
+    flags = {known.name: max(known.opts, key=len) for known in command.params if isinstance(known, click.Option)}
+
+    def typed(hint: str | None) -> str | None:
+        return hint and _KEYWORD.sub(lambda found: _flag(found, flags), hint)
+
+    faults = [replace(fault, hint=typed(fault.hint)) for fault in error.faults]
+    return type(error)(error.message, hint=typed(error.hint), location=error.location, faults=faults)
+
+
+_KEYWORD = re.compile(r"(?<![\w-])(\w+)=(True\b)?")
+
+
+def _flag(found: re.Match[str], flags: Mapping[str, str]) -> str:
+    name, truth = found.groups()
+    if name not in flags:
+        return found[0]
+    ends = found.end() == len(found.string) or not found.string[found.end()].isalnum()
+    return flags[name] if truth or ends else f"{flags[name]} "
 
 
 def _common() -> list[click.Option]:
@@ -168,7 +196,7 @@ fit_file = click.argument("fit_path", metavar="FIT")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
 level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")
-sv = click.option("--sv", metavar="SV", help="Transfer matrix (a table of Shapley values).")
+transfer = click.option("--transfer", metavar="MATRIX", help="Transfer matrix (a table of Shapley values).")
 kind = click.option("--kind", type=click.Choice(["raw", "normalized"]), help="What the numbers of a wide matrix are.")
 languages = click.option("--languages", metavar="TABLE", help="Languages table: families, available tokens.")
 weights = click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
@@ -246,6 +274,13 @@ def check_output(options: Mapping[str, Any]) -> None:
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def require_ending(name: str | None) -> None:
+    """Refuse a name of `-o` whose ending names neither a table nor a document."""
+    if name is not None and not name.lower().endswith((".json", *TABLES)):
+        hint = "end the name in .json, .csv, .csv.gz, .parquet or .jsonl"
+        raise UsageError("names no format to write", hint=hint, location=Location(file=name))
 
 
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:

@@ -13,6 +13,7 @@ Modules, in reading order:
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
+  magnitudes      numbers that a law can be fitted to, or the place of each that is none
   evidence        what a fit gets to see, and what was left out
   study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from shapleymix.errors import FitError, Location, UsageError, did_you_mean
 from shapleymix.fitting.estimation import Problem
@@ -16,7 +15,9 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.study import Study
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
+from shapleymix.laws.answers import ABSURD, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.runs import RunLog
 
 UNCOUNTED = 10**6  # a black box is never the simplest
 
@@ -70,7 +71,9 @@ class LawCandidate:
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
-            predicted[alike] = estimate.law(log.p, log.N, log.D)
+            predicted[alike] = estimate.law.losses(log.p, log.N, log.D)
+            held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
+            require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
         return _held_out(predicted, masks)
 
 
@@ -93,9 +96,14 @@ class BlackBoxCandidate:
 
         def fitted_without(mask: BoolArray) -> Law:
             weight = seen.weight * ~mask[:, None]
-            return self.learner.learn(log.p, log.N, log.D, seen.log_loss, weight, log.groups, study.seed)
+            return learned_by(self.learner, log, seen.log_loss, weight, study.seed)
 
-        return _held_out(np.stack([fitted_without(mask)(log.p, log.N, log.D) for mask in masks]), masks)
+        def predicted(law: Law) -> FloatArray:
+            return as_losses(self.name, asked(self.name, lambda: law(log.p, log.N, log.D)), log.loss.shape)
+
+        found = _held_out(np.stack([predicted(fitted_without(mask)) for mask in masks]), masks)
+        _require_numbers(self.name, found, study, masks)
+        return found
 
 
 @dataclass(frozen=True)
@@ -114,12 +122,46 @@ class FixedCandidate:
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log = study.log
-        answer = self.predictor.predict(log.p, log.N, log.D)
-        losses = np.asarray(_losses(answer), dtype=np.float64)
-        if losses.shape != log.loss.shape:
-            hint = "predict(p (R, M), N (R,), D (R,)) must return losses (R, K), targets in the log's order"
-            raise FitError(f"{self.label} predicts shape {losses.shape}, expected {log.loss.shape}", hint=hint)
+        answer = asked(self.label, lambda: self.predictor.predict(log.p, log.N, log.D))
+        losses = as_losses(self.label, getattr(answer, "losses", answer), log.loss.shape)
+        _require_numbers(self.label, losses, study, masks)
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
+
+
+def learned_by(learner: type[BlackBox], log: RunLog, log_loss: FloatArray, weight: FloatArray, seed: int) -> BlackBox:
+    """What a black box makes of the log losses (R, K) of a log."""
+    return asked(learner.name, lambda: learner.learn(log.p, log.N, log.D, log_loss, weight, log.groups, seed))
+
+
+def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
+    """Refuse a fitted law that gives no loss (R, K) where one is wanted and its `defined` says that it has one.
+
+    Raises
+    ------
+    FitError
+        Naming the law, and the first run and target.
+    """
+    _refuse(name, predicted, wanted & ~((predicted > 0) & (predicted < ABSURD)), log)
+
+
+def _require_numbers(name: str, predicted: FloatArray, study: Study, masks: BoolArray) -> None:
+    """Refuse infinite predictions, and a target without any; single ones may be NaN, where there is no answer."""
+    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    mute = ~(wanted & ~np.isnan(predicted)).any(axis=0)
+    _refuse(name, predicted, wanted & ((np.abs(predicted) >= ABSURD) | mute), study.log)
+
+
+def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:
+    if not wrong.any():
+        return
+    row, target = (int(place[0]) for place in np.nonzero(wrong))
+    count = int(wrong.sum())
+    more = f" (nor one for {count - 1} others)" if count > 1 else ""
+    message = (
+        f"law {name!r} gives no loss but {predicted[row, target]:g} for target {log.targets[target]!r} of run "
+        f"{log.runs[row]!r}{more}"
+    )
+    raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
 
 
 def _alike(law: type[Law], evidence: Evidence, masks: BoolArray) -> list[list[int]]:
@@ -135,10 +177,6 @@ def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
     chosen = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
     return np.where(np.any(masks, axis=0)[:, None], chosen, np.nan)
-
-
-def _losses(answer: object) -> ArrayLike:
-    return getattr(answer, "losses", answer)  # type: ignore[return-value]
 
 
 def candidate(law: Contender) -> Candidate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import SEED, Settings, Size
+from shapleymix.fitting.settings import SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
+from shapleymix.keywords import spelt_out
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
@@ -92,24 +94,18 @@ class Comparison(Tabular, Record):
         return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
 
 
+@spelt_out(Settings, CompareKeywords.__annotations__)
 def compare(
     log: Logs,
     laws: Sequence[Contender] | Contender | None = None,
     transfer: TransferMatrix | Table | None = None,
     languages: Languages | Table | None = None,
     *,
-    folds: int = Settings.folds,
     leave_largest_N: bool = False,
     use_split: bool = False,
     seed: int = SEED,
-    delta: float = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    threads: int = Settings.threads,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
     progress: Progress | None = None,
+    **keywords: Unpack[CompareKeywords],
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to.
 
@@ -122,16 +118,18 @@ def compare(
         None stands for all laws that the inputs allow.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for the laws that need them.
-    folds : int
-        Number of folds of the cross-validation; runs of one mixture stay in one fold.
     leave_largest_N, use_split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
     seed : int
         Seed of the paired bootstrap.
-    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : float or int
-        See `Settings`.
     progress : Progress, optional
         Is called with the law's name, its number and how many there are.
+    folds : int
+        Number of folds of the cross-validation; runs of one mixture stay in one fold.
+    delta, prior, starts, iterations, tolerance, threads : float or int
+        How to fit; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : Size or float
+        Which rows to leave out; see `Settings`.
 
     Raises
     ------
@@ -140,11 +138,7 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    settings = Settings.of(
-        delta=delta, prior=prior, starts=starts, threads=threads, folds=folds, bootstrap=0,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
-    )  # fmt: skip
-    study = study_of(log, transfer, languages, settings, seed, with_held_out=use_split)
+    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=use_split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
     return contest(contenders, study, masks, design, progress)
@@ -212,6 +206,8 @@ def _summary(
     wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     scored = [predicted for predicted in predictions if predicted is not None]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
+    by_name = {one.name: found for one, found in zip(contenders, predictions, strict=True) if found is not None}
+    _require_common(common, wanted, by_name)
     draws = bootstrap_shares(log, DRAWS, study.seed)
     replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
     error = replicated.std(axis=1)
@@ -232,7 +228,7 @@ def _summary(
         rows=int(common.any(axis=1).sum()),
         gap=point[:, None] - point[None, :],
         gap_error=gap.std(axis=2),
-        notices=evidence.notices + _partial(wanted, common),
+        notices=evidence.notices + _partial(wanted, common, by_name, log),
     )
 
 
@@ -244,8 +240,25 @@ def _replicated_error(loss: FloatArray, predicted: FloatArray, common: BoolArray
     return (error[:, scored] / total[:, scored]).mean(axis=1)
 
 
-def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:
+def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, FloatArray]) -> None:
+    """Refuse a comparison of laws that share no held-out loss on which each of them is defined."""
+    if common.any():
+        return
+    shares = ", ".join(f"{name} {(wanted & ~np.isnan(found)).sum()}" for name, found in scored.items())
+    message = f"no held-out loss is one that every law predicts; of {int(wanted.sum())} they predict: {shares}"
+    raise FitError(message, hint="compare fewer laws at once")
+
+
+def _partial(wanted: BoolArray, common: BoolArray, scored: Mapping[str, FloatArray], log: RunLog) -> tuple[str, ...]:
+    """Which law leaves out how many losses, for which no law is then scored."""
     lost = int((wanted & ~common).sum())
     if not lost:
         return ()
-    return (f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others",)
+    told = []
+    for name, predicted in scored.items():
+        rows, targets = np.nonzero(wanted & np.isnan(predicted))
+        if len(rows):
+            first = f"such as {log.targets[targets[0]]} of run {log.runs[rows[0]]}"
+            told.append(f"{name} at {len(rows)}, {first}")
+    text = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
+    return (f"{text} ({'; '.join(told)})",)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 
@@ -73,15 +74,22 @@ class Coverage(Record):
         never = (self.mixtures == 0).all(axis=0).tolist()
         return tuple(name for name, empty in zip(sources, never, strict=True) if empty)
 
-    def thin(self, sources: tuple[str, ...]) -> dict[str, str]:
-        """Sources of whose effect little is known, with the reason."""
-        few, tiny = self.mixtures < FEW_MIXTURES, self.p_range[..., 1] < TINY_RATIO
-        reasons: dict[str, str] = {}
-        for i in np.flatnonzero((few | tiny).all(axis=0) & (self.mixtures > 0).any(axis=0)).tolist():
-            most, highest = int(self.mixtures[:, i].max()), float(self.p_range[:, i, 1].max())
-            seen = f"seen in {most} different {'mixture' if most == 1 else 'mixtures'}"
-            reasons[sources[i]] = seen if most < FEW_MIXTURES else f"seen at ratios up to {highest:.2g} alone"
-        return reasons
+    def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
+
+        A source that no target's runs hold is `unseen` and not among them.
+        """
+        found: dict[str, str] = {}
+        for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
+            by_reason: dict[str, list[str]] = {}
+            for j, target in enumerate(targets):
+                by_reason.setdefault(_seen(int(self.mixtures[j, i]), float(self.p_range[j, i, 1])), []).append(target)
+            told = [
+                why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in by_reason.items() if why
+            ]
+            if told:
+                found[sources[i]] = "; ".join(told)
+        return found
 
     @property
     def told(self) -> FloatArray:
@@ -112,6 +120,15 @@ class Coverage(Record):
 def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
     factor = np.maximum(values[:, None] / fitted[:, 1], fitted[:, 0] / values[:, None])
     return np.where(factor > BUDGET_SLACK, factor, 1.0)
+
+
+def _seen(mixtures: int, highest: float) -> str:
+    """Why a source of so many mixtures and such a highest ratio is little known; nothing where it is known well."""
+    if mixtures == 0:
+        return "in no run that is used"
+    if mixtures < FEW_MIXTURES:
+        return f"seen in {mixtures} different {'mixture' if mixtures == 1 else 'mixtures'}"
+    return f"seen at ratios up to {highest:.2g} alone" if highest < TINY_RATIO else ""
 
 
 def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage:

@@ -27,7 +27,7 @@ CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic,
 TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
 FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
-REPLICATE_ITERATIONS = 100  # from the point fit on: the last digits of a replicate are far below its spread
+REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
 Progress = Callable[[int, int], None]
@@ -43,6 +43,15 @@ class Estimate:
     cost: FloatArray
     status: IntArray
     at_bound: BoolArray
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """When a search ends, and whether its last digits are then settled along a plateau."""
+
+    iterations: int
+    tolerance: float
+    settle: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +84,11 @@ class Problem:
     def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R)."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
+        tolerance = self.settings.tolerance
         if start.shape[1] > FOLLOWED:
-            trial = self._search(shares, start, TRIAL_ITERATIONS)
+            trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
             start = _lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), FOLLOWED)
-        solution = self._search(shares, start, self.settings.iterations, progress)
+        solution = self._search(shares, start, _Stop(self.settings.iterations, tolerance, settle=True), progress)
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
@@ -87,7 +97,8 @@ class Problem:
     def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
-        solution = self._search(shares, start, REPLICATE_ITERATIONS, progress)
+        stop = _Stop(REPLICATE_ITERATIONS, max(REPLICATE_TOLERANCE, self.settings.tolerance))
+        solution = self._search(shares, start, stop, progress)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows, shares)
 
@@ -105,9 +116,15 @@ class Problem:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
-    def _search(
-        self, shares: FloatArray, start: FloatArray, iterations: int, progress: Progress | None = None
-    ) -> Solution:
+    def _search(self, shares: FloatArray, start: FloatArray, stop: _Stop, progress: Progress | None = None) -> Solution:
+        """Every start (V, S, K, P) followed, chunk by chunk.
+
+        A step of a problem costs R P (P + some 30 for the powers) + P^3 / 3 operations, with P = M + 3 or so where
+        transfer is learned: V S K times that for all. There are some 100 to 200 steps for each of two starts of the
+        fit itself, and 40 to 60 for a replicate. The time thus grows as M R for given transfer, as M^3 R for learned
+        transfer with as many targets as sources, and always as the number of replicates. Memory: `CHUNK_BYTES` a
+        thread for the Jacobians, twice that beside it, and V K P numbers for the result.
+        """
         V, S, K, P = start.shape
         replicate = np.repeat(np.arange(V), S * K)
         target = np.tile(np.arange(K), V * S)
@@ -115,19 +132,17 @@ class Problem:
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            jobs = pool.map(
-                lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows], iterations), chunks
-            )
+            jobs = pool.map(lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows], stop), chunks)
             for rows, part in zip(chunks, jobs, strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, iterations: int) -> Solution:
+    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, stop: _Stop) -> Solution:
         objective = self.objective(target, shares)
-        found = minimize(objective, start, iterations=iterations, tolerance=self.settings.tolerance)
-        return found if iterations <= TRIAL_ITERATIONS else _settled(objective, found)
+        found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance)
+        return _settled(objective, found) if stop.settle else found
 
     def objective(self, target: IntArray, shares: FloatArray) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R)."""
@@ -198,8 +213,10 @@ def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observat
 def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
     empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
     if empty:
-        message = f"law {law.name!r} is undefined (Theta = 0) on every run that has a loss for {', '.join(empty)}"
-        raise FitError(message, hint="add runs with languages that help these targets, or choose another law")
+        message = f"law {law.name!r} is undefined on every run that has a loss for {', '.join(empty)}"
+        raise FitError(
+            message, hint="add runs with languages that help these targets (Theta above 0), or choose another law"
+        )
 
 
 def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:

@@ -11,6 +11,7 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import LEVEL
+from shapleymix.fitting.uncertainty import Spread
 from shapleymix.records import Record
 from shapleymix.tables.frames import Columns, Tabular
 
@@ -59,6 +60,6 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     losses = fit.law(rows.p, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
     losses = np.broadcast_to(losses, rows.loss.shape)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
-    known = np.isfinite(predicted.low).any()
-    notes = () if known else ("the fit has neither replicates nor held-out residuals: no intervals",)
+    none = fit.replicates is None and fit.residuals is None
+    notes = Spread(None, None).lacks(fit.targets) if none else ()
     return Evaluation(scores, level, len(rows), predicted.warnings + notes)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.fitting.magnitudes import require_magnitudes, scaled_weights
 from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.languages import LanguagesSpec, languages_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.sheets import Table
+from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 
@@ -97,7 +97,7 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
         If no trained row is left.
     """
     notices: list[str] = []
-    keep = _drop(log.trained, "untrained models (D = 0)", notices)
+    keep = _drop(log.D != 0, "untrained models (D = 0)", notices)
     if log.split is not None and not with_held_out:
         inside = np.array([label == "fit" for label in log.split])
         keep &= _drop(inside, "held out by the split column", notices, within=keep)
@@ -110,15 +110,14 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
-    _check_magnitudes(kept)
+    require_magnitudes(kept)
     measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
     if not own.all():
         notices.append(
             f"left out {int((measured & ~own).sum())} losses whose own language has below "
             f"{filters.min_own_tokens:g} tokens"
         )
-    base = np.ones(len(kept.N)) if kept.weight is None else kept.weight
-    weight = np.where(measured & own, base[:, None], 0.0)
+    weight = np.where(measured & own, scaled_weights(kept)[:, None], 0.0)
     _check_targets(kept, weight)
     notices += _absent_own(kept, filters)
     return Evidence(kept, weight, (*notices, *questions_of_log(kept, weight > 0)))
@@ -170,29 +169,7 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
         raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
 
 
-BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
-"""Powers up to 3 of budgets, and squares of those, stay within floating point; losses within the bounds of E."""
-
-
-def _check_magnitudes(log: RunLog) -> None:
-    """Refuse numbers so large or small that a law's powers of them leave floating point."""
-    columns = {"N": (log.N, BUDGETS), "D": (log.D, BUDGETS)}
-    columns |= {f"loss_{name}": (log.loss[:, j], LOSSES) for j, name in enumerate(log.targets)}
-    faults = [
-        Fault(
-            f"{column} = {values[row]:g} of run {log.runs[row]!r} is outside of {low:g} to {high:g}, where laws are "
-            "fitted",
-            Location(log.origin, None if log.lines is None else int(log.lines[row]), column),
-            hint="N counts parameters, D tokens, and losses are nats per token",
-        )
-        for column, (values, (low, high)) in columns.items()
-        for row in np.flatnonzero((values < low) | (values > high)).tolist()
-    ]
-    if faults:
-        raise DataError.of(faults, "the run log")
-
-
-_NO_LOSS = "fill in the losses, drop the column, or loosen the filter on own tokens"
+_NO_LOSS = "fill in the losses, drop the column, give rows a weight above 0, or loosen the filter on own tokens"
 
 
 Logs = RunLog | Table | Sequence[RunLog | Table]
@@ -200,27 +177,18 @@ Logs = RunLog | Table | Sequence[RunLog | Table]
 
 def one_log(logs: Logs) -> RunLog:
     """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
-    listed: list[Any] = list(logs) if isinstance(logs, (list, tuple)) else [logs]
-    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed]
+    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
     log = read[0] if len(read) == 1 else concat(read)
     order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
     return log.select(np.array(order, dtype=np.int64))
 
 
-def evidence_of(
-    logs: Logs, min_tokens: float = 0.0, min_own_tokens: float = 0.0, *, with_held_out: bool = False
-) -> Evidence:
-    """The evidence in the logs; rows that a split column sets aside only `with_held_out`."""
-    return gather(one_log(logs), Filters(min_tokens, min_own_tokens), with_held_out=with_held_out)
-
-
 def inputs_of(
-    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: Languages | Table | None = None
+    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: LanguagesSpec | None = None
 ) -> Inputs:
     """The labels, the transfer matrix and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
-    known = languages if languages is None or isinstance(languages, Languages) else read_languages(languages)
-    return Inputs(log.sources, log.targets, matrix, known)
+    return Inputs(log.sources, log.targets, matrix, languages_of(languages))
 
 
 def fold_masks(log: RunLog, folds: int) -> BoolArray:

@@ -44,6 +44,18 @@ def warnings_of(place: Place) -> tuple[str, ...]:
     )
 
 
+def warnings_of_losses(losses: FloatArray, place: Place) -> tuple[str, ...]:
+    """One sentence for each target whose losses (R, K) exceed an untrained model's, and one for losses that are NaN."""
+    limits = place.coverage.untrained
+    above = [
+        f"no prediction for {name}{at_points(off)}: the law gives more than the {limit:.4g} nats of an untrained model"
+        for name, off, limit in zip(place.targets, (losses > limits).T, limits.tolist(), strict=True)
+        if off.any()
+    ]
+    count = int(np.isnan(losses).sum())
+    return (*above, *([f"the law is undefined for {count} of {losses.size} losses"] if count else []))
+
+
 def distance_in_words(factor: float) -> str:
     """How far outside a budget lies, and what that means for the number.
 

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
-from shapleymix.fitting.candidates import law_of
+from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.extrapolation import Place, at_points, warnings_of
+from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
+from shapleymix.keywords import spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
-from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
+from shapleymix.tables.by_source import Amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
+from shapleymix.tables.repetition import repetitions
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -133,8 +136,8 @@ class Fit(Tabular, Record):
 
     @property
     def thin(self) -> dict[str, str]:
-        """Sources of whose effect little is known, with the reason."""
-        return self.coverage.thin(self.sources)
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets."""
+        return self.coverage.thin(self.sources, self.targets)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -152,6 +155,8 @@ class Fit(Tabular, Record):
         level: float = LEVEL,
         runs: tuple[str, ...] | None = None,
         *,
+        languages: LanguagesSpec | None = None,
+        available: Amounts | None = None,
         strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
@@ -162,13 +167,17 @@ class Fit(Tabular, Record):
         ----------
         p : Points
             Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
-            `Mixture`, or the path of a saved one; or a list of such mixtures.
+            `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
+            `"unimax:E"`); or a list of such mixtures.
         N, D : Budget
             Numbers, arrays (R,), or sizes such as `"3171M"`.
         level : float
             Probability that the interval holds a new run's loss.
         runs : tuple of str (R,), optional
             Names of the points.
+        languages, available : LanguagesSpec and Amounts, optional
+            Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
+            baselines are made of. With them, a warning names the sources whose tokens a mixture repeats.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -179,13 +188,18 @@ class Fit(Tabular, Record):
             lies outside of what was fitted.
         """
         level = parse_level(level)
-        mixtures, sizes, tokens = points_of(p, N, D, self.sources)
+        supply = tokens_at_hand(self.sources, languages_of(languages), available)
+        mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        losses = np.broadcast_to(self.law(mixtures, sizes, tokens), (len(mixtures), len(self.targets)))
-        low, high = Spread(self.replicates, self.residuals).interval(losses, mixtures, sizes, tokens, level)
+        losses = self.law.losses(mixtures, sizes, tokens)
+        spread = Spread(self.replicates, self.residuals)
+        low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
-        warnings = (*warnings_of(place), *self._impossible(impossible), *_undefined(losses))
+        # without any interval there is nothing to misread
+        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
+        repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
@@ -240,20 +254,8 @@ class Fit(Tabular, Record):
                 found.setdefault(known.budget, {})[known.name] = value
         return found
 
-    def _impossible(self, above: BoolArray) -> list[str]:
-        return [
-            f"no prediction for {name}{at_points(off)}: the law gives more than the "
-            f"{limit:.4g} nats of an untrained model"
-            for name, off, limit in zip(self.targets, above.T, self.coverage.untrained, strict=True)
-            if off.any()
-        ]
 
-
-def _undefined(losses: FloatArray) -> tuple[str, ...]:
-    count = int(np.isnan(losses).sum())
-    return (f"the law is undefined (Theta = 0) for {count} of {losses.size} losses",) if count else ()
-
-
+@spelt_out(Settings, FitKeywords.__annotations__)
 def fit(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -261,17 +263,9 @@ def fit(
     languages: Languages | Table | None = None,
     *,
     seed: int = SEED,
-    bootstrap: int = Settings.bootstrap,
-    folds: int = Settings.folds,
-    delta: float = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    threads: int = Settings.threads,
     vocabulary: float | None = None,
     progress: Progress | None = None,
+    **keywords: Unpack[FitKeywords],
 ) -> Fit:
     """Fit a law to run logs.
 
@@ -286,27 +280,25 @@ def fit(
         The transfer matrix and the languages table, for laws that need them.
     seed : int
         Seed of the bootstrap; the same inputs and seed give the same bytes.
-    bootstrap, folds : int
-        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
-        needed with `"auto"`).
-    delta, prior, starts, threads, min_tokens, min_own_tokens, drop_warmup : float or int
-        How to fit, and which rows to leave out; see `Settings`.
     vocabulary : float, optional
         Number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above which
         nothing is predicted, where no such model (D = 0) was measured.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
+    bootstrap, folds : int
+        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
+        needed with `"auto"`).
+    delta, prior, starts, iterations, tolerance, threads : float or int
+        How to fit; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup : Size or float
+        Which rows to leave out; see `Settings`.
 
     Raises
     ------
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    settings = Settings.of(
-        delta=delta, prior=prior, starts=starts, threads=threads, bootstrap=bootstrap, folds=folds,
-        min_tokens=min_tokens, min_own_tokens=min_own_tokens, drop_warmup=drop_warmup,
-    )  # fmt: skip
-    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
+    study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
     selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
     chosen = law_of(law if selection is None else selection.simplest())
     if progress is not None:
@@ -327,10 +319,13 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     """
     log, inputs = study.log, study.inputs
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
+    fitted_losses = point.law.losses(log.p, log.N, log.D)
+    require_losses(law.name, fitted_losses, point.used, log)
     losses, notes = held_out_losses(study, law)
-    fitted_losses = np.broadcast_to(point.law(log.p, log.N, log.D), log.loss.shape)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
+    residuals = None if losses is None else residual_quantiles(seen, losses)
+    narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
         replicates=point.replicates,
@@ -340,10 +335,10 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held=point.held,
         fitted_scores=score(inputs.targets, seen, fitted_losses),
         held_out=None if losses is None else score(inputs.targets, seen, losses),
-        residuals=None if losses is None else residual_quantiles(seen, losses),
+        residuals=residuals,
         selection=None,
         coverage=point.coverage,
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *odd),
+        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
     )

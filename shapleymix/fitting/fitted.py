@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.candidates import candidate, require_runs
+from shapleymix.fitting.candidates import candidate, learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
@@ -48,9 +49,9 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, li
 def learned(study: Study, law: type[BlackBox]) -> Fitted:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
-    found = law.learn(log.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, study.seed)
+    found = learned_by(law, log, seen.log_loss, seen.weight, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
-    note = "a black box has no replicates: intervals come from held-out errors alone"
+    note = "a black box has no bootstrap replicates"
     used = seen.weight > 0
     return Fitted(found, None, status, {}, (note,), coverage_of(log, used, study.untrained), used)
 
@@ -60,17 +61,21 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    estimate = problem.estimate(np.ones((1, len(log))))
+    estimate = problem.estimate(np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"))
     used = problem.observed.weight > 0
     coverage, replicates = coverage_of(log, used, study.untrained), None
     if settings.bootstrap:
-        report = None if progress is None else (lambda done, total: progress("bootstrap", done, total))
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        again = problem.resample(shares, estimate.x[0], report).x
+        again = problem.resample(shares, estimate.x[0], _stage(progress, "bootstrap")).x
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used)
+
+
+def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:
+    """What one stage reports to, by how much of it is done."""
+    return None if progress is None else (lambda done, total: progress(name, done, total))
 
 
 def _first(estimate: Estimate) -> Law:

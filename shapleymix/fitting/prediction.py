@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
-from shapleymix.errors import OutsideError, UsageError, described
-from shapleymix.files import read_json
+from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.amounts import Ratio
+from shapleymix.tables.baselines import is_name, mixture_of
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.simplex import check, parse_mixture
+from shapleymix.tables.simplex import ROUNDED, HasMixture, MixtureSpec, check
 from shapleymix.tables.sizes import format_size, parse_size
 
-ROUNDED = 5e-3  # distance of a sum of ratios from one that is taken for rounding
-
-
-@runtime_checkable
-class HasMixture(Protocol):
-    """A result that holds a mixture, such as a `Mixture`: ratios by name."""
-
-    @property
-    def mixture(self) -> Mapping[str, float]: ...
-
-
-Mixed = Mapping[str, float] | str | os.PathLike[str] | HasMixture
-Points = ArrayLike | Mixed | Sequence[Mixed]
-Budget = ArrayLike | str
+Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
+"""A mixture that is given otherwise than by ratios in the order of the sources."""
+Points = ArrayLike | Spelt | Sequence[MixtureSpec]
+Budget = ArrayLike | str | Sequence[float | str]
 
 
 @dataclass(frozen=True)
@@ -112,15 +102,20 @@ class Prediction(Tabular, Record):
         )
 
 
-def points_of(p: Points, N: Budget, D: Budget, sources: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def points_of(
+    p: Points, N: Budget, D: Budget, sources: tuple[str, ...], available: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
+
+    `available` (M,) are the unique tokens from which baselines such as `natural` are made.
 
     Raises
     ------
     UsageError, DataError
         If they spell no points, and why.
     """
-    mixtures, sizes, tokens = _mixtures(p, sources), _positive(N, "N"), _positive(D, "D")
+    sizes, tokens = _positive(N, "N"), _positive(D, "D")
+    mixtures = _mixtures(p, tokens, sources, available)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
     odd = [f"{name} has {length}" for name, length in lengths.items() if length not in (1, rows)]
@@ -143,16 +138,17 @@ def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
-    """Ratios (R, M) in the order of the sources."""
-    if isinstance(p, os.PathLike) or (isinstance(p, str) and _is_file(p)):
-        p = _saved(Path(p))
-    elif isinstance(p, HasMixture):
-        p = p.mixture
-    if isinstance(p, (str, Mapping)):
-        return parse_mixture(p, sources)[None]
-    if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p):
-        return np.concatenate([_mixtures(one, sources) for one in p])
+def _mixtures(p: Points, tokens: FloatArray, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """Ratios (R, M) in the order of the sources; a baseline's may differ from one count of tokens to the next."""
+    if isinstance(p, _SPELT):
+        named = isinstance(p, str) and is_name(p, sources)
+        counts = tokens if named else tokens[:1]
+        return np.stack([mixture_of(p, sources, available, D) for D in counts.tolist()])
+    if _is_list(p):
+        if len(p) == 1:
+            return _mixtures(p[0], tokens, sources, available)
+        counts = tokens if len(tokens) == len(p) else np.full(len(p), tokens[0])
+        return np.stack([mixture_of(one, sources, available, D) for one, D in zip(p, counts.tolist(), strict=True)])
     numbers = _numbers(p, "p", _MIXTURE_HINT)
     if numbers.ndim == 0:
         raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
@@ -165,24 +161,14 @@ def _mixtures(p: Points, sources: tuple[str, ...]) -> FloatArray:
     return mixtures
 
 
+def _is_list(p: Points) -> TypeGuard[Sequence[MixtureSpec]]:
+    """Whether mixtures are listed, at least one of them otherwise than by ratios in the order of the sources."""
+    return isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p)
+
+
 _SPELT = (str, os.PathLike, Mapping, HasMixture)
-"""What spells a mixture otherwise than by numbers in the order of the sources."""
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
-
-
-def _is_file(text: str) -> bool:
-    return "=" not in text and text.lower().endswith(".json")
-
-
-def _saved(path: Path) -> Mapping[str, float]:
-    """The ratios of a saved mixture."""
-    document = read_json(path)
-    found = document.get("mixture") if isinstance(document, dict) else None
-    if not isinstance(found, dict):
-        hint = "give what `shapleymix optimize -o FILE` or `Mixture.save` wrote"
-        raise UsageError(f"{path}: holds no mixture", hint=hint)
-    return found
 
 
 def _numbers(value: object, name: str, hint: str) -> FloatArray:
@@ -216,6 +202,9 @@ def refuse_outside(prediction: Prediction) -> None:
     bad = np.flatnonzero((prediction.outside | prediction.above_untrained).any(axis=0))
     if not len(bad):
         return
-    names = [prediction.targets[j] for j in bad]
+    head = f"no prediction for {', '.join(prediction.targets[j] for j in bad)}"
     hint = "stay inside of the fitted ranges, fit runs that cover the point, or take the warning instead (not strict)"
-    raise OutsideError(f"no prediction for {', '.join(names)}: {'; '.join(prediction.warnings)}", hint=hint)
+    if len(prediction.warnings) < 2:
+        raise OutsideError(": ".join((head, *prediction.warnings)), hint=hint)
+    *first, last = map(Fault, prediction.warnings)
+    raise OutsideError(head, hint=hint, faults=[*first, replace(last, hint=hint)])

@@ -1,5 +1,5 @@
-"""Logs that can be fitted and should be questioned: losses in other units, a mean among the targets, budgets in
-billions, single corrupted losses, and checkpoints that are no final losses.
+"""Logs that can be fitted and should be questioned: losses or budgets in other units, a mean among the targets,
+single corrupted losses, and checkpoints that are no final losses.
 
 Each question is a sentence that names the place, what was found, and what to do; nothing is left out for it.
 Legend: R rows, K targets.
@@ -16,7 +16,10 @@ from shapleymix.tables.runs import RunLog
 
 HIGHEST_LOSS = 15.0  # nats per token; an untrained model of a vocabulary of 250,000 has 12.4
 LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
+BITS = 1.0 / np.log(2.0)  # in a nat
 FEWEST = 1e4  # tokens or parameters of any run worth its row
+TOKENS_PER_PARAMETER = (0.02, 1e5)  # of any run; published ones have 0.036 (Chinchilla's shortest) to 15,000
+SAME_UNIT = 0.1  # share by which the loss of an untrained model may differ from the logarithm of the vocabulary
 SAME_MEAN = 2e-4  # share by which a column may differ from the mean of the others, for rounding
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
@@ -66,6 +69,34 @@ def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
         )
 
 
+def questions_of_vocabulary(log: RunLog, known: BoolArray, vocabulary: float) -> tuple[str, ...]:
+    """Losses that are too high for nats, by the loss `ln V` of a model that takes every token for equally likely.
+
+    Parameters
+    ----------
+    log : RunLog
+        All rows, also of untrained models.
+    known : bool array (R, K)
+        Losses of models that have seen the target's own language; others can exceed `ln V`.
+    vocabulary : float
+        V, the number of tokens in the vocabulary.
+    """
+    limit = float(np.log(vocabulary))
+    untrained = log.loss[~log.trained & ~np.isnan(log.loss).all(axis=1)]
+    in_bits = len(untrained) > 0 and abs(np.nanmedian(untrained) / (BITS * limit) - 1) < SAME_UNIT
+    above = {
+        name: log.loss[use, j].max(initial=0.0) for j, (name, use) in enumerate(zip(log.targets, known.T, strict=True))
+    }
+    high = [f"{name} up to {top:.4g}" for name, top in above.items() if top > limit]
+    if in_bits:
+        found = f"an untrained model has {np.nanmedian(untrained):.4g}, the logarithm of the vocabulary to base 2"
+    elif high:
+        found = f"losses of trained models exceed the {limit:.4g} nats of a model that knows nothing ({_listed(high)})"
+    else:
+        return ()
+    return (f"{found}: are the losses bits per token, or is the vocabulary larger? Bits times 0.693 are nats",)
+
+
 def _mean_column(log: RunLog, used: BoolArray) -> Iterator[str]:
     """A target that is the mean of the others in every row counts them twice."""
     K = len(log.targets)
@@ -85,12 +116,23 @@ def _mean_column(log: RunLog, used: BoolArray) -> Iterator[str]:
 
 
 def _units_of_budgets(log: RunLog) -> Iterator[str]:
-    for name, values, unit in (("D", log.D, "tokens"), ("N", log.N, "parameters")):
-        if values.max() < FEWEST:
-            yield (
-                f"{name} is {values.min():g} to {values.max():g}: are these millions or billions? {name} counts "
-                f"{unit}, written 1e9 or 1B, and a law fitted in other units is asked for other budgets"
-            )
+    """Numbers that are small by themselves, else one budget that is small for the other."""
+    small = [name for name, values in (("D", log.D), ("N", log.N)) if values.max() < FEWEST]
+    yield from (_small_budget(log, name, "") for name in small)
+    ratio, (low, high) = log.D / log.N, TOKENS_PER_PARAMETER
+    if not small and ratio.max() < low:
+        yield _small_budget(log, "D", f", at most {ratio.max():.2g} tokens for each parameter")
+    if not small and ratio.min() > high:
+        yield _small_budget(log, "N", f", at least {ratio.min():.2g} tokens for each parameter")
+
+
+def _small_budget(log: RunLog, name: str, why: str) -> str:
+    values, unit = (log.D, "tokens") if name == "D" else (log.N, "parameters")
+    shown = " to ".join(dict.fromkeys(f"{value:g}" for value in (values.min(), values.max())))
+    return (
+        f"{name} is {shown}{why}: are these thousands, millions or billions? {name} counts {unit}, written 1e9 or 1B, "
+        "and a law fitted in other units is asked for other budgets"
+    )
 
 
 def _checkpoints(log: RunLog) -> Iterator[str]:

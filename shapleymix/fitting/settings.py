@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any
+from typing import TypedDict
 
 from shapleymix.errors import UsageError
 from shapleymix.tables.amounts import parse_whole
@@ -40,9 +40,9 @@ class Settings:
         Number of bootstrap replicates for intervals; 0 for none.
     folds : int
         Folds of the cross-validation that gives the held-out error; 0 for none.
-    min_tokens : float
+    min_tokens : Size
         Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
-    min_own_tokens : float
+    min_own_tokens : Size
         Losses of a target whose own language has fewer tokens than this are left out.
     drop_warmup : float
         Checkpoints before this share of their run's last D are left out.
@@ -56,8 +56,8 @@ class Settings:
     threads: int = 2
     bootstrap: int = 200
     folds: int = 10
-    min_tokens: float = 0.0
-    min_own_tokens: float = 0.0
+    min_tokens: Size = 0.0
+    min_own_tokens: Size = 0.0
     drop_warmup: float = 0.0
 
     def __post_init__(self) -> None:
@@ -65,23 +65,34 @@ class Settings:
         for name, least in WHOLE.items():
             if parse_whole(getattr(self, name), name, least) > MOST:
                 raise UsageError(f"{name}: more than {MOST:,}", hint=f"the usual number is {known[name]}")
+        for name in ("min_tokens", "min_own_tokens"):
+            object.__setattr__(self, name, parse_size(getattr(self, name), name))
         for name in ("delta", "tolerance"):
             _real(getattr(self, name), name, above=True)
         _real(self.prior, "prior", above=False)
         if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
 
-    @classmethod
-    def of(cls, *, min_tokens: Size = 0.0, min_own_tokens: Size = 0.0, **others: Any) -> Settings:
-        """Settings whose token counts may be sizes such as `"20k"`.
 
-        Raises
-        ------
-        UsageError
-            If a setting is no number of its kind, or out of range.
-        """
-        tokens = {"min_tokens": min_tokens, "min_own_tokens": min_own_tokens}
-        return cls(**{name: parse_size(value, name) for name, value in tokens.items()}, **others)
+class CompareKeywords(TypedDict, total=False):
+    """The keywords of `compare` that make `Settings`: what each means and its default stand there."""
+
+    delta: float
+    prior: float
+    starts: int
+    iterations: int
+    tolerance: float
+    threads: int
+    folds: int
+    min_tokens: Size
+    min_own_tokens: Size
+    drop_warmup: float
+
+
+class FitKeywords(CompareKeywords, total=False):
+    """The keywords of `fit` that make `Settings`: it draws replicates besides."""
+
+    bootstrap: int
 
 
 MOST = 10**9

@@ -13,6 +13,7 @@ import numpy as np
 
 from shapleymix.fitting.packing import Packing
 from shapleymix.laws import Inputs, Observations
+from shapleymix.laws.answers import ABSURD
 from shapleymix.records import FloatArray
 
 
@@ -66,9 +67,8 @@ def _columns(
     def loss(**units: float) -> FloatArray:
         amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in linear}
         law = packing.law(**(symbols | fixed | amounts | givens))
-        with np.errstate(all="ignore"):
-            losses = law(observed.p, observed.N, observed.D)
-        return np.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0)
+        losses = law.losses(observed.p, observed.N, observed.D)
+        return np.where(np.abs(losses) < ABSURD, losses, 0.0)  # NaN is 0, too
 
     offset = loss()
     columns = [loss(**{name: 1.0}) - offset for name in linear]

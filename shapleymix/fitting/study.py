@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -21,13 +21,16 @@ from shapleymix.fitting.evidence import (
     inputs_of,
     largest_mask,
     one_log,
+    own_tokens,
 )
+from shapleymix.fitting.questions import questions_of_vocabulary
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_number, parse_whole
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
@@ -143,10 +146,20 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log = one_log(logs)
-    filters = Filters(settings.min_tokens, settings.min_own_tokens, settings.drop_warmup)
+    filters = Filters(parse_size(settings.min_tokens), parse_size(settings.min_own_tokens), settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
+    if vocabulary is not None:
+        _check_vocabulary(vocabulary)
+        known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)
+        odd = questions_of_vocabulary(log, known, vocabulary)
+        evidence = replace(evidence, notices=(*evidence.notices, *odd))
     return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
+
+
+def _check_vocabulary(vocabulary: float) -> None:
+    if not parse_number(vocabulary, "vocabulary") > 1:
+        raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
 
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
@@ -158,8 +171,6 @@ def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatAr
         known = np.where(np.isnan(known), game, known)
     if vocabulary is None:
         return known
-    if not parse_number(vocabulary, "vocabulary") > 1:
-        raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
     return np.where(np.isnan(known), np.log(vocabulary), known)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray
 
@@ -34,6 +35,24 @@ class Spread:
         squares = sum(part**2 for part in (own, run) if part is not None)
         down, up = np.sqrt(np.broadcast_to(squares, (2, *losses.shape)))
         return losses * np.exp(-down), losses * np.exp(up)
+
+    def lacks(self, targets: tuple[str, ...]) -> tuple[str, ...]:
+        """What the intervals do not hold, in words; nothing where both parts are at hand for every target."""
+        if self.replicates is None and self.residuals is None:
+            return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
+        if self.replicates is None:
+            return (
+                "intervals hold how held-out runs scatter about the law, and not how uncertain the law itself is: away "
+                "from these runs they are too narrow (no bootstrap replicates)",
+            )
+        mute = [name for j, name in enumerate(targets) if self.residuals is None or not self.residuals[:, j].any()]
+        if not mute:
+            return ()
+        which = "" if len(mute) == len(targets) else f" of {short(mute)}"
+        return (
+            f"intervals{which} hold how uncertain the law is, and not how a new run scatters about it: fewer new "
+            "losses lie inside than they say (no held-out residuals)",
+        )
 
     def _of_replicates(
         self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, tails: FloatArray

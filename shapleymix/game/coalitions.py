@@ -94,7 +94,7 @@ class Game:
             f"{count} of {total - 1} coalitions {'is' if count == 1 else 'are'} missing "
             f"at N = {self.N:.10g}, D = {self.D:.10g}: {names}{more}"
         )
-        hint = "train them (uniform mixtures), or estimate from those that are there with --sampled (sampled=True)"
+        hint = "train them (uniform mixtures), or estimate from those that are there (sampled=True)"
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
 

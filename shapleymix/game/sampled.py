@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import Shown
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game.exact import contract, exact_shapley, joining_weights, masks_of, members_of
 from shapleymix.game.kernel import kernel_shapley
@@ -25,7 +26,7 @@ SMOOTH_LIMIT = 2000  # coalitions: beyond, the cubic cost of the smooth model is
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """Estimated Shapley values.
 
     Attributes

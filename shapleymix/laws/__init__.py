@@ -4,6 +4,7 @@ Modules, in reading order:
 
   symbols         how a law declares the paper's symbols: role, axes, domain, fitted or given
   terms           the convex pieces of a law in the mixture, which the optimisation works on
+  answers         what a law answers, as losses: a wrong answer is an error by its name
   base            what every law has, most of it by default
   core            the terms in N and D that most laws share; `chinchilla` is these alone
   transfer        aggregate transfer Theta, shared by the families that follow

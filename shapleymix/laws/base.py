@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, SolveError, UsageError
+from shapleymix.laws.answers import as_losses, asked
 from shapleymix.laws.symbols import Budget, Parameter, Role, parameters_of
 from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -66,6 +67,18 @@ class Law(Record):
         """Predicted losses in nats per token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""
         raise NotImplementedError
 
+    def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        """What the equation gives, as doubles of shape (..., R, K).
+
+        Raises
+        ------
+        FitError
+            If the law raises an error, or gives anything else; it is named.
+        """
+        with np.errstate(all="ignore"):
+            answer = asked(self.name, lambda: self(p, N, D))
+        return as_losses(self.name, answer, (*self._replicates(), len(p), self.targets_count()))
+
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Log loss (..., R, K), and its derivative by the logarithm of each fitted symbol (by a real symbol itself).
 
@@ -108,8 +121,7 @@ class Law(Record):
     def defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""
         one = np.ones(len(p))
-        with np.errstate(all="ignore"):
-            return np.isfinite(self(p, one, one))
+        return np.isfinite(self.losses(p, one, one))
 
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in p, or a SolveError that says why it has none."""
@@ -149,6 +161,11 @@ class Law(Record):
     def targets_count(self) -> int:
         """K."""
         return np.shape(getattr(self, self.parameters()[0].name))[-1]
+
+    def _replicates(self) -> tuple[int, ...]:
+        """The axes before those of sources and targets; given symbols have none."""
+        shapes = (np.shape(getattr(self, known.name))[: -len(known.axes)] for known in self.parameters())
+        return max(shapes, key=len, default=())
 
     def check(self, sources: int, targets: int, leading: int) -> None:
         """Refuse symbols that no fit gives: wrong shapes, NaN, negative values, exponents beyond their bound.
@@ -191,8 +208,7 @@ class Law(Record):
 
     def _log_loss(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Log loss; 0 where undefined, and finite where the loss is not positive or overflows."""
-        with np.errstate(all="ignore"):
-            loss = np.asarray(self(p, N, D))
+        loss = self.losses(p, N, D)
         return np.log(np.where(np.isnan(loss), 1.0, np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)))
 
     def _difference(self, known: Parameter, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -220,6 +236,6 @@ def require_ratios(inputs: Inputs, law: type[Law]) -> None:
 def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:
     """The transfer matrix in the log's own order of labels, or an error that says how to get one."""
     if inputs.transfer is None:
-        hint = "give one with --sv FILE (transfer= in Python); `shapleymix shapley` makes it from coalition runs"
+        hint = "give one (transfer=); Shapley values of coalition runs are one"
         raise UsageError(f"law {law!r} needs a transfer matrix", hint=hint)
     return inputs.transfer.aligned(inputs.sources, inputs.targets)

@@ -249,9 +249,9 @@ def _product(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
-    """theta^(-exponent): +inf at theta = 0 for a positive exponent, 1 for exponent zero."""
+    """theta^(-exponent): +inf at theta = 0, or a rounding below, for a positive exponent; 1 for exponent zero."""
     with np.errstate(divide="ignore", over="ignore"):
-        return np.power(theta, -np.asarray(exponent))
+        return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
 
 
 def _powers(p: FloatArray, s: FloatArray) -> FloatArray:

@@ -2,7 +2,6 @@
 
 Modules, in reading order:
 
-  baselines     mixtures that people use without a law, by their usual names
   groups        bounds on the summed ratio of some sources, as they are written: en+de<=0.3
   bounds        what a mixture must obey, as asked for and as it stands at one budget
   feasibility   whether bounds leave a mixture, which do not, and the smallest repair
@@ -11,15 +10,17 @@ Modules, in reading order:
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
   candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  stationarity  the same where slopes span too many digits: by least squares
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else
+  relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
   gains         what one mixture gains over another, paired over replicates
   judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
-  repetition    how often a mixture sees each token, and a warning above once
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
+  grids         optimal mixtures at several budgets, as one result: one long table, warnings by budget
   sides         two sets of targets as they are written: en:rest, en+de:zh+ja
   frontier      the trade-off between the mean losses of two sets of targets, each point with its proof
   assembly      from a solved problem to the mixture that is reported: the only place that builds one

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.gains import Rival, gain, interval
@@ -16,13 +15,18 @@ from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
 from shapleymix.mixing.problem import Problem
-from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
 from shapleymix.records import FloatArray
+from shapleymix.tables.baselines import epochs_of
+from shapleymix.tables.repetition import repetition
 
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
+
+NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
+TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
+"""Notices of what is not there, which are no reason to distrust what is: no warnings."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ def _notices(
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)
+    if summary.replicates is None:
+        found.append(NO_REPLICATES)
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

@@ -5,21 +5,19 @@ Adding a bound: a field of `Bounds` (a keyword of `optimize`, and a flag), and w
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, described, did_you_mean
-from shapleymix.mixing.baselines import mixture_of
+from shapleymix.errors import UsageError
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_choice, parse_number, parse_pairs, parse_positive, parse_ratio, ratio_number
-from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.amounts import parse_choice, parse_number, parse_positive, parse_ratio, ratio_number
+from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.by_source import Amount, Amounts, Ratios, amounts, column_of, parse_tokens, tokens_at_hand
+from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
 from shapleymix.tables.simplex import MixtureSpec
-from shapleymix.tables.sizes import parse_size
 
 __all__ = ["Bounds", "Constraints", "Group", "Near"]
 
@@ -30,15 +28,8 @@ L1, KL = "l1", "kl"
 FIXED, TOKENS, GIVEN, UNSEEN = "fixed", "tokens", "given", "unseen"
 """Where an upper bound comes from."""
 
-Amount = float | str
-Pairs = Mapping[str, Amount] | Sequence[str] | str
-Amounts = Pairs
-"""Amounts by name: a mapping, `en=5T,fi=20B`, or several such texts."""
-Ratios = Pairs | Sequence[float] | FloatArray | float
-"""Ratios by name, in the sources' order, or one for all."""
 EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
 TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
-LanguagesSpec = Languages | str | os.PathLike[str]
 GroupSpec = Group | str
 
 
@@ -126,10 +117,7 @@ class Bounds:
     distance: str = L1
 
     def __post_init__(self) -> None:
-        if isinstance(self.languages, (str, os.PathLike)):
-            object.__setattr__(self, "languages", read_languages(os.fspath(self.languages)))
-        elif self.languages is not None and not isinstance(self.languages, Languages):
-            raise UsageError(f"{described(self.languages)} is no languages table", hint="give its file")
+        object.__setattr__(self, "languages", languages_of(self.languages))
         if (self.near is None) != (self.within is None):
             raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
         parse_choice(self.distance, (L1, KL), "distance")
@@ -158,7 +146,7 @@ class Bounds:
             If a name is unknown or a bound is no ratio.
         """
         names = tuple(sources)
-        tokens, repeats = self._supply(names)
+        tokens, repeats = self.supply(names), self._repeats(names)
         lower, upper, origin = self._sides(names, tokens * repeats / D, D)
         held = np.isin(names, list(unseen))
         groups = groups_of(self.groups, names, families_of(self.table, names))
@@ -180,29 +168,23 @@ class Bounds:
 
     def supply(self, sources: Sequence[str]) -> FloatArray:
         """Unique tokens at hand (M,), NaN where not known."""
-        return self._supply(tuple(sources))[0]
+        return tokens_at_hand(sources, self.table, self.available)
 
-    def _supply(self, names: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-        """Tokens at hand and repetitions allowed, (M,) each."""
-        tokens, own = np.full(len(names), np.nan), np.full(len(names), np.nan)
-        if self.table is not None:
-            known = [name for name in names if name in self.table.names]
-            rows = [self.table.names.index(name) for name in known]
-            index = [names.index(name) for name in known]
-            tokens[index], own[index] = self.table.available_tokens[rows], self.table.max_epochs[rows]
-        tokens = _over(tokens, self.available, names, _tokens, "available tokens")
-        own = _over(own, self.max_epochs, names, parse_positive, "epochs")
-        return tokens, np.where(np.isnan(own), DEFAULT_EPOCHS, own)
+    def _repeats(self, names: tuple[str, ...]) -> FloatArray:
+        """How often the tokens of each source may be seen (M,)."""
+        own = column_of(self.table, "max_epochs", names)
+        own = amounts(own, self.max_epochs, names, parse_positive, "epochs")
+        return np.where(np.isnan(own), DEFAULT_EPOCHS, own)
 
     def _sides(
         self, names: tuple[str, ...], supplied: FloatArray, D: float
     ) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
         """Lower and upper bounds (M,), and where the upper come from."""
         none = np.full(len(names), np.nan)
-        given = _over(none, self.caps, names, parse_ratio, "cap")
-        fixed = none if self.fixed is None else _over(none, _by_name(self.fixed), names, parse_ratio, "fixed ratio")
-        least = _over(none, self.min_tokens, names, _tokens, "minimal tokens") / D
-        lower = _over(none, self.floors, names, parse_ratio, "floor")
+        given = amounts(none, self.caps, names, parse_ratio, "cap")
+        fixed = none if self.fixed is None else amounts(none, _by_name(self.fixed), names, parse_ratio, "fixed ratio")
+        least = amounts(none, self.min_tokens, names, parse_tokens, "minimal tokens") / D
+        lower = amounts(none, self.floors, names, parse_ratio, "floor")
         sides = np.stack([fixed, given, supplied, np.ones(len(names))])
         tightest = np.nanargmin(sides, axis=0)
         upper = np.nanmin(sides, axis=0)
@@ -223,76 +205,11 @@ def tightened(constraints: Constraints) -> Constraints:
     return replace(constraints, upper=np.maximum(constraints.upper, constraints.lower))
 
 
-def require_names(given: Mapping[str, object], names: tuple[str, ...], what: str) -> None:
-    """A UsageError for every name that is no source."""
-    faults = [
-        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=did_you_mean(name, names))
-        for name in given
-        if name not in names
-    ]
-    if faults:
-        raise UsageError.of(faults, what)
-
-
-def _over(
-    base: FloatArray,
-    given: Ratios | None,
-    names: tuple[str, ...],
-    read: Callable[[Amount, str], float],
-    what: str,
-) -> FloatArray:
-    """`base` (M,) with what is given in place: by name, in the sources' order, or one for all."""
-    if given is None or (isinstance(given, (list, tuple)) and not given):
-        return base
-    if isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], str):
-        given = given[0]  # one text: of the names that it holds, or one amount for all
-    pairs = _pairs(given)
-    if pairs is None:
-        return np.array(_in_order(given, len(names), read, what), dtype=float)
-    found = parse_pairs(pairs, read, what)
-    require_names(found, names, what)
-    return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
-
-
-def _pairs(given: Any) -> Pairs | None:
-    """Amounts that are given by name; None where they are in the sources' order, or one for all."""
-    if isinstance(given, Mapping):
-        return given
-    if isinstance(given, str):
-        return given if "=" in given else None
-    if isinstance(given, (list, tuple)) and any(isinstance(part, str) and "=" in part for part in given):
-        return given
-    return None
-
-
-def _in_order(given: Any, count: int, read: Callable[[Amount, str], float], what: str) -> list[float]:
-    """One number for every source, or numbers in the order of the sources."""
-    if isinstance(given, (str, int, float)):
-        return [read(given, what)] * count
-    try:
-        values = list(given)
-    except TypeError:
-        values = []
-    if len(values) != count:
-        hint = f"give them by name (en=0.5,de=0.2), one for all, or {count} in the order of the sources"
-        raise UsageError(f"{what}: {len(values)} values for {count} sources", hint=hint)
-    return [read(value, what) for value in values]
-
-
 def _by_name(given: Ratios) -> Ratios:
     """One exact ratio for all sources would be a mixture, not a bound."""
     if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
         raise UsageError(f"fixed ratio: {given!r} has no name", hint="write it like en=0.3")
     return given
-
-
-def _tokens(given: Amount, what: str) -> float:
-    try:
-        return parse_size(given)
-    except UsageError as error:
-        raise UsageError(f"{what}: {error.message}", hint=error.hint) from error
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{what}: {given!r} is not a size") from error
 
 
 def _l1_radius(given: Amount) -> float:

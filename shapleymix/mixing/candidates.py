@@ -14,11 +14,11 @@ import numpy as np
 
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
-from shapleymix.mixing.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
+from shapleymix.tables.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import format_size, parse_budget

@@ -9,12 +9,13 @@ whatever the program's tolerance. A mixture that breaks a bound has no proof: it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.multipliers import multipliers_of
+from shapleymix.mixing.multipliers import Multipliers, multipliers_of
 from shapleymix.mixing.problem import Problem, divergence
 from shapleymix.records import FloatArray, Record
 
@@ -22,8 +23,11 @@ AT_BOUND = 1e-9
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it and has no proof."""
 ROUNDING = 1e-12
-TINY = 1e-150
-"""Where the slope at ratio zero is infinite the objective is linearised here instead."""
+EDGES = (1e-150, 1e-14, 1e-12, 1e-10)
+"""Where a tangent may touch the objective instead of at a smaller ratio. At zero the slope of a concave law is
+infinite; at a ratio of 1e-16 it can be 1e18, which no linear program's solver takes, though the ratio hardly counts."""
+TIGHT = 1e-9
+"""A gap below this, relative to the objective, needs no other tangent."""
 
 
 class ProofError(RuntimeError):
@@ -94,12 +98,63 @@ def certified(problem: Problem, p: FloatArray, engine: str) -> Answer:
         If the gap of a mixture within its bounds is negative by more than rounding.
     """
     asked, problem = problem.constraints, problem.supported
-    base = _off_the_edge(problem, p)
-    found = multipliers_of(problem, base)
-    gradient, bounds = problem.gradient(base, found.w), problem.constraints
+    proof = _best_proof(problem, p)
+    with np.errstate(invalid="ignore"):  # where the objective is infinite, so are its slopes
+        pull = proof.price - proof.slope
+    return Answer(
+        p=p,
+        certificate=certificate_of(problem.total(p), proof.gap, proof.price),
+        worth=np.where(p >= asked.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
+        cost=np.where(p <= problem.constraints.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
+        group_worth=np.maximum(-proof.multipliers.groups, 0.0),
+        group_cost=np.maximum(proof.multipliers.groups, 0.0),
+        gradient=proof.gradient,
+        engine=engine,
+    )
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """The gap of a mixture by the tangents at one point, and what it was computed from."""
+
+    gap: float
+    price: float
+    gradient: FloatArray
+    slope: FloatArray
+    multipliers: Multipliers
+
+
+def _best_proof(problem: Problem, p: FloatArray) -> _Proof:
+    """The tightest proof by tangents at p or, where that is loose, next to it: any point bounds a convex objective."""
+    within = bool(np.isfinite(problem.total(p))) and violation(p, problem.constraints) <= FEASIBLE
+    proofs = (
+        _proof(problem, p, base, found, within)
+        for base in _touching(problem, p)
+        for found in multipliers_of(problem, base)
+    )
+    best = next(proofs)
+    while within and not problem.further and best.gap > TIGHT * abs(problem.total(p)):
+        proof = next(proofs, None)
+        if proof is None:
+            break
+        best = proof if proof.gap < best.gap else best
+    return best
+
+
+def _touching(problem: Problem, p: FloatArray) -> Iterator[FloatArray]:
+    """Points (M,) at which tangents may touch, the mixture's own first."""
+    yield _off_the_edge(problem, p)
+    for edge in EDGES[1:]:
+        yield np.where((p < edge) & (problem.constraints.upper > edge), edge, p)
+
+
+def _proof(problem: Problem, p: FloatArray, base: FloatArray, found: Multipliers, within: bool) -> _Proof:
+    """The proof of p by the tangents at `base`."""
+    bounds = problem.constraints
+    gradient = problem.gradient(base, found.w)
     slope = gradient - found.tilt(bounds)
     _, price = linear_minimiser(slope, bounds.lower, bounds.upper)
-    if violation(p, bounds) > FEASIBLE:
+    if not within:
         gap = np.inf
     elif problem.further:
         gap = _gap_of_a_program(problem, p, base)
@@ -108,26 +163,16 @@ def certified(problem: Problem, p: FloatArray, engine: str) -> Answer:
         gap += problem.total(p) - float(problem.terms.objective(base, found.w)) - problem.penalty(base)
         sizes = np.abs(slope).sum() + np.abs(found.groups).sum() + np.abs(found.ball).max(initial=0.0)
         gap = not_negative(gap, FEASIBLE * len(p) * float(sizes) + ROUNDING * abs(problem.total(p)))
-    pull = float(price) - slope
-    return Answer(
-        p=p,
-        certificate=certificate_of(problem.total(p), gap, float(price)),
-        worth=np.where(p >= asked.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
-        cost=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
-        group_worth=np.maximum(-found.groups, 0.0),
-        group_cost=np.maximum(found.groups, 0.0),
-        gradient=gradient,
-        engine=engine,
-    )
+    return _Proof(gap, float(price), gradient, slope, found)
 
 
 def _off_the_edge(problem: Problem, p: FloatArray) -> FloatArray:
-    """p, with ratios of zero where a slope is infinite moved to where it is finite; any point there bounds J."""
+    """p, with ratios of zero where a slope is infinite moved to where it is finite."""
     at_zero = (p <= 0) & (problem.constraints.upper > 0)
     ball = problem.constraints.near is not None and problem.constraints.near.kind == "kl"
     if not at_zero.any() or (not ball and np.isfinite(problem.gradient(p, problem.w)).all()):
         return p
-    return np.where(at_zero, TINY, p)
+    return np.where(at_zero, EDGES[0], p)
 
 
 def uncertified(problem: Problem, p: FloatArray, engine: str) -> Answer:

@@ -53,16 +53,6 @@ def diagonal(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     return share / share.sum()
 
 
-def diagonal_exact(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
-    """The optimum of the diagonal approximation itself: the multiplier solves sum p = 1."""
-    r = np.diagonal(phi)
-
-    def ratios(log_price: float) -> FloatArray:
-        return (a * gamma * r**-gamma * np.exp(-log_price)) ** (1 / (gamma + 1))
-
-    return ratios(_root(lambda log_price: float(ratios(log_price).sum()) - 1))
-
-
 def first_order_printed(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     """ShapleyLaw paper, eq. first_order, as printed: languages that give more get less. The sign is wrong."""
     given = phi.sum(axis=1) - np.diagonal(phi)

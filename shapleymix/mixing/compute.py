@@ -7,13 +7,14 @@ grid then narrows around its best point.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, caution
 from shapleymix.laws import Law
-from shapleymix.mixing.assembly import NO_SUPPLY
-from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, demands_of, fit_of
+from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
+from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
@@ -28,7 +29,8 @@ ROUNDS = 6
 ZOOM = 2
 
 
-def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> Mixture:
+@takes_demands
+def optimize_compute(fit: FitSpec, flops: Size, **keywords: Unpack[DemandKeywords]) -> Mixture:
     """N, D and the mixture together, under flops = 6 N D.
 
     Parameters
@@ -37,21 +39,21 @@ def optimize_compute(fit: FitSpec, flops: Size, demands: Demands = DEFAULT) -> M
         The fit, as for `optimize`.
     flops : float or str
         FLOPs of the whole training, such as `"1e22"`.
-    demands : Demands
-        The keywords of `optimize`, as one value.
+    **keywords : DemandKeywords
+        As for `optimize`.
 
     Raises
     ------
     SolveError
         If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
     """
-    fit = fit_of(fit)
-    N, D = best_split(fit, parse_size(flops, "flops"), demands_of(demands))
+    demands, fit = Demands(**keywords), fit_of(fit)
+    N, D = best_split(fit, parse_size(flops, "flops"), demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = at_scales(fit, [N], [D], demands)
     found = replace(found, notices=(*notes, *found.notices))
-    caution(notice for notice in found.notices if notice != NO_SUPPLY)
+    caution(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT)
     return found
 
 
@@ -80,7 +82,7 @@ def best_split(fit: FitLike, flops: float, demands: Demands) -> tuple[float, flo
     if min(best - edges[0], edges[1] - best) < 1e-6:
         raise SolveError(
             f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
-            hint="fit on runs with several N and several D, or give -N and -D",
+            hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
         )
     return float(np.exp(best)), float(flops / FLOPS_PER_PARAMETER_TOKEN / np.exp(best))
 
@@ -120,5 +122,5 @@ def _require_dependence(fit: FitLike, middle: float) -> None:
     ):
         if np.array_equal(here, other):
             why = next((held[symbol] for symbol in symbols if symbol in held), f"it has no term in {name}")
-            hint = f"fit on runs with several {name}, or give -N and -D"
+            hint = f"fit on runs with several {name}, or ask for the mixture at one N and D"
             raise SolveError(f"the fitted law does not depend on {name} ({why}): no compute-optimal split", hint=hint)

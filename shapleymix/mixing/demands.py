@@ -5,18 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.settings import LEVEL, SEED
+from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import Rivals, mixture_of
-from shapleymix.mixing.bounds import UNSEEN, Bounds, Constraints, tightened
+from shapleymix.mixing.bounds import (
+    UNSEEN,
+    Amounts,
+    Bounds,
+    Constraints,
+    EpochsSpec,
+    GroupSpec,
+    LanguagesSpec,
+    Ratios,
+    TokensSpec,
+    tightened,
+)
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Problem
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
+from shapleymix.tables.baselines import Rivals, mixture_of
 from shapleymix.tables.simplex import MixtureSpec
 
 Size = float | str
@@ -38,6 +51,37 @@ class FitLike(Protocol):
 
 
 FitSpec = FitLike | str | os.PathLike[str]
+
+
+class DemandKeywords(TypedDict, total=False):
+    """The keywords of `optimize` and its kin, which make `Demands`: what each means and its default stand there."""
+
+    caps: Ratios | None
+    floors: Ratios | None
+    fixed: Ratios | None
+    languages: LanguagesSpec | None
+    available: Amounts | None
+    max_epochs: EpochsSpec | None
+    min_tokens: TokensSpec | None
+    groups: Sequence[GroupSpec] | GroupSpec
+    near: MixtureSpec | None
+    within: float | str | None
+    distance: str
+    weights: WeightSpec | None
+    monolingual: Mapping[str, float | str] | str | None
+    objective: str
+    anchor: MixtureSpec | None
+    kl: float
+    constraints: Sequence[Constraint]
+    method: str
+    baselines: Rivals | None
+    smoothing: float
+    allow_unseen: bool
+    strict: bool
+    level: float
+    seed: int
+    allow_nonconvex: bool
+    what_if: Sequence[str] | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +133,8 @@ class Demands(Bounds):
     smoothing: float = 0.5
     allow_unseen: bool = False
     strict: bool = False
-    level: float = 0.9
-    seed: int = 0
+    level: float = LEVEL
+    seed: int = SEED
     allow_nonconvex: bool = False
     what_if: Sequence[str] | str = ()
 
@@ -188,17 +232,10 @@ def fit_of(given: FitSpec) -> FitLike:
     return given
 
 
-def demands_of(given: Demands) -> Demands:
-    """Demands, or an error that says so."""
-    if not isinstance(given, Demands):
-        raise UsageError(f"{described(given)} is no Demands", hint="write demands=Demands(caps=..., groups=...)")
-    return given
-
-
 def _is_normalized(weights: object) -> bool | None:
     """True, or None for not."""
     return True if isinstance(weights, str) and weights == NORMALIZED else None
 
 
-DEFAULT = Demands()
-"""Nothing asked: where the defaults of `optimize` are written."""
+takes_demands = spelt_out(Demands, DemandKeywords.__annotations__)
+"""Marks a function whose keywords are those of `Demands`."""

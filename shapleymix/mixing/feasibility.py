@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +25,43 @@ def require_feasible(constraints: Constraints) -> None:
     InfeasibleError
         With one fault for each bound, or group of bounds, that cannot hold.
     """
+    faults = _broken(constraints)
+    if faults:
+        raise InfeasibleError.of(_naming_unseen(constraints, faults, _broken), "the set of bounds")
+
+
+def _broken(constraints: Constraints) -> list[Fault]:
+    """The bounds that leave no mixture, each with its repair; nothing where there is a mixture."""
     faults = _crossed(constraints) or _sums(constraints)
     if not faults and constraints.grouped:
         faults = group_repair(constraints)
     if not faults and constraints.near is not None:
         faults = _too_far(constraints, constraints.near)
-    if faults:
-        raise InfeasibleError.of(faults, "the set of bounds")
+    return faults
+
+
+def _naming_unseen(
+    constraints: Constraints, faults: list[Fault], broken: Callable[[Constraints], list[Fault]]
+) -> list[Fault]:
+    """The faults, which say so where it is sources held at 0 as unseen that leave no mixture."""
+    held = np.array([why == UNSEEN for why in constraints.cap_origin], dtype=bool)
+    if not held.any() or broken(_allowing(constraints, held)):
+        return faults
+    names = ", ".join(name for name, out in zip(constraints.sources, held.tolist(), strict=True) if out)
+    why = f"; no run of the fit ever saw {names}: held at 0"
+    way = "allow sources that were never seen (allow_unseen)"
+    return [
+        fault
+        if way in (fault.hint or "")
+        else replace(fault, message=f"{fault.message}{why}", hint=f"{fault.hint}, or {way}" if fault.hint else way)
+        for fault in faults
+    ]
+
+
+def _allowing(constraints: Constraints, held: BoolArray) -> Constraints:
+    """The bounds without those that hold unseen sources at 0."""
+    origins = tuple("" if out else why for why, out in zip(constraints.cap_origin, held.tolist(), strict=True))
+    return replace(constraints, upper=np.where(held, 1.0, constraints.upper), cap_origin=origins)
 
 
 def group_repair(constraints: Constraints) -> list[Fault]:
@@ -85,6 +116,17 @@ def require_anchor(constraints: Constraints, anchor: FloatArray) -> None:
     InfeasibleError
         With the sources that the bounds ask for and the anchor lacks, or the bounds that leave too little of it.
     """
+
+    def broken(bounds: Constraints) -> list[Fault]:
+        return _without_anchor(bounds, anchor)
+
+    faults = broken(constraints)
+    if faults:
+        raise InfeasibleError.of(_naming_unseen(constraints, faults, broken), "the bounds with the anchor")
+
+
+def _without_anchor(constraints: Constraints, anchor: FloatArray) -> list[Fault]:
+    """The bounds that leave no mixture on the anchor's sources; nothing where there is one."""
     absent = anchor == 0
     faults = [
         Fault(
@@ -101,8 +143,7 @@ def require_anchor(constraints: Constraints, anchor: FloatArray) -> None:
         text = f"the anchor holds {kept} only, and within the bounds no mixture of these exists"
         hint = "give the anchor more sources, or loosen the bounds"
         faults = [Fault(f"{text}: {fault.message}", hint=hint) for fault in inner]
-    if faults:
-        raise InfeasibleError.of(faults, "the bounds with the anchor")
+    return faults
 
 
 MOST = 1e12
@@ -287,9 +328,6 @@ def _more_supply(constraints: Constraints, caps: float) -> str:
     short = 1 - caps
     general = f"raise the caps by {short:.4g} in all ({format_size(short * constraints.D)} tokens)"
     limited = np.array([origin == TOKENS for origin in constraints.cap_origin])
-    if UNSEEN in constraints.cap_origin:
-        names = [name for name, why in zip(constraints.sources, constraints.cap_origin, strict=True) if why == UNSEEN]
-        general += f", or allow sources that no run ever saw ({', '.join(names)}; allow_unseen)"
     if not limited.any():
         return general
     supplied = float(constraints.upper[limited].sum())

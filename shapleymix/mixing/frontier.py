@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -20,17 +20,26 @@ from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import DEFAULT, Demands, FitLike, FitSpec, Size, fit_of, notices_of
+from shapleymix.mixing.demands import (
+    DemandKeywords,
+    Demands,
+    FitLike,
+    FitSpec,
+    Size,
+    fit_of,
+    notices_of,
+    takes_demands,
+)
 from shapleymix.mixing.engine.solving import solve_all, usable_replicates
 from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import MEAN, Problem
-from shapleymix.mixing.repetition import repetition
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99
@@ -126,8 +135,9 @@ class Frontier(Tabular, Record):
         return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
 
 
+@takes_demands
 def frontier(
-    fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, demands: Demands = DEFAULT
+    fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, **keywords: Unpack[DemandKeywords]
 ) -> Frontier:
     """The trade-off curve between the mean losses of two sets of targets.
 
@@ -140,8 +150,8 @@ def frontier(
         their targets, and `rest` for all targets that the other side does not name.
     points : int
         Largest number of points; there are fewer where the curve has a kink or ends in one point.
-    demands : Demands
-        The keywords of `optimize`, as one value; weights count within each side.
+    **keywords : DemandKeywords
+        As for `optimize`; weights count within each side.
 
     Raises
     ------
@@ -149,6 +159,7 @@ def frontier(
         If a side names no target, both name one, or something is asked that a curve does not know: another objective,
         method or a KL penalty. Else as for `optimize`.
     """
+    demands = Demands(**keywords)
     fit, size, tokens = fit_of(fit), parse_size(N), parse_size(D)
     _require_plain(demands)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:

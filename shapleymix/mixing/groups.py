@@ -13,7 +13,7 @@ from types import NoneType
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.tables.amounts import parse_ratio
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.names import repeated
+from shapleymix.tables.names import composed, repeated
 
 _BOUND = re.compile(r"(?P<members>[^<>=]+)(?P<sign><=|>=|=)(?P<bound>[^<>=]+)")
 _BETWEEN = re.compile(
@@ -83,7 +83,7 @@ class Group:
         UsageError
             If it is no bound.
         """
-        whole = text.strip() if isinstance(text, str) else ""
+        whole = composed(text.strip()) if isinstance(text, str) else ""
         found = _BETWEEN.fullmatch(whole) or _BOUND.fullmatch(whole)
         if found is None:
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)

@@ -7,69 +7,37 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.assembly import NO_SUPPLY, Summary, assemble
-from shapleymix.mixing.baselines import Rivals, named_baselines
-from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
+from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import (
-    DEFAULT,
-    Constraint,
+    DemandKeywords,
     Demands,
     FitLike,
     FitSpec,
     Size,
-    demands_of,
     fit_of,
     notices_of,
+    takes_demands,
 )
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Problem
-from shapleymix.mixing.weights import WeightSpec
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.baselines import named_baselines
 from shapleymix.tables.sizes import parse_size
 
 
-def optimize(
-    fit: FitSpec,
-    N: Size,
-    D: Size,
-    *,
-    weights: WeightSpec | None = DEFAULT.weights,
-    monolingual: Mapping[str, float | str] | str | None = DEFAULT.monolingual,
-    objective: str = DEFAULT.objective,
-    caps: Ratios | None = DEFAULT.caps,
-    floors: Ratios | None = DEFAULT.floors,
-    fixed: Ratios | None = DEFAULT.fixed,
-    languages: LanguagesSpec | None = DEFAULT.languages,
-    available: Amounts | None = DEFAULT.available,
-    max_epochs: EpochsSpec | None = DEFAULT.max_epochs,
-    min_tokens: TokensSpec | None = DEFAULT.min_tokens,
-    groups: Sequence[GroupSpec] | GroupSpec = DEFAULT.groups,
-    near: MixtureSpec | None = DEFAULT.near,
-    within: float | str | None = DEFAULT.within,
-    distance: str = DEFAULT.distance,
-    anchor: MixtureSpec | None = DEFAULT.anchor,
-    kl: float = DEFAULT.kl,
-    constraints: Sequence[Constraint] = DEFAULT.constraints,
-    method: str = DEFAULT.method,
-    baselines: Rivals | None = DEFAULT.baselines,
-    smoothing: float = DEFAULT.smoothing,
-    allow_unseen: bool = DEFAULT.allow_unseen,
-    strict: bool = DEFAULT.strict,
-    level: float = DEFAULT.level,
-    seed: int = DEFAULT.seed,
-    allow_nonconvex: bool = DEFAULT.allow_nonconvex,
-    what_if: Sequence[str] | str = DEFAULT.what_if,
-) -> Mixture:
+@takes_demands
+def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords]) -> Mixture:
     """The optimal mixture for N parameters and D tokens.
 
     A mixture may be text (`"en=0.5,de=50%"`), a mapping, ratios in the order of the sources, a `Mixture`, the file of
@@ -124,42 +92,16 @@ def optimize(
     UsageError
         If a name is unknown or an option out of range.
     """
-    demands = Demands(
-        weights=weights,
-        monolingual=monolingual,
-        objective=objective,
-        caps=caps,
-        floors=floors,
-        fixed=fixed,
-        languages=languages,
-        available=available,
-        max_epochs=max_epochs,
-        min_tokens=min_tokens,
-        groups=groups,
-        near=near,
-        within=within,
-        distance=distance,
-        anchor=anchor,
-        kl=kl,
-        constraints=constraints,
-        method=method,
-        baselines=baselines,
-        smoothing=smoothing,
-        allow_unseen=allow_unseen,
-        strict=strict,
-        level=level,
-        seed=seed,
-        allow_nonconvex=allow_nonconvex,
-        what_if=what_if,
-    )
+    demands = Demands(**keywords)
     (found,) = at_scales(fit_of(fit), [N], [D], demands)
     further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
-    caution((*(notice for notice in found.notices if notice != NO_SUPPLY), *further))
+    caution((*(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT), *further))
     return found
 
 
+@takes_demands
 def optimize_scales(
-    fit: FitSpec, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, demands: Demands = DEFAULT
+    fit: FitSpec, N: Sequence[Size] | Size, D: Sequence[Size] | Size, **keywords: Unpack[DemandKeywords]
 ) -> tuple[Mixture, ...]:
     """`optimize` at every pair of N and D, N by N; where the engine suffices, all in one batch.
 
@@ -167,13 +109,14 @@ def optimize_scales(
     ----------
     fit : FitSpec
         The fit, as for `optimize`.
-    Ns, Ds : size or sequence of sizes
+    N, D : Size or sequence of Size
         Model sizes and token counts, one or several of each.
-    demands : Demands
-        The keywords of `optimize`, as one value.
+    **keywords : DemandKeywords
+        As for `optimize`.
     """
-    found = at_scales(fit_of(fit), Ns, Ds, demands_of(demands))
-    caution(dict.fromkeys(notice for one in found for notice in one.notices if notice != NO_SUPPLY))
+    demands = Demands(**keywords)
+    found = at_scales(fit_of(fit), N, D, demands)
+    caution(notice for notice in notices_over(found) if notice not in TOLD_IN_THE_RESULT)
     return found
 
 

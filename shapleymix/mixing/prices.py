@@ -1,7 +1,8 @@
 """What the bounds that hold an optimum back are worth: shadow prices, their units, and how far they reach.
 
 A shadow price is a slope: it falls as the bound gives way, and is zero once the bound no longer binds. So each price
-says how far the bound must move until half of the price is left, and until it stops to bind, by solving again.
+says how far the bound must move until half of the price is left, and until it stops to bind, by solving again. Where
+several bounds meet, the slope differs between relaxing and tightening: the price is that of relaxing (`relaxing`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import numpy as np
 from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.problem import Problem
+from shapleymix.mixing.relaxing import CAP, FLOOR, GROUP_CAP, GROUP_FLOOR, Kinks
 from shapleymix.records import FloatArray, Record
 
-CAP, FLOOR, GROUP_CAP, GROUP_FLOOR = "cap", "floor", "cap of the group", "floor of the group"
 RANGED, RANGED_DEAR, MANY = 6, 2, 100
 """How many of the dearest bounds get a range, each at the cost of a few solutions: where one batch solves them all,
 and where each is solved alone, or there are `MANY` sources."""
 SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
-"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first."""
+"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first. A third of them
+where one batch does not solve them all, or there are `MANY` sources."""
 PERCENT = 0.01
 
 
@@ -101,23 +103,46 @@ _WORTHS = {CAP: "worth", FLOOR: "cost", GROUP_CAP: "group_worth", GROUP_FLOOR: "
 
 def prices_of(problem: Problem, answer: Answer) -> tuple[Price, ...]:
     """The prices of caps, floors and groups that bind at an answer, the dearest first."""
-    bounds = problem.constraints
-    found = [
-        _Bound(int(i), side, float(worths[i]))
-        for side, worths, there in (
-            (CAP, answer.worth, (bounds.upper < 1) & (bounds.upper > bounds.lower)),
-            (FLOOR, answer.cost, (bounds.lower > 0) & (bounds.upper > bounds.lower)),
-            (GROUP_CAP, answer.group_worth, bounds.group_upper < 1),
-            (GROUP_FLOOR, answer.group_cost, bounds.group_lower > 0),
-        )
-        for i in np.flatnonzero(there & (worths > 1e-9 * max(abs(answer.certificate.objective), 1e-300)))
-    ]
-    found.sort(key=lambda bound: -bound.worth)
-    ranges = _ranges(problem, found[: RANGED if problem.standard and len(bounds.sources) < MANY else RANGED_DEAR])
+    found = sorted(_one_sided(problem, answer, _binding(problem, answer)), key=lambda bound: -bound.worth)
+    many = len(problem.constraints.sources) >= MANY
+    ranges = _ranges(problem, found[: RANGED if problem.standard and not many else RANGED_DEAR])
     return tuple(
         _price(problem, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
         for place, bound in enumerate(found)
     )
+
+
+def _binding(problem: Problem, answer: Answer) -> list[_Bound]:
+    """The bounds with a multiplier, which is the price where no others meet them."""
+    bounds = problem.constraints
+    sides = (
+        (CAP, answer.worth, (bounds.upper < 1) & (bounds.upper > bounds.lower)),
+        (FLOOR, answer.cost, (bounds.lower > 0) & (bounds.upper > bounds.lower)),
+        (GROUP_CAP, answer.group_worth, bounds.group_upper < 1),
+        (GROUP_FLOOR, answer.group_cost, bounds.group_lower > 0),
+    )
+    least = _least(answer)
+    return [
+        _Bound(int(i), side, float(worths[i]))
+        for side, worths, there in sides
+        for i in np.flatnonzero(there & (worths > least))
+    ]
+
+
+def _least(answer: Answer) -> float:
+    """A price below this is rounding."""
+    return 1e-9 * max(abs(answer.certificate.objective), 1e-300)
+
+
+def _one_sided(problem: Problem, answer: Answer, found: list[_Bound]) -> list[_Bound]:
+    """The bounds with what relaxing saves, without those that another bound holds in their stead."""
+    kinks = None if problem.further or not found else Kinks.of(problem, answer.p)
+    if kinks is None or kinks.determined:
+        return found
+    savings = kinks.savings([(bound.side, bound.index) for bound in found])
+    worths = np.where(np.isnan(savings), [bound.worth for bound in found], savings)
+    again = [replace(bound, worth=worth) for bound, worth in zip(found, worths.tolist(), strict=True)]
+    return [bound for bound in again if bound.worth > _least(answer)]
 
 
 def _price(problem: Problem, bound: _Bound, half_at: float, free_at: float) -> Price:
@@ -151,7 +176,7 @@ def _ranges(problem: Problem, found: list[_Bound]) -> list[tuple[float, float]]:
         return [(np.nan, np.nan)] * len(found)
     free = solve_all(tuple(bound.moved(problem, bound.end) for bound in found))
     ends = [bound.reached(answer, problem) for bound, answer in zip(found, free, strict=True)]
-    shares = SHARES if problem.standard else SHARES[2::3]
+    shares = SHARES if problem.standard and len(problem.constraints.sources) < MANY else SHARES[2::3]
     places = [bound.at(problem) + (end - bound.at(problem)) * shares for bound, end in zip(found, ends, strict=True)]
     problems = [
         bound.moved(problem, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()

@@ -15,6 +15,7 @@ from shapleymix.mixing.feasibility import without_room
 from shapleymix.records import FloatArray
 
 MEAN, WORST = "mean", "worst"
+ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,13 @@ class Problem:
     @cached_property
     def supported(self) -> Problem:
         """The same problem without the sources that nothing can use: those outside of the support of the anchor, or
-        of the centre of a KL ball, where they cost infinitely much, and those that the groups hold at ratio zero."""
+        of the centre of a KL ball, where they cost infinitely much, those that the groups hold at ratio zero, and
+        those that the others' floors leave a rounding only."""
         bounds = self.constraints
-        upper = np.where(without_room(bounds), bounds.lower, bounds.upper) if bounds.grouped else bounds.upper
+        left = 1 - bounds.lower.sum()
+        cramped = (bounds.upper > bounds.lower) & (np.minimum(left, bounds.upper - bounds.lower) <= ROUNDING)
+        held = cramped | without_room(bounds) if bounds.grouped else cramped
+        upper = np.where(held, bounds.lower, bounds.upper) if held.any() else bounds.upper
         if self.penalised and self.anchor is not None:
             upper = np.where(self.anchor > 0, upper, bounds.lower)
         if bounds.near is not None and bounds.near.kind == "kl":

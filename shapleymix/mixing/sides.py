@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.mixing.groups import labels_between
+from shapleymix.tables.names import composed
 
 REST = "rest"
 _HINT = "write it like en:rest or en+de:zh+ja"
@@ -22,7 +23,7 @@ def sides_of(
         If the text has no two sides, a name is no target, or one stands on both sides.
     """
     known = (*targets, *families, REST)
-    parts = text.split(":") if isinstance(text, str) else []
+    parts = composed(text).split(":") if isinstance(text, str) else []
     splits = [(":".join(parts[:end]), ":".join(parts[end:])) for end in range(1, len(parts))]
     read = [tuple(labels_between(side, known) for side in sides) for sides in splits]
     if not read:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean
+from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import Languages, read_languages
@@ -71,7 +72,7 @@ def weights_of(
     measured = {} if monolingual is None else _by_target(monolingual, targets, "monolingual loss")
     if isinstance(given, Languages):
         return _from_table(given, targets)
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and _is_table(given)):
+    if isinstance(given, os.PathLike) or is_table_name(given):
         return _from_table(read_languages(os.fspath(given)), targets)
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(K), float(K), "unweighted: the mean of the losses")
@@ -83,13 +84,6 @@ def weights_of(
     if isinstance(given, (str, Mapping)):
         return _from_mapping(_by_target(given, targets, "weight"), targets, "given")
     return _from_mapping(_in_order(given, targets), targets, "given")
-
-
-TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
-
-
-def _is_table(text: str) -> bool:
-    return text.strip().lower().endswith(TABLES)
 
 
 def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...], what: str) -> dict[str, float]:
@@ -109,6 +103,8 @@ def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...],
 def _in_order(given: Sequence[float] | FloatArray, targets: tuple[str, ...]) -> dict[str, float]:
     """Numbers in the order of the targets, by name."""
     hint = f"give them by name, or {len(targets)} in the order of the targets"
+    if isinstance(given, Set):
+        raise UsageError(f"weights: {described(given)} has no order", hint=hint)
     try:
         values = list(given)
     except TypeError as error:

@@ -18,7 +18,6 @@ import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.baselines import epochs_of
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.demands import Demands, FitLike
@@ -27,8 +26,10 @@ from shapleymix.mixing.feasibility import require_anchor
 from shapleymix.mixing.gains import gain
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
-from shapleymix.mixing.repetition import repetition
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.baselines import epochs_of
+from shapleymix.tables.names import composed
+from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import format_size, parse_size
 
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
@@ -118,7 +119,7 @@ def _change(text: str, sources: tuple[str, ...], available: FloatArray) -> Chang
         raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
     found: dict[str, float] = {}
     for part in text.split(","):
-        name, tokens = _part(part.strip(), sources)
+        name, tokens = _part(composed(part.strip()), sources)
         if name in found:
             raise UsageError(f"what if {text}: {name!r} is given twice")
         found[name] = tokens

@@ -5,15 +5,18 @@ Modules, in reading order:
   names             ordered labels: align one table's labels to another's, or say what is missing
   sizes             sizes as people type them: `243M` parameters, `100B` tokens, `1e22` FLOPs
   amounts           ratios, percentages and lists of them as people write them: 40%, en=0.5,de=20%
-  simplex           mixtures, the points of the simplex: check, renormalise, draw, compare, read and write
+  simplex           mixtures, the points of the simplex: check, renormalise, read and write
+  frames            results as data frames: one tidy table each
   formats           the bytes of a file as columns of cells, one reader per format
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name
-  frames            results as data frames: one tidy table each
   similarity        how alike two transfer matrices are
   runs              run logs in memory; several logs joined into one
   run_reading       run logs read from tables: every fault of every cell at once
   transfer          transfer matrices: what a source does for a target, raw and normalised
   transfer_reading  transfer matrices read from tables, tidy or wide
   languages         the languages table: families, available tokens, weights, and epochs
+  by_source         amounts of every source: by name, in order, or one for all; the unique tokens at hand
+  baselines         mixtures that people use without a law, by their usual names
+  repetition        how often a mixture sees each token, and a warning above once
 """

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.tables.names import composed
 
 Ratio = float | str
 Read = Callable[[float | str, str], float]
@@ -118,17 +119,24 @@ def parse_pairs(given: str | Mapping[str, float | str] | Sequence[str], read: Re
         If a part is no pair, a name is given twice, or a value is not what `read` reads.
     """
     if isinstance(given, Mapping):
-        return {str(name): read(value, f"{what} of {str(name)!r}") for name, value in given.items()}
-    texts = [given] if isinstance(given, str) else list(given)
+        pairs = [(str(name), value) for name, value in given.items()]
+    else:
+        texts = [given] if isinstance(given, str) else list(given)
+        pairs = [_pair(part, what) for text in texts for part in _split(text, what)]
     found: dict[str, float] = {}
-    for part in (part for text in texts for part in _split(text, what)):
-        name, equals, word = (piece.strip() for piece in part.rpartition("="))
-        if not equals or not name:
-            raise UsageError(f"{what}: {part.strip()!r} is no name=value", hint=_PAIRS_HINT)
+    for written, word in pairs:
+        name = composed(written)
         if name in found:
             raise UsageError(f"{what}: {name!r} is given twice")
         found[name] = read(word, f"{what} of {name!r}")
     return found
+
+
+def _pair(part: str, what: str) -> tuple[str, str]:
+    name, equals, word = (piece.strip() for piece in part.rpartition("="))
+    if not equals or not name:
+        raise UsageError(f"{what}: {part.strip()!r} is no name=value", hint=_PAIRS_HINT)
+    return name, word
 
 
 def _split(text: object, what: str) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shapleymix.display import Column
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
 Cell = str | float | int | bool | None
-Columns = Mapping[str, Sequence[Cell]]
+Columns = Mapping[str, Column]
 
 
 class Tabular:
@@ -23,4 +27,9 @@ class Tabular:
         """The table as a Polars frame; `.to_pandas()` of it is the pandas one."""
         from polars import DataFrame
 
-        return DataFrame({name: list(values) for name, values in self.columns().items()}, strict=False)
+        return DataFrame({name: list(map(_bare, values)) for name, values in self.columns().items()}, strict=False)
+
+
+def _bare(value: object) -> object:
+    """A number as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value

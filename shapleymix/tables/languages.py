@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.display import short
+from shapleymix.display import Column, Shown, short
 from shapleymix.errors import DataError, Fault, did_you_mean, printable
 from shapleymix.records import FloatArray
-from shapleymix.tables.names import align, check_label
+from shapleymix.tables.frames import Tabular
+from shapleymix.tables.names import SAME_NAME, align, check_label, composed, lookalikes, twin_fault
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 
 
-@dataclass(frozen=True, repr=False)
-class Languages:
+@dataclass(frozen=True)
+class Languages(Tabular, Shown):
     """What is known of each language beside its runs.
 
     Attributes
@@ -47,9 +48,19 @@ class Languages:
     digest: str = ""
     notices: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(map(composed, self.names)))
+
+    def summary(self) -> str:
+        """Which languages, where they are from, and of how many the tokens are known."""
         known = int(np.isfinite(self.available_tokens).sum())
         return f"Languages from {printable(self.origin)}: {short(self.names)}; available tokens known for {known}"
+
+    def columns(self) -> dict[str, Column]:
+        """The columns of the table that `read_languages` reads."""
+        weight = {} if self.weight is None else {"weight": self.weight}
+        known = {"language": self.names, "family": self.family, "available_tokens": self.available_tokens}
+        return {**known, **weight, "max_epochs": self.max_epochs}
 
     def aligned(self, names: Sequence[str], what: str = "languages table") -> Languages:
         """The rows of the given languages, in their order.
@@ -70,6 +81,21 @@ class Languages:
             digest=self.digest,
             notices=self.notices,
         )
+
+
+LanguagesSpec = Languages | Table
+"""Wherever a languages table is meant: one that was read, or what `read_languages` reads."""
+
+
+def languages_of(given: LanguagesSpec | None) -> Languages | None:
+    """A languages table as it is, or read; None stays None.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table.
+    """
+    return given if given is None or isinstance(given, Languages) else read_languages(given)
 
 
 def read_languages(table: Table) -> Languages:
@@ -113,6 +139,10 @@ def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
         if name and earlier != row:
             message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
             faults.append(sheet.fault(row, "language", message, "give each language once"))
+    faults += [
+        sheet.fault(first[name], "language", f"the language {twin_fault(name, twin)}", SAME_NAME)
+        for name, twin in lookalikes(names).items()
+    ]
     return faults
 
 

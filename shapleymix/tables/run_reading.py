@@ -13,9 +13,9 @@ from shapleymix.errors import DataError, Fault
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import check_label
-from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
+from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
+from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 
 REQUIRED = ("run", "N", "D")
@@ -51,8 +51,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
     Parameters
     ----------
     tables : Table or sequence of Table
-        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a list of
-        these.
+        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, a list of rows
+        (each a mapping), or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
 
@@ -62,9 +62,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
         With every fault of the table: its file, line, column, value, and what to do.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    if isinstance(tables, (list, tuple)):
-        return concat([parse_runs(read_sheet(table), need_losses=need) for table in tables])
-    return parse_runs(read_sheet(tables), need_losses=need)  # type: ignore[arg-type]
+    logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
+    return logs[0] if len(logs) == 1 else concat(logs)
 
 
 def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
@@ -105,7 +104,15 @@ def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
         roles.ignored.append("loss")
     elif "loss" in sheet.columns:
         roles.losses["loss"] = "loss"
+    faults.extend(_twins(sheet, roles))
     return roles
+
+
+def _twins(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
+    """Labels that look alike and differ, also of a source and a target: one language would be taken for two."""
+    column = {**roles.losses, **roles.tokens, **roles.ratios}
+    for name, twin in lookalikes([*roles.sources, *roles.losses]).items():
+        yield sheet.header_fault(column[name], f"the label {twin_fault(name, twin)}", SAME_NAME)
 
 
 def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:
@@ -130,6 +137,7 @@ def _near(name: str, candidates: list[str]) -> str | None:
 def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[str]) -> RunLog:
     N = numbers(sheet, "N", faults, sizes=True)
     require(sheet, "N", N, N <= 0, "expected more than 0", faults)
+    _budget(sheet, "N", N, faults)
     tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
     D = _tokens_seen(sheet, tokens, faults)
     ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
@@ -170,6 +178,16 @@ def _nonnegative(sheet: Sheet, column: str, values: FloatArray, faults: list[Fau
     require(sheet, column, values, values < 0, "expected 0 or more", faults)
 
 
+def _budget(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
+    """A budget above 0 is one that a law's powers of it can be computed for."""
+    low, high = BUDGETS
+    beyond = (values > 0) & ((values < low) | (values > high))
+    require(sheet, column, values, beyond, f"expected {low:g} to {high:g}", faults, _BUDGET_HINT)
+
+
+_BUDGET_HINT = "N counts parameters, and D tokens"
+
+
 def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
     total = row_sums(np.nan_to_num(tokens)) if tokens.shape[1] else None
@@ -177,6 +195,7 @@ def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> Float
         return total
     D = numbers(sheet, "D", faults, sizes=True, empty=total is not None)
     _nonnegative(sheet, "D", D, faults)
+    _budget(sheet, "D", D, faults)
     if total is None:
         return D
     unequal = np.abs(D - total) > ROUNDED * np.maximum(D, total)
@@ -239,6 +258,8 @@ def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
         require(sheet, column, values, values <= 0, "expected more than 0 (nats per token)", faults)
         too_high = "expected at most 1000: losses are nats per token"
         require(sheet, column, values, values > 1000, too_high, faults)
+        too_low = f"expected at least {LOSSES[0]:g}: losses are nats per token"
+        require(sheet, column, values, (values > 0) & (values < LOSSES[0]), too_low, faults)
         loss[:, index] = values
     return loss
 

@@ -13,11 +13,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, cut, short
+from shapleymix.display import Column, Shown, cut, short
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.names import align
+from shapleymix.tables.frames import Tabular
+from shapleymix.tables.names import align, composed
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.writing import write_table
 
@@ -27,12 +28,14 @@ Model = tuple[str, float, str, str]
 Array = TypeVar("Array", FloatArray, IntArray)
 
 UNTRAINED = "untrained"
+BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
+"""Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
 
-@dataclass(frozen=True, repr=False)
-class RunLog:
+@dataclass(frozen=True)
+class RunLog(Tabular, Shown):
     """R rows, each a model of N parameters after D tokens of a mixture of M sources, with K measured losses.
 
     A row with `D = 0` is an untrained model, the empty coalition.
@@ -85,8 +88,9 @@ class RunLog:
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
 
-    def __repr__(self) -> str:
-        return self.summary()
+    def __post_init__(self) -> None:
+        for name in ("sources", "targets"):
+            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
 
     def summary(self) -> str:
         """How many runs of what, and where they are from, in a few lines."""
@@ -179,13 +183,6 @@ class RunLog:
         target = align(self.targets, to=wanted, what="targets", origin=self.origin)
         p, loss = self.p[:, column], self.loss[:, target]
         return replace(self, p=p, loss=loss, sources=tuple(sources), targets=wanted)
-
-    def with_loss(self, loss: FloatArray, targets: Sequence[str] | None = None) -> RunLog:
-        """The same rows with other losses (R, K)."""
-        names = self.targets if targets is None else tuple(targets)
-        if loss.shape != (len(self), len(names)):
-            raise ValueError(f"losses have shape {loss.shape}, expected {(len(self), len(names))}")
-        return replace(self, loss=np.asarray(loss, dtype=np.float64), targets=names)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""

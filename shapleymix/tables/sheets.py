@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from numbers import Real
+from types import NoneType
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -21,15 +24,28 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
+from shapleymix.tables.names import composed, repeated
 from shapleymix.tables.sizes import parse_size
 
-Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Column]
-"""A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
+Rows = Sequence[Mapping[str, object]]
+"""Rows by the names of their columns, as `frame.to_dicts()` gives them; a row may leave out a column."""
+Table = str | os.PathLike[str] | pl.DataFrame | Mapping[str, Column] | Rows
+"""A path, `-` for standard input, a Polars (or pandas) frame, a mapping of columns, or a list of rows.
 
 A cell is empty where Polars has null, pandas or a NumPy array NaN, and a list None.
 """
 
 _EMPTY_HINT = "leave the cell empty where nothing was measured"
+
+
+@runtime_checkable
+class PandasLike(Protocol):
+    """What is asked of a pandas frame, which is no dependency."""
+
+    @property
+    def columns(self) -> Iterable[object]: ...
+    def notna(self) -> object: ...
+    def to_dict(self, orient: str) -> dict[str, list[object]]: ...
 
 
 @dataclass(frozen=True)
@@ -91,23 +107,50 @@ def _sheet(cells: Cells, origin: str, digest: str) -> Sheet:
         hint = "a table needs a header and at least one row"
         raise DataError("holds no rows", location=Location(file=origin), hint=hint)
     lines = np.array(cells.lines, dtype=np.int64)
-    return Sheet(origin, digest, cells.columns, lines, cells.metadata, cells.notices)
+    return Sheet(origin, digest, _composed(cells.columns, origin), lines, cells.metadata, cells.notices)
 
 
-def _columns_of(table: Any) -> dict[str, list[object]]:
+def _composed(columns: dict[str, list[object]], origin: str) -> dict[str, list[object]]:
+    """The columns with composed names; two spellings of one name are one column given twice."""
+    found = {composed(name): cells for name, cells in columns.items()}
+    if len(found) < len(columns):
+        again = repeated([composed(name) for name in columns])
+        hint = "the name is spelt with composed and with separate accents: keep one of the columns"
+        faults = [Fault(f"column {name!r} occurs twice", Location(origin, 1, name), name, hint) for name in again]
+        raise DataError.of(faults, origin)
+    return found
+
+
+def is_rows(given: object) -> TypeGuard[Rows]:
+    """Whether a list holds the rows of one table; tables in a list hold columns instead."""
+    return isinstance(given, (list, tuple)) and bool(given) and all(map(_is_row, given))
+
+
+def listed(given: object) -> Sequence[Any]:
+    """What a list of tables or logs holds, or the one that is given alone; a list of rows is one table."""
+    return given if isinstance(given, (list, tuple)) and not is_rows(given) else [given]
+
+
+def _is_row(given: object) -> bool:
+    plain = (str, Real, np.generic, NoneType)
+    return isinstance(given, Mapping) and bool(given) and all(isinstance(value, plain) for value in given.values())
+
+
+def _columns_of(table: object) -> dict[str, list[object]]:
     """Columns as lists: of a Polars frame, of a pandas frame (whose missing values are NaN), or of a mapping."""
     if isinstance(table, pl.DataFrame):
         return {name: table[name].to_list() for name in table.columns}
-    if hasattr(table, "notna") and hasattr(table, "columns"):
-        plain = table.astype(object).where(table.notna(), None)
-        return {str(name): plain[name].tolist() for name in plain.columns}
+    if isinstance(table, PandasLike):
+        return {str(name): list(map(_present, column)) for name, column in table.to_dict("list").items()}
     if isinstance(table, Mapping):
         return {str(name): _listed(str(name), column) for name, column in table.items()}
-    hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
+    if is_rows(table):
+        return {str(name): [_scalar(row.get(name)) for row in table] for name in dict.fromkeys(chain(*table))}
+    hint = "pass a path, a Polars or pandas frame, a mapping of columns, or a list of rows, each a mapping"
     raise DataError(f"cannot read a table from {described(table)}", hint=hint)
 
 
-def _listed(name: str, column: Any) -> list[object]:
+def _listed(name: str, column: object) -> list[object]:
     """A column as Python objects; in an array, which has no other sign for it, NaN is an empty cell."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return [None if value != value else value for value in column.tolist()]
@@ -117,6 +160,12 @@ def _listed(name: str, column: Any) -> list[object]:
     if isinstance(column, np.ndarray):
         return column.tolist()
     return [_scalar(value) for value in column]
+
+
+def _present(value: object) -> object:
+    """A cell of a pandas frame, in which NaN, NaT and NA are empty cells."""
+    plain = _scalar(value)
+    return None if plain is None or type(plain).__name__ in ("NAType", "NaTType") or plain != plain else plain
 
 
 def _scalar(value: object) -> object:
@@ -224,4 +273,4 @@ def _number_hint(text: str, sizes: bool) -> str | None:
 def _text(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
-    return str(cell).strip()
+    return composed(str(cell).strip())

@@ -1,4 +1,4 @@
-"""Mixtures, the points of the simplex: check, renormalise, draw, compare, read and write."""
+"""Mixtures, the points of the simplex: check, renormalise, read and write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
-from shapleymix.tables.names import repeated
+from shapleymix.tables.names import composed, near, repeated
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -62,32 +62,6 @@ def uniform(size: int) -> FloatArray:
     return np.full(size, 1.0 / size)
 
 
-def draw(
-    rng: np.random.Generator,
-    count: int,
-    size: int,
-    *,
-    concentration: ArrayLike = 1.0,
-) -> FloatArray:
-    """Random mixtures (count, size) from a Dirichlet distribution; concentration 1 is uniform on the simplex."""
-    alpha = np.broadcast_to(np.asarray(concentration, dtype=np.float64), (size,))
-    return rng.dirichlet(alpha, size=count)
-
-
-def l1_distance(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Sum of absolute differences over the last axis, between 0 and 2."""
-    return np.abs(np.asarray(p, dtype=np.float64) - np.asarray(q, dtype=np.float64)).sum(axis=-1)
-
-
-def kl_divergence(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """Kullback-Leibler divergence of p from q over the last axis, nats; infinite where p leaves q's support."""
-    left, right = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64))
-    live = left > 0
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(left, right, out=np.ones_like(left), where=live)
-    return np.where(live, left * np.log(ratio), 0.0).sum(axis=-1)
-
-
 @runtime_checkable
 class HasMixture(Protocol):
     """A result that holds a mixture, such as `Mixture`."""
@@ -128,6 +102,10 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     return _in_order(given, names)
 
 
+SEVERAL = {"mixture-grid": "at one N and one D", "frontier": "with the weights of one point"}
+"""Results that hold several mixtures, and how to ask for one of them."""
+
+
 def is_file_name(text: str) -> bool:
     """Whether a mixture that is given as text is the name of a saved one."""
     return text.strip().lower().endswith(".json")
@@ -145,11 +123,23 @@ def _saved(path: str, names: Sequence[str]) -> FloatArray:
     known = document if isinstance(document, dict) else {}
     found = known.get("mixture")
     if not isinstance(found, dict) or known.get("kind") != "mixture":
-        raise StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+        raise _no_mixture(known, place)
     try:
         return parse_mixture(found, names)
     except UsageError as error:
         raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
+
+
+def _no_mixture(document: Mapping[str, object], place: Location) -> StoreError:
+    """What a file holds instead of one mixture, and how to get one."""
+    kind, entries = document.get("kind"), document.get("entries")
+    if not isinstance(kind, str):
+        return StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+    if kind in SEVERAL and isinstance(entries, list):
+        hint = f"optimize and write the one that is meant: {SEVERAL[kind]}"
+        return StoreError(f"holds {len(entries)} mixtures, expected one", location=place, hint=hint)
+    holds = f"holds a {kind:.60}, expected a mixture"
+    return StoreError(holds, location=place, hint="give what optimize wrote")
 
 
 def _in_order(given: object, names: Sequence[str]) -> FloatArray:
@@ -168,7 +158,8 @@ def _ratio(name: str, value: Ratio) -> float:
     return value if type(value) is float else ratio_number(value, name)
 
 
-def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+def _of_pairs(written: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+    pairs = [(composed(name), ratio) for name, ratio in written]
     faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
     if faults:
         raise UsageError.of(faults, "the mixture")
@@ -222,7 +213,7 @@ def _order_hint(text: str, names: Sequence[str]) -> str | None:
 def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:
     known = set(names)
     unknown = [
-        Fault(f"{name!r} is not one of the sources", Location(), name, did_you_mean(name, names))
+        Fault(f"{name!r} is not one of the sources", Location(), name, near(name, names))
         for name in dict.fromkeys(given)
         if name not in known
     ]

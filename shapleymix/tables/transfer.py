@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column
-from shapleymix.errors import DataError, Location, StoreError, UsageError
+from shapleymix.display import Column, text_table
+from shapleymix.errors import DataError, Location, StoreError, UsageError, printable
 from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.names import align, repeated
+from shapleymix.tables.frames import Tabular
+from shapleymix.tables.names import align, composed, repeated
 from shapleymix.tables.similarity import Similarity, similarity
 from shapleymix.tables.writing import write_table
 
@@ -28,7 +29,7 @@ SIDECAR_KIND = "transfer-provenance"
 
 
 @dataclass(frozen=True)
-class TransferMatrix(Record):
+class TransferMatrix(Tabular, Record):
     """Shapley values of M sources for K targets.
 
     Attributes
@@ -56,6 +57,8 @@ class TransferMatrix(Record):
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("sources", "targets"):
+            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
         for name in ("sv", "nsv"):
             values = getattr(self, name)
             if values is not None and not np.isfinite(values).all():
@@ -92,6 +95,13 @@ class TransferMatrix(Record):
             raise DataError("a Shapley value is not a finite number")
         nsv = np.exp(values - values.max(axis=0))
         return cls(tuple(sources), tuple(targets), values, nsv, errors, dict(provenance or {}))
+
+    def summary(self) -> str:
+        """How large the matrix is, where it is from, and its first rows."""
+        kind = "normalised values only" if self.sv is None else "raw and normalised values"
+        origin = printable(str(self.provenance.get("origin", "<memory>")))
+        head = f"TransferMatrix from {origin}: {len(self.sources)} sources x {len(self.targets)} targets, {kind}"
+        return "\n".join([head, *text_table(self.columns())])
 
     @property
     def off_diagonal(self) -> BoolArray:
@@ -240,8 +250,6 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not path.exists():
         return
     place = Location(file=str(path))
-    if not force:
-        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
     try:
         document = read_json(path)
     except StoreError:
@@ -249,6 +257,8 @@ def _check_sidecar(path: Path, force: bool) -> None:
     if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
         message = "stands where the table's provenance goes, and holds something else: it is not overwritten"
         raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
+    if not force:
+        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
 
 
 def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:

@@ -15,7 +15,7 @@ from shapleymix.errors import DataError, Fault, Location, StoreError, did_you_me
 from shapleymix.files import Json, read_json
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import check_label
+from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
 from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
 from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix
 
@@ -121,6 +121,9 @@ def _tidy(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
     sources, targets = tuple(dict.fromkeys(source)), tuple(dict.fromkeys(target))
     _check_labels(sheet, "source", source, faults)
     _check_labels(sheet, "target", target, faults)
+    for name, fault in _twins([*sources, *targets]):
+        column, names = ("source", source) if name in source else ("target", target)
+        faults.append(sheet.fault(names.index(name), column, fault, SAME_NAME))
     place = _places(sheet, source, target, sources, targets, faults)
 
     def matrix(column: str, empty: bool = False) -> FloatArray | None:
@@ -164,6 +167,11 @@ def _check_labels(sheet: Sheet, column: str, labels: Sequence[str], faults: list
         if problem:
             row = labels.index(name)
             faults.append(sheet.fault(row, column, f"the label {name!r} {problem}"))
+
+
+def _twins(labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Labels that look like an earlier one and differ, with what to say of it."""
+    return [(name, f"the label {twin_fault(name, twin)}") for name, twin in lookalikes(labels).items()]
 
 
 def _places(
@@ -265,7 +273,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
         raise DataError.of([sheet.header_fault("source", "has no column 'source'", hint or _SHAPE)], sheet.origin)
     if kind is None:
         message = "is a wide table, which does not say whether its values are raw or normalised"
-        hint = "say --kind raw or --kind normalized (kind= in Python)"
+        hint = "say which: kind=raw or kind=normalized"
         raise DataError(message, hint=hint, location=Location(sheet.origin))
     sources = texts(sheet, label, faults)
     _check_labels(sheet, label, sources, faults)
@@ -275,6 +283,10 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
     targets = tuple(name for name in sheet.columns if name != label)
     if not targets:
         raise DataError.of([sheet.header_fault("source", "has no column for a target", _SHAPE)], sheet.origin)
+    for name, fault in _twins([*targets, *sources]):
+        in_row = name in sources
+        at = sheet.fault(sources.index(name), label, fault) if in_row else sheet.header_fault(name, fault)
+        faults.append(replace(at, hint=SAME_NAME))
     grid = np.column_stack([numbers(sheet, name, faults) for name in targets])
     if kind == "raw":
         return TransferValues(sources, targets, grid, None)
@@ -283,7 +295,7 @@ def _wide(sheet: Sheet, kind: str | None, faults: list[Fault]) -> TransferValues
 
 
 def _wide_range_faults(sheet: Sheet, targets: Sequence[str], nsv: FloatArray) -> list[Fault]:
-    hint = "normalised values are exp(sv - the target's largest sv); for raw ones say --kind raw"
+    hint = "normalised values are exp(sv - the target's largest sv); for raw ones say kind=raw"
     outside = np.argwhere((nsv < 0) | (nsv > 1 + _TOLERANCE)).tolist()
     faults = [
         sheet.fault(row, targets[index], f"is {nsv[row, index]:g}, expected a value between 0 and 1", hint)

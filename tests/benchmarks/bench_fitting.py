@@ -12,7 +12,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import bootstrap_shares, evidence_of, inputs_of
+from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
@@ -172,7 +172,7 @@ def bench_many() -> None:
 def scipy_loop(sample: int = 40) -> tuple[float, np.ndarray]:
     """Seconds a problem in SciPy, and by what share our objective is higher: in all, at the median, at worst."""
     log, matrix = simulated(100, 300)
-    evidence = evidence_of(log)
+    evidence = gather(one_log(log), Filters())
     inputs = inputs_of(evidence.log, matrix)
     problem = Problem.of(LAWS["shapley"], evidence, inputs, Settings())
     shares = bootstrap_shares(evidence.log, 1, 0)
@@ -180,15 +180,16 @@ def scipy_loop(sample: int = 40) -> tuple[float, np.ndarray]:
     ours = problem.resample(shares, point.x[0])
     weight = problem.observed.weight.T * shares[0]
     weight /= weight.sum(axis=1, keepdims=True)
-    theirs, spent = np.empty(sample), 0.0
+    theirs, spent, tail = np.empty(sample), 0.0, problem.loss.tail
     for target in range(sample):
         residuals = problem._residuals(np.array([target]))
 
         def rho(z: np.ndarray, w: np.ndarray = weight[target]) -> np.ndarray:
             size = np.sqrt(np.maximum(z, 1e-300))
             far = size > 1e-3
-            value = np.where(far, 2e-3 * size - 1e-6, z)
-            return w * np.stack([value, np.where(far, 1e-3 / size, 1.0), np.where(far, -0.5e-3 / size**3, 0.0)])
+            value = np.where(far, 2e-3 * size - 1e-6 + tail * (size - 1e-3) ** 2, z)
+            slope = np.where(far, (1 - tail) * 1e-3 / size + tail, 1.0)
+            return w * np.stack([value, slope, np.where(far, -0.5e-3 * (1 - tail) / size**3, 0.0)])
 
         begin = time.perf_counter()
         found = least_squares(

@@ -26,7 +26,27 @@ TEXTS = (
     "additive", "exponential", "auto", "gbm", "learned,shapley", "normalized", "unweighted", "\x1b[31m", "é", "\udcff",
     "a" * 300,
 )  # fmt: skip
-HEAVY = ("fit", "compare")
+MEANT = {
+    "what_if": ("de+5M", "en-100k,zh+1M", "zh+1e6", "xx+1M", "de-50B", "de+", "en+0"),
+    "frontier": ("en:rest", "en+de:zh+ja", "Germanic:rest", "en:en", "rest:rest", "en:", "en"),
+    "points": ("2", "3", "5", "1", "100"),
+    "near": ("uniform", "natural", "mix.json", "en=1", "en=0.3,de=0.3,fr=0.4"),
+    "within": ("0.1", "10%", "0", "2", "3", "1e-12"),
+    "anchor": ("uniform", "mix.json", "en=1", "natural"),
+    "groups": ("en+de<=0.3", "Germanic>=60%", "0.2<=zh+ja<=0.4", "en+de=0.5", "en>=0.9", "en+de+fr+zh+ja<=0.9"),
+    "caps": ("en=0.3", "en=20%,de=20%", "en=0.1,de=0.1,fr=0.1,zh=0.1,ja=0.1", "ja=0"),
+    "floors": ("en=0.3", "zh=50%,ja=60%", "fr=1"),
+    "fixed": ("en=0.3", "en=0", "en=20%,de=80%"),
+    "available": ("en=1M,de=5M", "en=5M,de=5M,fr=5M,zh=5M,ja=5M", "en=0"),
+    "languages": ("languages.csv",) * 4,
+    "max_epochs": ("1", "4", "en=2", "0.001"),
+    "mixtures": ("uniform", "natural", "mix.json", "mono=en=1", "unimax:4", "temperature:3", "en=0.5,de=0.5"),
+    "baselines": ("natural", "unimax:2", "mono=en=1", "mix.json"),
+    "sizes": ("97600", "24k,97600", "1"),
+    "tokens": ("2M", "1M,2M,4M", "400B"),
+    "weights": ("normalized", "unweighted", "en=1,de=2", "languages.csv"),
+}
+"""What somebody would write after an option; two of three times it is that, or nearly."""
 CHEAP = {"fit": ["--bootstrap", "2", "--folds", "2", "--law", "learned"], "compare": ["--laws", "chinchilla,learned"]}
 
 
@@ -81,9 +101,11 @@ def _value() -> st.SearchStrategy[str]:
 
 def _fitting(option: click.Option) -> st.SearchStrategy[str]:
     """Mostly what the option could mean; else anything."""
+    if option.name in MEANT:
+        return st.one_of(st.sampled_from(MEANT[option.name]), st.sampled_from(MEANT[option.name]), _value())
     if isinstance(option.type, click.Choice):
         return st.one_of(st.sampled_from([str(choice) for choice in option.type.choices]), _value())
-    if option.name in ("sv", "languages", "kind"):
+    if option.name in ("sv", "kind"):
         return st.sampled_from(FILES)
     return st.one_of(st.sampled_from(TEXTS), _value())
 

@@ -60,9 +60,14 @@ def penalty(problem: Problem, p: FloatArray) -> float:
 
 def objective(problem: Problem, p: FloatArray) -> float:
     """What is minimised."""
-    w = weights(problem)
-    weighed = (w * losses(problem, p))[w > 0] if (w > 0).any() else np.zeros(1)
+    weighed = weighed_losses(problem, p)
     return float(weighed.sum() if problem.case.objective == "mean" else weighed.max()) + penalty(problem, p)
+
+
+def weighed_losses(problem: Problem, p: FloatArray) -> FloatArray:
+    """The losses of the targets that count, times their weights; others may be infinite."""
+    counted = weights(problem) > 0
+    return weights(problem)[counted] * losses(problem, p)[counted] if counted.any() else np.zeros(1)
 
 
 def distance(problem: Problem, p: FloatArray) -> float:
@@ -166,11 +171,22 @@ def unreachable(problem: Problem) -> bool:
     return False
 
 
+EDGES = (0.0, 1e-12, 1e-10)
+
+
 def lower_bound(problem: Problem, p: FloatArray) -> float:
-    """A bound from below on the objective of every mixture within the bounds, from tangents at p; -inf if none."""
+    """A bound from below on the objective of every mixture within the bounds; -inf if none.
+
+    By tangents at p, or where ratios below an edge are raised to it: there a concave law's slopes are not beyond what
+    HiGHS takes, and tangents at any point, mixture or not, bound a convex function.
+    """
+    return max(_bound_at(problem, np.where((p < edge) & (problem.upper > edge), edge, p)) for edge in EDGES)
+
+
+def _bound_at(problem: Problem, p: FloatArray) -> float:
     w = weights(problem)
     counted = w > 0
-    value, slope = (w * losses(problem, p))[counted], slopes(problem, p)[:, counted] * w[counted]
+    value, slope = weighed_losses(problem, p), slopes(problem, p)[:, counted] * w[counted]
     if problem.anchor is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             pull = np.where(problem.anchor > 0, np.log(p / problem.anchor) + 1, 0.0)
@@ -192,7 +208,7 @@ def lower_bound(problem: Problem, p: FloatArray) -> float:
 def _tangent_program(problem: Problem, p: FloatArray, value: FloatArray, slope: FloatArray) -> float:
     """min t over the polytope with t >= value_j + slope_j . (s - p), and the tangent of a KL ball at p."""
     shape = polytope(problem)
-    unit = max(float(np.abs(slope).max()), 1e-300)
+    unit = float(np.abs(slope).max()) or 1.0
     n = shape.A.shape[1]
     rows = np.zeros((len(value), n + 1))
     rows[:, : len(p)], rows[:, -1] = (slope / unit).T, -1.0
@@ -225,7 +241,7 @@ def clarabel(problem: Problem) -> FloatArray | None:
         parts, more = _powers(law, w, p, counted)
         rows += more
     offset = (w * law.floor)[counted]
-    unit = max(float(np.median(np.abs(w * losses(problem, np.full(M, 1 / M)))[counted])), 1e-300)
+    unit = max(float(np.median(np.abs(weighed_losses(problem, np.full(M, 1 / M))))), 1e-300)
     unit = unit if np.isfinite(unit) else 1.0
     goal = cp.sum(parts) / unit if problem.case.objective == "mean" else cp.max(parts / unit + offset / unit)
     if problem.anchor is not None:

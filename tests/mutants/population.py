@@ -8,7 +8,7 @@ import random
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -33,11 +33,12 @@ NUMBERS = 0.25
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change to one file: the `occurrence`-th place where an operator applies."""
+    """One change to one file: the `occurrence`-th place where an operator applies, and the line that it begins in."""
 
     path: str
     operator: str
     occurrence: int
+    line: int
 
     @cached_property
     def code(self) -> str:
@@ -48,8 +49,8 @@ class Mutant:
 
     @property
     def original(self) -> str:
-        """The file as it is."""
-        return (ROOT / self.path).read_text(encoding="utf-8")
+        """The file as it was when it was first read: who edits it meanwhile disturbs nothing."""
+        return text_of(self.path)
 
     @cached_property
     def change(self) -> tuple[str, str]:
@@ -62,18 +63,24 @@ class Mutant:
     def label(self) -> str:
         """What a person reads of it."""
         before, after = self.change
-        return f"{self.path} [{self.operator}]\n    - {before}\n    + {after}"
+        return f"{self.path}:{self.line} [{self.operator}]\n    - {before}\n    + {after}"
+
+
+@cache
+def text_of(path: str) -> str:
+    """The text of a file, read once."""
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
 def population() -> list[Mutant]:
     """Every mutant, in a fixed order."""
     found: list[Mutant] = []
     for path in UNDER_TRIAL:
-        tree = list(ast_nodes(get_ast(path.read_text(encoding="utf-8"))))
         name = str(path.relative_to(ROOT))
+        tree = list(ast_nodes(get_ast(text_of(name))))
         for label, operator in every_operator().items():
-            places = sum(sum(1 for _ in operator.mutation_positions(node)) for node in tree)
-            found += [Mutant(name, label, index) for index in range(places)]
+            places = [start for node in tree for start, _ in operator.mutation_positions(node)]
+            found += [Mutant(name, label, index, line) for index, (line, _) in enumerate(places)]
     return found
 
 
@@ -101,48 +108,54 @@ def changes_something(mutant: Mutant) -> bool:
 
 
 def _bare(code: str) -> str:
-    """The syntax tree without annotations, imports for types, and zip's check of lengths: none decides an answer."""
+    """The syntax tree without what decides no answer: annotations, imports for types, how arguments are passed, whether
+    fields may be set later, and zip's check of lengths."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.arg):
             node.annotation = None
+        elif isinstance(node, ast.arguments):
+            node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.test, node.body = ast.Constant(None), [ast.Pass()]
         elif isinstance(node, ast.Call):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("strict", "frozen")]
     return ast.dump(tree)
-
-
-def tests_of(path: str) -> tuple[str, ...]:
-    """The test files that concern a module, by the most specific entry of `tests.toml`."""
-    table: dict[str, list[str]] = tomllib.loads((HERE / "tests.toml").read_text(encoding="utf-8"))["tests"]
-    entries = [entry for entry in table if path.startswith(entry)]
-    return tuple(f"tests/{name}.py" for name in table[max(entries, key=len)])
 
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A known change that no test can tell from the original, and why."""
+    """A known change that no test can tell from the original, and why; without `after`, any number of the line."""
 
     path: str
     before: str
-    after: str
     reason: str
+    after: str = ""
 
 
-def known_equivalents() -> dict[tuple[str, str, str], str]:
+Known = dict[tuple[str, str, str], str]
+
+
+def known_equivalents() -> Known:
     """Reasons by file, line before and line after."""
     entries = tomllib.loads((HERE / "equivalent.toml").read_text(encoding="utf-8")).get("mutant", [])
     known = [Equivalent(**entry) for entry in entries]
     return {(each.path, each.before, each.after): each.reason for each in known}
 
 
-def stale(known: dict[tuple[str, str, str], str]) -> Iterator[str]:
+def is_known(mutant: Mutant, known: Known) -> bool:
+    """Whether there is a reason to pass over a mutant."""
+    before, after = mutant.change
+    any_number = mutant.operator == "NumberReplacer" and (mutant.path, before, "") in known
+    return any_number or (mutant.path, before, after) in known
+
+
+def stale(known: Known) -> Iterator[str]:
     """Entries whose line is no longer in the code."""
     for path, before, _ in known:
-        if not (ROOT / path).is_file() or before not in (ROOT / path).read_text(encoding="utf-8"):
+        if not (ROOT / path).is_file() or before not in text_of(path):
             yield f"{path}: {before}"

@@ -11,18 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from shapleymix.errors import UsageError
-from shapleymix.records import FloatArray
 
 WORDS = 64
 WORD_LENGTHS = (3, 8)
 DOCUMENT_WORDS = (60, 180)
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
-
-
-def overlap_matrix(languages: int, overlap: float) -> FloatArray:
-    """(K, K), the share of words that two languages have in common."""
-    apart = np.abs(np.subtract.outer(np.arange(languages), np.arange(languages)))
-    return np.maximum(0, WORDS - apart * _shift(overlap)) / WORDS
 
 
 def toy_documents(index: int, overlap: float, size: int, seed: int = 0) -> list[str]:

@@ -11,7 +11,7 @@ from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
-    from shapleymix.mixing.baselines import Baseline
+    from shapleymix.tables.baselines import Baseline
     from shapleymix.tables.languages import Languages
     from shapleymix_cli.views.tables import Part
 
@@ -37,10 +37,11 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     LANGUAGES is a languages table with available tokens. `natural` is in proportion to them, `temperature:T` to their
     power 1/T, and `unimax:E` as even as at most E epochs of each language allow.
     """
-    from shapleymix.mixing.baselines import USUAL, usual
+    from shapleymix.tables.baselines import USUAL, usual
     from shapleymix_cli.documents.baselines import baselines_document, write_baselines
     from shapleymix_cli.inputs import languages_of
 
+    options.require_ending(output)
     known = languages_of(out, table)
     fitting = usual(known.available_tokens, tokens)
     left_out = [] if mixtures else [name for name in USUAL if name not in fitting]
@@ -69,7 +70,7 @@ def _mixtures(known: Languages, tokens: float, asked: Sequence[str]) -> tuple[Ba
     UsageError
         If a mixture is none, or two have one name.
     """
-    from shapleymix.mixing.baselines import Baseline, epochs_of, mixture_of, rivals_of
+    from shapleymix.tables.baselines import Baseline, epochs_of, mixture_of, rivals_of
 
     names, available = known.names, known.available_tokens
     found = {name: mixture_of(given, names, available, tokens) for name, given in rivals_of(asked).items()}

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @options.command(
     "shapleymix example",
     "shapleymix shapley example/coalitions.csv -o sv.csv",
-    "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned --sv sv.csv",
+    "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned --transfer sv.csv",
     "shapleymix compare example/runs.csv --laws learned,family --leave-largest-N --languages example/languages.csv",
 )
 @options.logs
 @click.option(
     "--laws", metavar="LAW,...", help="Laws by name, or my_law.py:MyLaw; by default all that the inputs allow."
 )
-@options.sv
+@options.transfer
 @options.kind
 @options.languages
 @click.option(
@@ -42,7 +42,7 @@ def command(
     out: Output,
     logs: tuple[str, ...],
     laws: str | None,
-    sv: str | None,
+    transfer: str | None,
     kind: Kind,
     languages: str | None,
     folds: int | None,
@@ -66,7 +66,7 @@ def command(
     chosen = own_laws.laws_of(laws)
     log, matrix, table = (
         inputs.read_log(out, logs),
-        inputs.read_matrix(out, sv, kind),
+        inputs.read_matrix(out, transfer, kind),
         inputs.read_table(out, languages),
     )
     with own_laws.blaming(chosen):

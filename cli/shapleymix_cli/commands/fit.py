@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @options.command(
     "shapleymix example",
     "shapleymix shapley example/coalitions.csv -o sv.csv",
-    "shapleymix fit example/runs.csv --law shapley-tempered --sv sv.csv -o fit.json",
-    "shapleymix fit example/runs.csv --sv sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
+    "shapleymix fit example/runs.csv --law shapley-tempered --transfer sv.csv -o fit.json",
+    "shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
 )
 @options.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="A name of `shapleymix laws`, or auto.")
-@options.sv
+@options.transfer
 @options.kind
 @options.languages
 @click.option(
@@ -53,7 +53,7 @@ def command(
     out: Output,
     logs: tuple[str, ...],
     law: str,
-    sv: str | None,
+    transfer: str | None,
     kind: Kind,
     languages: str | None,
     bootstrap: int,
@@ -85,7 +85,7 @@ def command(
     found = fit(
         log,
         law,
-        inputs.read_matrix(out, sv, kind),
+        inputs.read_matrix(out, transfer, kind),
         inputs.read_table(out, languages),
         seed=seed,
         bootstrap=bootstrap,

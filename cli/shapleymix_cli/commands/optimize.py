@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import click
 
@@ -13,7 +13,8 @@ from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
-    from shapleymix.mixing.demands import Demands
+    from shapleymix.mixing.demands import DemandKeywords
+    from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix_cli.views.tables import Part
 
@@ -23,8 +24,8 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 Decorator = Callable[[Decorated], Decorated]
 
 BUDGET = (
-    click.option("-N", "sizes", type=options.SIZES, help="Model sizes; several give a table."),
-    click.option("-D", "tokens", type=options.SIZES, help="Token counts; several give a table."),
+    click.option("-N", "sizes", type=options.SIZES, help="Model sizes; several give a grid."),
+    click.option("-D", "tokens", type=options.SIZES, help="Token counts; several give a grid."),
     click.option("--flops", type=options.SIZE, help="Find N, D and the mixture together under flops = 6 N D."),
 )
 WEIGHTS = (
@@ -103,14 +104,14 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
-    "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3",
+    "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3 -o grid.csv",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
     "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
 @options.fit_file
 @_all(BUDGET, WEIGHTS, BOUNDS, SOLVING)
-@options.output("the mixture (.json)")
+@options.output("the mixtures (.json), or all their numbers as a table (.csv, .csv.gz, .parquet, .jsonl)")
 def command(
     out: Output,
     fit_path: str,
@@ -121,7 +122,7 @@ def command(
     force: bool,
     frontier: str | None,
     points: int | None,
-    **asked: Any,
+    **asked: Unpack[DemandKeywords],
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
 
@@ -129,47 +130,40 @@ def command(
     from solving again under each bootstrap replicate of the fit. Languages at their cap have a shadow price: the loss
     that one more billion tokens of them would save.
     """
-    from shapleymix_cli.documents.mixtures import mixtures_document
-    from shapleymix_cli.documents.writing import save, with_provenance
+    from shapleymix.mixing.assembly import NO_SUPPLY, TOLD_IN_THE_RESULT
+    from shapleymix_cli.documents.mixtures import grid_made, mixtures_document, write_mixtures
     from shapleymix_cli.inputs import load_fit
 
+    options.require_ending(output)
     fit = load_fit(out, fit_path)
     demands = _demands(out, asked)
-    _check_output(output, flops, sizes, tokens)
+    _require_budget(flops, sizes, tokens)
     if frontier is not None or points is not None:
         _trade_off(out, fit, (flops, sizes, tokens), (frontier, points), demands, output, force)
         return
-    found = [with_provenance(out, one) for one in _solve(fit, flops, sizes, tokens, demands)]
-    out.warn(notice for one in found for notice in one.notices)
-    out.warn(f"with {other.name}: {told}" for one in found for other in one.what_if for told in other.notices)
+    found = grid_made(out, _solve(fit, flops, sizes, tokens, demands), type(fit.law).name)
+    out.note(notice for notice in found.notices if notice == NO_SUPPLY)
+    out.warn(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT)
     if output:
-        save(out, found[0], output, force)
-    law = type(fit.law).name
-    out.emit(lambda: mixtures_document(found, law), lambda: _view(found, law, out.verbose))
+        write_mixtures(out, found, output, force)
+    out.emit(lambda: mixtures_document(found), lambda: _view(found, out.verbose))
 
 
-def _demands(out: Output, asked: dict[str, Any]) -> Demands:
+def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:
     """The options as the core takes them: under the same names."""
-    from shapleymix.mixing.demands import Demands
     from shapleymix_cli.inputs import read_table
 
-    table = read_table(out, asked.pop("languages"))
-    demands = Demands(languages=table, **asked)
-    if demands.weights is None and table is not None and table.weight is not None:
+    path = asked.get("languages")
+    table = read_table(out, None if path is None else str(path))
+    if asked.get("weights") is None and table is not None and table.weight is not None:
         out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
-    return demands
+    return {**asked, "languages": table}
 
 
-def _check_output(
-    output: str | None, flops: float | None, sizes: tuple[float, ...] | None, tokens: tuple[float, ...] | None
-) -> None:
-    """Refuse budgets that contradict each other, and an output that does not fit them."""
+def _require_budget(flops: float | None, sizes: tuple[float, ...] | None, tokens: tuple[float, ...] | None) -> None:
+    """Refuse budgets that contradict each other."""
     if flops and (sizes or tokens):
         raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
-    if output and not output.lower().endswith(".json"):
-        raise UsageError("-o writes a mixture as .json only", hint="end the name in .json")
-    if output and len(sizes or (0,)) * len(tokens or (0,)) > 1:
-        raise UsageError("-o takes one mixture", hint="give one -N and one -D, or take them all from --json")
 
 
 def _trade_off(
@@ -177,14 +171,14 @@ def _trade_off(
     fit: Fit,
     budgets: tuple[float | None, tuple[float, ...] | None, tuple[float, ...] | None],
     asked: tuple[str | None, int | None],
-    demands: Demands,
+    demands: DemandKeywords,
     output: str | None,
     force: bool,
 ) -> None:
     """The curve instead of one mixture, at one budget."""
     from shapleymix.mixing.frontier import POINTS, frontier
     from shapleymix_cli.budgets import budget
-    from shapleymix_cli.documents.writing import save, with_provenance
+    from shapleymix_cli.documents.writing import save_or_tabulate, with_provenance
     from shapleymix_cli.views.frontier import frontier_view
 
     (flops, sizes, tokens), (between, points) = budgets, asked
@@ -195,11 +189,11 @@ def _trade_off(
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
     if len(N) * len(D) > 1:
         raise UsageError("--frontier takes one budget", hint="give one -N and one -D")
-    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, demands=demands)
+    found = frontier(fit, N[0], D[0], between, points=POINTS if points is None else points, **demands)
     found = with_provenance(out, found)
     out.warn(found.notices)
     if output:
-        save(out, found, output, force)
+        save_or_tabulate(out, found, output, force)
     law = type(fit.law).name
     out.emit(found.to_document, lambda: frontier_view(found, law, out.verbose))
 
@@ -209,7 +203,7 @@ def _solve(
     flops: float | None,
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,
-    demands: Demands,
+    demands: DemandKeywords,
 ) -> Sequence[Mixture]:
     """One mixture for each pair of N and D."""
     from shapleymix.mixing.compute import optimize_compute
@@ -217,12 +211,14 @@ def _solve(
     from shapleymix_cli.budgets import budget
 
     if flops:
-        return [optimize_compute(fit, flops, demands)]
+        return [optimize_compute(fit, flops, **demands)]
     N, D = (budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist()))
-    return optimize_scales(fit, N, D, demands)
+    return optimize_scales(fit, N, D, **demands)
 
 
-def _view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
+def _view(found: MixtureGrid, verbose: bool) -> list[Part]:
     from shapleymix_cli.views.optimize import mixture_view, scales_view
 
-    return mixture_view(found[0], law, verbose) if len(found) == 1 else scales_view(found, law, verbose)
+    if len(found.entries) == 1:
+        return mixture_view(found.entries[0], found.law, verbose)
+    return scales_view(found.entries, found.law, verbose)

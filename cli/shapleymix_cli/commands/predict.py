@@ -88,6 +88,7 @@ def command(
 
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
+    options.require_ending(output)
     fit = load_fit(out, fit_path)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
@@ -95,8 +96,8 @@ def command(
     if table:
         points = _table_points(out, fit, table)
     else:
-        from shapleymix.mixing.baselines import rivals_of
         from shapleymix.mixing.bounds import Bounds
+        from shapleymix.tables.baselines import rivals_of
 
         supply = Bounds(languages=read_table(out, languages), available=available)
         named = rivals_of(mixtures)
@@ -137,7 +138,7 @@ def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Seq
     """Every mixture at every size and token count."""
     import numpy as np
 
-    from shapleymix.mixing.baselines import mixture_of
+    from shapleymix.tables.baselines import mixture_of
 
     tokens = supply.supply(fit.sources)
     rows = list(product(named or {"point": None}, N, D))
@@ -152,7 +153,7 @@ def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Seq
 
 def _repeated(fit: Fit, points: Points, supply: Bounds) -> list[str]:
     """A warning for each point that repeats tokens."""
-    from shapleymix.mixing.repetition import repetition
+    from shapleymix.tables.repetition import repetition
 
     tokens = supply.supply(fit.sources)
     rows = zip(points.runs or (), points.p, points.D.tolist(), strict=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
-    from shapleymix.mixing.baselines import Baseline
+    from shapleymix.tables.baselines import Baseline
     from shapleymix.tables.writing import Column
+    from shapleymix_cli.console import Output
 
 
 def baselines_document(out: Output, found: Sequence[Baseline], languages: Sequence[str], D: float) -> dict[str, Json]:

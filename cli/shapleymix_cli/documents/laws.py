@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from shapleymix.laws import Law
 
-NEEDED = {"transfer": "--sv", "families": "--languages"}
+NEEDED = {"transfer": "--transfer", "families": "--languages"}
 """The option that gives what a law needs beside the log."""
 
 EXTRAS = {"gbm": "shapleymix[gbm]"}

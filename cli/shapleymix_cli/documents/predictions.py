@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from shapleymix.fitting.prediction import Prediction
     from shapleymix.mixing.candidates import Candidate, Candidates
     from shapleymix.tables.writing import Column
+    from shapleymix_cli.console import Output
 
 
 def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Json]:

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shapleymix.files import Json
-from shapleymix_cli.console import Output
 from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
 
 if TYPE_CHECKING:
+    from shapleymix.mixing.frontier import Frontier
+    from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.records import Record
     from shapleymix.tables.transfer import TransferMatrix
     from shapleymix.tables.writing import Column
+    from shapleymix_cli.console import Output
 
 R = TypeVar("R", bound="Record")
 
@@ -63,6 +65,18 @@ def write_columns(out: Output, columns: Mapping[str, Column], path: str, force: 
     metadata = {"shapleymix": json.dumps({"schema_version": SCHEMA_VERSION, "provenance": provenance(out)})}
     write_table(columns, path, force=force, metadata=metadata)
     out.note([f"wrote {path}" if _holds_metadata(path) else f"wrote {path} (.parquet and .json hold provenance, too)"])
+
+
+def save_or_tabulate(out: Output, record: MixtureGrid | Frontier, path: str, force: bool) -> None:
+    """The document of a result with `.json`; else its table, with an empty cell where there is no number."""
+    if path.lower().endswith(".json"):
+        save(out, record, path, force)
+        return
+    write_columns(out, {name: _empty_where_nan(values) for name, values in record.columns().items()}, path, force)
+
+
+def _empty_where_nan(values: Column) -> list[object]:
+    return [None if value != value else value for value in values]
 
 
 def _holds_metadata(path: str) -> bool:

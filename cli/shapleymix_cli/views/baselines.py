@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shapleymix.mixing.baselines import Baseline
+from shapleymix.tables.baselines import Baseline
 from shapleymix.tables.languages import Languages
 from shapleymix_cli.views.numbers import count, each, fixed, significant, size
 from shapleymix_cli.views.tables import Part, heading, table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shapleymix_cli.documents.laws import LawDocument
-from shapleymix_cli.views.tables import Part, heading
+from shapleymix_cli.views.tables import Part, entry, heading
 
 
 def laws_view(described: list[LawDocument]) -> list[Part]:
@@ -18,10 +18,10 @@ def _block(law: LawDocument, *, first: bool) -> list[Part]:
         *([] if first else [""]),
         heading(law["law"]),
         f"  {law['formula']}",
-        f"  assumes     {law['assumption']}",
-        f"  fitted      {_sizes(law)}",
-        f"  needs       {needs}",
-        f"  reference   {law['reference']}",
+        *entry("  assumes     ", law["assumption"]),
+        *entry("  fitted      ", _sizes(law)),
+        *entry("  needs       ", needs),
+        *entry("  reference   ", law["reference"]),
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shapleymix.mixing.engine.search import STARTS
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
@@ -13,15 +14,15 @@ from shapleymix_cli.views.tables import Part, heading, table
 
 ROUNDING = 1e-15
 AT_BOUND = 1e-9
-MOST_COLUMNS = 20
-"""Ratios of a budget that are shown without `-v`."""
+MOST_COLUMNS = 12
+"""Ratios, and losses, of a budget that are shown without `-v`."""
 MOST_ROWS = 30
 """Rows of a table that are shown without `-v`."""
 
 
 def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found)]
+    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found, law)]
     parts += [
         "",
         heading("Predicted losses in nats"),
@@ -35,22 +36,84 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
 
 
 def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]:
-    """One row per budget: objective, proof and ratios; of many sources, those with the largest ratios."""
-    ratios = np.array([one.p for one in found])
-    largest = np.argsort(-ratios.max(axis=0), kind="stable").tolist()
-    shown = sorted(largest if verbose or len(largest) <= MOST_COLUMNS else largest[:MOST_COLUMNS])
-    headers = ["N", "D", "objective", "relative gap", *(found[0].sources[i] for i in shown)]
+    """Two rows per budget, numbers and their intervals: first the mixture and its proof, then losses, then gains."""
+    first = found[0]
+    shown, hidden = _largest(np.array([one.p for one in found]), verbose)
+    headers = [f"{first.objective_kind} loss", "relative gap", *(first.sources[i] for i in shown)]
     rows = [
-        [size(one.N), size(one.D), fixed(one.objective, 4), _small(one.relative_gap), *each(one.p[shown])]
+        (
+            [fixed(one.objective, 4), _relative(one), *each(one.p[shown])],
+            [interval(one.objective_low, one.objective_high), "", *_intervals(one.p_low, one.p_high, shown)],
+        )
         for one in found
     ]
-    hidden = len(largest) - len(shown)
-    more = [f"... and {count(hidden, 'source')} more: -v and --json show all"] if hidden else []
     return [
-        heading(f"Optimal ratios under law {law} ({found[0].weights_origin})"),
-        table(headers, rows, left=2),
-        *more,
+        *_by_budget(f"Optimal mixtures under law {law} ({first.weights_origin})", found, headers, rows),
+        *_more(hidden, "source"),
+        *_unproved(found, law),
+        *_losses_by_budget(found, verbose),
+        *_gains_by_budget(found),
+        *_elsewhere(found),
     ]
+
+
+def _losses_by_budget(found: Sequence[Mixture], verbose: bool) -> list[Part]:
+    """The predicted loss of every target at every budget; of many, of those of the highest loss."""
+    losses = np.nan_to_num(np.array([one.losses for one in found]), nan=np.inf)
+    shown, hidden = _largest(losses, verbose)
+    rows = [(each(one.losses[shown]), _intervals(one.losses_low, one.losses_high, shown)) for one in found]
+    targets = [found[0].targets[i] for i in shown]
+    return ["", *_by_budget("Predicted losses in nats", found, targets, rows), *_more(hidden, "target")]
+
+
+def _gains_by_budget(found: Sequence[Mixture]) -> list[Part]:
+    """What each optimum saves against the rivals that every budget has."""
+    everywhere = set.intersection(*({rival.name for rival in one.baselines} for one in found))
+    names = [rival.name for rival in found[0].baselines if rival.name in everywhere]
+    rivals = [[rival for rival in one.baselines if rival.name in everywhere] for one in found]
+    rows = [
+        ([_gain(one.gain) for one in row], [interval(one.gain_low, one.gain_high, _gain) for one in row])
+        for row in rivals
+    ]
+    return ["", *_by_budget("Nats that the optimum saves over other mixtures", found, names, rows)] if names else []
+
+
+def _by_budget(
+    title: str, found: Sequence[Mixture], headers: Sequence[str], rows: Sequence[tuple[list[str], list[str]]]
+) -> list[Part]:
+    """A table with N and D on the left, and below each row its intervals where there are any."""
+    lines: list[list[str]] = []
+    for one, (values, spread) in zip(found, rows, strict=True):
+        lines.append([size(one.N), size(one.D), *values])
+        lines += [["", "", *spread]] if any(spread) else []
+    below = f"; {percent(found[0].level, 0)} intervals below" if len(lines) > len(rows) else ""
+    return [heading(f"{title}{below}"), table(["N", "D", *headers], lines, left=2)]
+
+
+def _largest(values: FloatArray, verbose: bool) -> tuple[list[int], int]:
+    """Columns (R, C) to show, those that are largest anywhere, in their order; and how many are left out."""
+    order = np.argsort(-values.max(axis=0), kind="stable").tolist()
+    shown = sorted(order if verbose else order[:MOST_COLUMNS])
+    return shown, len(order) - len(shown)
+
+
+def _intervals(low: FloatArray, high: FloatArray, shown: Sequence[int]) -> list[str]:
+    return [interval(low[i], high[i]) for i in shown]
+
+
+def _more(hidden: int, noun: str) -> list[Part]:
+    return [f"... and {count(hidden, noun)} more: -v, --json and -o show all"] if hidden else []
+
+
+def _relative(found: Mixture) -> str:
+    return _small(found.relative_gap) if np.isfinite(found.relative_gap) else "no proof"
+
+
+def _elsewhere(found: Sequence[Mixture]) -> list[Part]:
+    """What is not shown of a grid."""
+    kinds = [("shadow prices", any(one.binding for one in found)), ("what-ifs", any(one.what_if for one in found))]
+    named = " and ".join(name for name, there in kinds if there)
+    return ["", f"{named.capitalize()} of each budget are in --json and -o."] if named else []
 
 
 def _title(found: Mixture, law: str) -> str:
@@ -97,20 +160,30 @@ def _when(condition: bool, cell: str) -> list[str]:
     return [cell] if condition else []
 
 
-def _proof(found: Mixture) -> list[str]:
+def _unproved(found: Sequence[Mixture], law: str) -> list[Part]:
+    """Why there is no proof, and why numbers have no intervals; nothing where there are both."""
+    told: list[Part] = []
+    if any(np.isnan(one.gap) for one in found):
+        told.append(f"No proof: law {law} is not convex; best of {STARTS:,} random starts.")
+    if all(one.replicates == 0 for one in found):
+        told.append(f"No intervals of ratios, objective and gains: the fit of law {law} has no bootstrap replicates.")
+    return told
+
+
+def _proof(found: Mixture, law: str) -> list[Part]:
     """The objective and what the certificate says of it."""
     spread = interval(found.objective_low, found.objective_high)
     kind = "mean loss" if found.objective_kind == "mean" else "worst loss"
-    lines = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"]
+    within = f", {percent(found.level, 0)} interval {spread}" if spread else ""
+    objective = f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"
+    lines: list[Part] = [f"{objective}{within}"]
     if found.kl > 0:
         lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
-    lines[0] += f", {percent(found.level, 0)} interval {spread}" if spread else ""
     if np.isfinite(found.gap):
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
         bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
-    else:
-        lines.append("No certificate: this law is not convex, and the answer is the best of many starts.")
+    lines += _unproved([found], law)
     if found.method != "exact" and np.isfinite(found.excess):
         excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
         lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
@@ -167,7 +240,7 @@ def _what_ifs(found: Mixture) -> list[Part]:
             other.name,
             other.reason or fixed(other.objective, 4),
             fixed(other.gain, 4),
-            *_when(spread, interval(other.gain_low, other.gain_high, lambda gain: fixed(gain, 4))),
+            *_when(spread, interval(other.gain_low, other.gain_high, _gain)),
             _moves(found, other.p),
         ]
         for other in found.what_if
@@ -193,13 +266,17 @@ def _rivals(found: Mixture) -> list[Part]:
             rival.name,
             rival.reason or fixed(rival.objective, 4),
             fixed(rival.gain, 4),
-            *_when(spread, interval(rival.gain_low, rival.gain_high, lambda gain: fixed(gain, 4))),
+            *_when(spread, interval(rival.gain_low, rival.gain_high, _gain)),
             *_when(spread, percent(rival.probability, 0)),
             *_when(outside, "yes" if rival.within_bounds else "no"),
         ]
         for rival in found.baselines
     ]
     return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows)]
+
+
+def _gain(value: float) -> str:
+    return fixed(value, 4)
 
 
 def _small(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Aligned plain tables that fold between columns at the width of the page; coloured on a terminal only."""
+"""Lines and aligned plain tables that fold at the width of the page; coloured on a terminal only."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ _PAGE = 80
 """Width to which columns stand side by side, where there is no terminal to ask."""
 
 _GAP = 2
+
+_NARROW = 20
+"""Width below which nothing is broken: words beside it take the page, and a number is always whole."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def show(parts: Iterable[Part]) -> None:
         soft_wrap=True,
     )
     for part in parts:
-        for piece in _folded(part) if isinstance(part, Grid) else [printable(part) if isinstance(part, str) else part]:
+        for piece in _folded(part) if isinstance(part, Grid) else _lines(part):
             console.print(piece)
     lines = canvas.getvalue().splitlines()
     print("\n".join(line.rstrip() for line in lines))
@@ -75,14 +78,63 @@ def heading(text: str) -> Text:
     return Text(printable(text), style="bold")
 
 
+def entry(label: str, text: str) -> list[Part]:
+    """A label and what it stands for, whose further lines begin below the first."""
+    return [*folded(label + printable(text), _page(), hang=cell_len(label))]
+
+
+def folded(text: str, width: int, hang: int | None = None) -> list[str]:
+    """A line as lines of at most `width` columns, broken between words; a word that is longer stands alone.
+
+    Parameters
+    ----------
+    hang : int, optional
+        Columns by which the further lines are indented; by default two more than the first line is.
+    """
+    if cell_len(text) <= width:
+        return [text]
+    words = text.split(" ")
+    indent = " " * (len(text) - len(text.lstrip()) + 2 if hang is None else hang)
+    lines = [words[0]]
+    for word in words[1:]:
+        if not lines[-1].strip() or cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(indent + word)
+    return lines
+
+
+def _lines(part: str | Text) -> list[str | Text]:
+    """A line that is no longer than the page, or several, in the style of the one."""
+    if isinstance(part, str):
+        return [*folded(printable(part), _page())]
+    return [Text(line, style=part.style) for line in folded(part.plain, _page())]
+
+
 def _folded(grid: Grid) -> list[Table | str]:
     """The table in blocks of columns that fit the page, each with its words."""
-    widths = [max(map(cell_len, column)) for column in zip(grid.headers, *grid.rows, strict=True)]
-    room = _page() - sum(width + _GAP for width in widths[: grid.left])
+    left = [max(map(cell_len, column)) for column in zip(grid.headers, *grid.rows, strict=True)][: grid.left]
+    room = _page() - sum(width + _GAP for width in left)
+    grid = _narrowed(grid, room)
+    widths = [max(map(_width, column)) for column in zip(grid.headers, *grid.rows, strict=True)]
     parts: list[Table | str] = []
     for start, end in _blocks(widths[grid.left :], room):
         parts += [_block(grid, grid.left + start, grid.left + end), ""]
     return parts[:-1]
+
+
+def _narrowed(grid: Grid, room: int) -> Grid:
+    """The table with sentences among its numbers broken into lines that fit the room."""
+    rows = tuple(
+        (*row[: grid.left], *("\n".join(folded(cell, max(room, _NARROW), hang=0)) for cell in row[grid.left :]))
+        for row in grid.rows
+    )
+    return Grid(grid.headers, rows, grid.left)
+
+
+def _width(cell: str) -> int:
+    """Columns of the longest line of a cell."""
+    return max(map(cell_len, cell.split("\n")))
 
 
 def _block(grid: Grid, start: int, end: int) -> Table:

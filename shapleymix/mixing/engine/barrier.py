@@ -147,7 +147,7 @@ def _minimise_flat(
         p[:, used] = part.p
         return Optimum(p, part.price, part.gap, part.iterations)
     inside, free = _interior(lower, upper)
-    absent = ~free & (upper <= NARROW)
+    absent = ~free & (inside[-1] <= NARROW)
     smooth = smooth_of(terms, w, free, absent, kl, anchor if kl > 0 else None)
     return _iterate(smooth, *inside, tolerance)
 

@@ -143,4 +143,4 @@ def _tidied(problem: Problem, p: FloatArray) -> FloatArray:
     bounds = problem.constraints
     p = np.clip(np.where(p < NEARLY_ZERO, 0.0, p), bounds.lower, bounds.upper)
     room = np.where(p.sum() > 1, p - bounds.lower, bounds.upper - p)
-    return p + (1 - p.sum()) * room / max(float(room.sum()), 1e-300)
+    return np.clip(p + (1 - p.sum()) * room / max(float(room.sum()), 1e-300), bounds.lower, bounds.upper)

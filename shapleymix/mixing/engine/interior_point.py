@@ -22,7 +22,7 @@ from shapleymix.mixing.problem import MEAN, Problem, divergence
 from shapleymix.records import FloatArray
 
 MAX_ITERATIONS = 150
-TOLERANCE = 1e-14
+TOLERANCE = 1e-15
 STATIONARY = 1e-9
 TO_THE_WALL = 0.995
 CURVED_WALL = 0.01
@@ -31,10 +31,14 @@ MAX_HALVINGS = 25
 RIDGES = (1e-16, 1e-13, 1e-10)
 (GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
-LAG, PATIENCE = 1e3, 4
+LAG, PATIENCE, SLOWLY = 1e3, 4, 0.01
+# Where rounding lets the products fall no further for so many steps, the iteration ends.
+SMALL, STALE = 1e-10, 10
+WELL_WITHIN = 0.9
+HALVES = 0.5 ** np.arange(1, 50)
 
 
-def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
+def solve_interior(problem: Problem, rows: Rows | None = None, tolerance: float = TOLERANCE) -> FloatArray:
     """The optimal mixture (M,); whether it converged is for the certificate to say.
 
     Parameters
@@ -43,6 +47,8 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
         The problem.
     rows : Rows, optional
         The rows of the problem's bounds, where they are known from the same problem under another law.
+    tolerance : float
+        Mean product of slacks and multipliers at which the iteration ends.
 
     Raises
     ------
@@ -54,7 +60,7 @@ def solve_interior(problem: Problem, rows: Rows | None = None) -> FloatArray:
     problem = problem.supported
     with np.errstate(all="ignore"):
         rows = Rows.of(problem.constraints) if rows is None else rows
-        return _solved(Program(problem, rows, _inside(problem, rows)))
+        return _solved(Program(problem, rows, _inside(problem, rows)), tolerance)
 
 
 def _inside(problem: Problem, rows: Rows) -> FloatArray:
@@ -67,7 +73,7 @@ def _inside(problem: Problem, rows: Rows) -> FloatArray:
     """
     near, M = problem.constraints.near, len(problem.constraints.sources)
     start = rows.inside
-    if near is None or near.kind != "kl" or divergence(start[:M], near.center) < near.radius * (1 - 1e-6):
+    if near is None or near.kind != "kl" or divergence(start[:M], near.center) <= WELL_WITHIN * near.radius:
         return start
     pull = replace(problem, kl=1.0, anchor=near.center, objective=MEAN, w=np.zeros_like(problem.w))
     p = _solved(Program(replace(pull, constraints=replace(problem.constraints, near=None)), rows, start))
@@ -77,7 +83,9 @@ def _inside(problem: Problem, rows: Rows) -> FloatArray:
             f"within the bounds the nearest mixture is {least:.4g} nats from the given one, beyond {near.radius:.4g}",
             hint=f"allow a little more than {least:.4g}",
         )
-    return p
+    # The nearest mixture is at the edge of its rows, where no interior method should begin.
+    shares = (share for share in HALVES if divergence(p + share * (start - p), near.center) < (least + near.radius) / 2)
+    return p + next(shares, 0.0) * (start - p)
 
 
 @dataclass
@@ -89,7 +97,7 @@ class _Point:
     z: FloatArray
 
 
-def _solved(program: Program) -> FloatArray:
+def _solved(program: Program, tolerance: float = TOLERANCE) -> FloatArray:
     """The mixture (M,) at which the iteration stops, inside its bounds."""
     x = program.x
     s = program.slack(x)
@@ -99,24 +107,31 @@ def _solved(program: Program) -> FloatArray:
         raise SolveError("the bounds leave too little room for a solver", hint="widen a group's bounds a little")
     point = _Point(x, s, np.clip(0.1 / len(s) / s, 1e-6, 1e6))
     center, waited = float(point.s @ point.z) / len(s), 0
+    best, stale = center, 0
     for _ in range(MAX_ITERATIONS):
         left = _step(program, point, center)
         if left is None:
             break
         products = point.s * point.z
         mean = float(products.mean())
-        if mean <= TOLERANCE and (left <= STATIONARY or mean <= 0.1 * TOLERANCE):
+        if mean <= tolerance:
             break
-        # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever.
-        lagging = left > max(LAG * mean, STATIONARY) and waited < PATIENCE
-        waited = waited + 1 if lagging else 0
-        center = mean if lagging else _center(mean, float(products.min()) / mean)
+        stale = 0 if mean < 0.5 * best else stale + 1
+        best = min(best, mean)
+        if stale >= STALE and best <= SMALL:
+            break
+        # Where stationarity lags behind, multipliers would vanish before they are right: wait for it, but not for ever,
+        # and go slowly then.
+        behind = left > max(LAG * mean, STATIONARY)
+        waited = waited + 1 if behind and waited < PATIENCE else 0
+        after = _center(mean, float(products.min()) / mean)
+        center = min(center, mean) if waited else max(after, SLOWLY * mean) if behind and mean > SMALL else after
     return point.x[: program.M]
 
 
 def _center(mean: float, even: float) -> float:
     """The next products of slacks and multipliers: LOQO's rule, by which the less even ones are centred more."""
-    return max(0.1 * min(0.05 * (1 - even) / max(even, 1e-12), 2.0) ** 3 * mean, 0.01 * TOLERANCE)
+    return max(0.1 * min(0.05 * (1 - even) / max(even, 1e-12), 2.0) ** 3 * mean, 0.1 * TOLERANCE)
 
 
 def _step(program: Program, point: _Point, center: float) -> float | None:
@@ -163,8 +178,7 @@ def _taken(
 ) -> float:
     """Go `length` along `move`; the multipliers go as far as they stay positive. Returns the stationarity left."""
     z_move = (target + point.z * way) / point.s - point.z
-    point.x = point.x + length * move
-    point.s = program.slack(point.x)
+    point.x, point.s = _moved(program, point, move, way, length)
     point.z = point.z + _to_the_wall(-z_move / point.z) * z_move
     point.z = np.clip(point.z, center / point.s / TRUST, TRUST * np.maximum(center, 1e-16) / point.s)
     left = program.gradient(point.x) + program.jacobian(point.x).T @ point.z
@@ -178,9 +192,19 @@ def _to_the_wall(fall: FloatArray) -> float:
 
 def _off_the_equalities(program: Program, gradient: FloatArray) -> float:
     """The largest entry of a gradient that the equalities' multipliers cannot take up."""
-    free, A = program.free, program.equal[:, program.free]
-    y = np.linalg.lstsq(A.T, gradient[free], rcond=None)[0] if np.isfinite(gradient[free]).all() else None
-    return np.inf if y is None else float(np.abs(gradient[free] - A.T @ y).max())
+    # The equalities' rows are orthonormal.
+    A, left = program.equal[:, program.free], gradient[program.free]
+    left = left - A.T @ (A @ left)
+    return float(np.abs(left).max()) if np.isfinite(left).all() else np.inf
+
+
+def _moved(
+    program: Program, point: _Point, move: FloatArray, way: FloatArray, length: float
+) -> tuple[FloatArray, FloatArray]:
+    """The iterate and its slacks `length` further on. Those of linear rows are carried along, not computed anew: near
+    a row they have more digits than the difference of its two sides."""
+    x, linear = point.x + length * move, len(program.rows)
+    return x, np.concatenate([point.s[:linear] - length * way[:linear], -program.curved_rows(x)])
 
 
 def _search(program: Program, point: _Point, move: FloatArray, way: FloatArray, start: float, center: float) -> float:
@@ -188,8 +212,7 @@ def _search(program: Program, point: _Point, move: FloatArray, way: FloatArray, 
     linear = len(program.rows)
     length = _to_the_wall(way[:linear] / point.s[:linear])
     for _ in range(MAX_HALVINGS):
-        x = point.x + length * move
-        s = program.slack(x)
+        x, s = _moved(program, point, move, way, length)
         if (s[linear:] > CURVED_WALL * point.s[linear:]).all() and (s > 0).all():
             slope = float(program.gradient(x) @ move + (program.jacobian(x) @ move) @ (center / s))
             if start >= 0 or slope <= -OVERSHOOT * start:

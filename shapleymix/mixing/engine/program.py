@@ -5,7 +5,8 @@
               w_j loss_j(p) <= t                            [worst case]
               KL(p || center) <= radius                     [KL ball]
 
-F is the mean objective, or the KL penalty alone for the worst case; v >= |p - center| belongs to an L1 ball.
+F is the mean objective, or the KL penalty alone for the worst case; v >= |p - center| belongs to an L1 ball. Losses, F
+and t are in `unit`s of what a unit of ratio changes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Program:
         spread = float(np.ptp(pull)) if pull.size else 0.0
         size = float(np.max(np.abs(losses), initial=0.0)) if self.worst else abs(float(losses.sum()))
         unit = max(spread, 1e-10 * size, 1e-200)
-        return (np.append(inside, losses.max() + unit) if self.worst else inside), unit
+        return (np.append(inside, losses.max() / unit + 1.0) if self.worst else inside), unit
 
     def slack(self, x: FloatArray) -> FloatArray:
         """Slacks of the linear, then of the curved rows; all positive strictly inside."""
@@ -62,7 +63,7 @@ class Program:
         """Left sides of the curved rows, <= 0 where they hold: targets in `unit`s, then the KL ball."""
         p, parts = x[: self.M], []
         if self.worst:
-            parts.append((self.w * self.terms.losses(p) - x[-1]) / self.unit)
+            parts.append(self.w * self.terms.losses(p) / self.unit - x[-1])
         if self.ball is not None:
             parts.append(np.array([divergence(p, self.ball.center) - self.ball.radius]))
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -73,7 +74,7 @@ class Program:
         if self.worst:
             slopes = np.zeros((len(self.w), len(x)))
             slopes[:, : self.M] = (self.terms.jacobian(p) * self.w).T / self.unit
-            slopes[:, -1] = -1 / self.unit
+            slopes[:, -1] = -1.0
             parts.append(slopes)
         if self.ball is not None:
             slope = np.zeros((1, len(x)))
@@ -84,10 +85,11 @@ class Program:
     def gradient(self, x: FloatArray) -> FloatArray:
         """Gradient of the objective, in units."""
         p, full = x[: self.M], np.zeros(len(x))
-        full[: self.M] = self.problem.penalty_gradient(p) if self.worst else self.problem.gradient(p, self.w)
+        slope = self.problem.penalty_gradient(p) if self.worst else self.problem.gradient(p, self.w)
+        full[: self.M] = slope / self.unit
         if self.worst:
             full[-1] = 1.0
-        return np.where(self.free, full, 0.0) / self.unit
+        return np.where(self.free, full, 0.0)
 
     def hessian(self, x: FloatArray, z: FloatArray) -> FloatArray:
         """Curvature of objective and curved rows at multipliers z (rows), in units."""

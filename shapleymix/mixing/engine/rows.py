@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError
@@ -15,8 +14,10 @@ from shapleymix.records import BoolArray, FloatArray
 NARROW = 1e-13
 ROOMY = 1e-6
 ROOM = 1e-12
-MOST = 1e12
+STILL = 1e-9
+NEXT_TO = 1e-11
 CENTRING = 60
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True)
@@ -48,38 +49,49 @@ class Rows:
             inside, strict = _strictly_inside(rows, limits, equal, totals, inside)
             equal, totals = np.concatenate([equal, rows[~strict]]), np.concatenate([totals, limits[~strict]])
             rows, limits = rows[strict], limits[strict]
-        size = len(bounds.sources)
-        width = bounds.upper - bounds.lower
-        free = np.append(width > NARROW, np.ones(len(inside) - size, dtype=bool))
-        inside[:size] = np.where(free[:size], inside[:size], bounds.lower)
-        equal, totals = _independent(equal, totals, free)
-        free[free] = _moving(equal[:, free])
+        inside, free = _settled(inside, equal, totals, bounds)
+        spanning, _ = _spans(equal[:, free])
+        equal = np.zeros((len(spanning), len(free)))
+        equal[:, free] = spanning
         if room <= ROOMY:
             inside = _centred(rows, limits, equal, free, inside)
         keep = np.any(rows[:, free] != 0, axis=1)
-        return cls(rows[keep], limits[keep], equal, totals, inside, free)
+        return cls(rows[keep], limits[keep], equal, equal @ inside, inside, free)
 
 
-def _independent(equal: FloatArray, totals: FloatArray, free: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Equalities that span all: one said twice would make Newton's matrix singular."""
-    chosen: list[int] = []
-    basis = np.zeros((0, np.count_nonzero(free)))
-    for index, row in enumerate(equal[:, free]):
-        rest = row - (basis @ row) @ basis
-        rest = rest - (basis @ rest) @ basis
-        if np.linalg.norm(rest) > 1e-9 * max(np.linalg.norm(row), 1e-300):
-            chosen.append(index)
-            basis = np.concatenate([basis, rest[None] / np.linalg.norm(rest)])
-    return equal[chosen], totals[chosen]
+def _settled(
+    point: FloatArray, equal: FloatArray, totals: FloatArray, bounds: Constraints
+) -> tuple[FloatArray, BoolArray]:
+    """The point moved onto the equalities, of which a program's solver is some digits off; and what is free to move.
+
+    What the equalities hold, though no bound of its own does, is put on its bound exactly where it is next to it.
+    """
+    x, size = point.copy(), len(bounds.sources)
+    low, high = (np.append(side, np.full(len(x) - size, end)) for side, end in ((bounds.lower, 0), (bounds.upper, 2)))
+    free = high - low > NARROW
+    x = np.where(free, x, low)
+    x[free] += _least_change(equal[:, free], totals - equal @ x)
+    moving = free.copy()
+    moving[free] = np.abs(_spans(equal[:, free])[1]).max(axis=0, initial=0.0) > STILL
+    x = np.where(moving, x, np.where(x - low < NEXT_TO, low, np.where(high - x < NEXT_TO, high, x)))
+    x[moving] += _least_change(equal[:, moving], totals - equal @ x)
+    return x, moving
 
 
-def _moving(equal: FloatArray) -> BoolArray:
-    """Which entries the equalities let move at all."""
-    size = equal.shape[1]
-    if not size:
-        return np.zeros(0, dtype=bool)
-    along = null_space(equal) if len(equal) else np.eye(size)
-    return np.abs(along).max(axis=1, initial=0.0) > 1e-9
+def _least_change(equal: FloatArray, missing: FloatArray) -> FloatArray:
+    """The smallest change by which the equalities rise by what is missing."""
+    change = np.linalg.lstsq(equal, missing, rcond=STILL)[0] if equal.size else np.zeros(equal.shape[1])
+    return np.asarray(change, dtype=np.float64)
+
+
+def _spans(equal: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows that span the equalities, and rows that span what these leave: equalities that say the same
+    twice, or differ in little, would make Newton's matrix singular."""
+    if not equal.size:
+        return equal[:0], np.eye(equal.shape[1])
+    _, sizes, rows = np.linalg.svd(equal)
+    rank = int(np.count_nonzero(sizes > STILL * max(float(sizes[0]), 1e-300)))
+    return rows[:rank], rows[rank:]
 
 
 def _written(bounds: Constraints) -> tuple[FloatArray, ...]:
@@ -121,6 +133,7 @@ def _deepest(
         b_eq=totals,
         bounds=[*[(None, None)] * rows.shape[1], (None, 1.0)],
         method="highs",
+        options=EXACT,
     )
     if not found.success or found.x[-1] < -1e-9:
         raise InfeasibleError("the bounds leave no mixture", hint="widen a group's bounds, or the distance allowed")
@@ -134,44 +147,21 @@ def _strictly_inside(
 ) -> tuple[FloatArray, BoolArray]:
     """A point with as many slacks above zero as any point has, and which they are.
 
-    One linear program over y = x times a factor, free to grow until every slack that can be positive is at least 1:
-    slacks of 1e-9 are then far above the solver's tolerance. Where equalities contradict each other by a rounding, no
-    factor helps, and the feasible `point` stands.
+    The mean of `point` and of points that have slack in rows without any so far, as long as there are such.
     """
-    m, n = rows.shape
-    goal = np.concatenate([np.zeros(n + 1), -np.ones(m)])
-    found = linprog(
-        goal,
-        A_ub=np.column_stack([rows, -limits, np.eye(m)]),
-        b_ub=np.zeros(m),
-        A_eq=np.column_stack([equal, -totals, np.zeros((len(equal), m))]),
-        b_eq=np.zeros(len(equal)),
-        bounds=[*[(None, None)] * n, (1.0, MOST), *[(0.0, 1.0)] * m],
-        method="highs",
-    )
-    if not found.success:
-        return point, limits - rows @ point > ROOM
-    inside = np.asarray(found.x[:n], dtype=float) / float(found.x[n])
-    points = [inside, *_more_inside(rows, limits, equal, totals, limits - rows @ inside <= ROOM)]
-    inside = np.mean(points, axis=0)
-    return inside, limits - rows @ inside > ROOM
-
-
-def _more_inside(
-    rows: FloatArray, limits: FloatArray, equal: FloatArray, totals: FloatArray, touched: BoolArray
-) -> list[FloatArray]:
-    """Points with slack in rows that are `touched` so far, as long as there are any: HiGHS takes 1e-9 for nothing, and
-    so finds no slack in a band as narrow as that, beside others."""
-    points: list[FloatArray] = []
+    points, touched = [point], limits - rows @ point <= ROOM
     while touched.any():
         goal = rows[touched].sum(axis=0)
-        found = linprog(goal, A_ub=rows, b_ub=limits, A_eq=equal, b_eq=totals, bounds=(None, None), method="highs")
+        found = linprog(
+            goal, A_ub=rows, b_ub=limits, A_eq=equal, b_eq=totals, bounds=(None, None), method="highs", options=EXACT
+        )
         slack = limits - rows @ found.x if found.success else np.full(len(rows), -1.0)
-        if slack.min() < -ROOM or not (touched & (slack > ROOM)).any():
+        if slack.min() < -ROOMY or not (touched & (slack > ROOM)).any():
             break
         points.append(np.asarray(found.x, dtype=float))
         touched = touched & (slack <= ROOM)
-    return points
+    inside = np.mean(points, axis=0)
+    return inside, limits - rows @ inside > ROOM
 
 
 def _centred(
@@ -181,7 +171,7 @@ def _centred(
     if not free.any():
         return inside
     x = inside.copy()
-    along = null_space(equal[:, free]) if len(equal) else np.eye(int(np.count_nonzero(free)))
+    along = _spans(equal[:, free])[1].T
     ways = rows[:, free] @ along
     ways = ways[np.abs(ways).max(axis=1, initial=0.0) > 0]
     slack = (limits - rows @ x)[np.abs(rows[:, free] @ along).max(axis=1, initial=0.0) > 0]

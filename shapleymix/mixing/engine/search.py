@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import LinearConstraint, minimize
+from scipy.optimize import LinearConstraint, linprog, minimize
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
@@ -18,6 +18,10 @@ DRAWS = 4096
 ROUNDS = 8
 LOCAL = 4
 SHRINK = 0.5
+CORNERS = 48
+WITHIN = 5e-10
+STARTS = DRAWS * (1 + ROUNDS)
+"""Random mixtures that are tried."""
 NAME = "random search and SLSQP"
 
 
@@ -66,37 +70,76 @@ def search(problem: Problem, seed: int) -> FloatArray:
 def _searched(value: Any, bounds: Constraints, seed: int) -> FloatArray:
     """The best few of several rounds of draws, each nearer to the best so far."""
     rng = np.random.default_rng(seed)
-    M = len(bounds.sources)
-    pool = _feasible(rng.dirichlet(np.ones(M), DRAWS), bounds)
+    corners = _corners(rng, bounds) if bounds.grouped else np.eye(len(bounds.sources))
+    pool = _moved(_drawn(rng, corners), bounds)
     best = pool[np.argsort(value(pool), kind="stable")[:LOCAL]]
     for round_ in range(ROUNDS):
         share = SHRINK ** (round_ + 1)
-        near = (1 - share) * best[rng.integers(len(best), size=DRAWS)] + share * rng.dirichlet(np.ones(M), DRAWS)
-        pool = np.concatenate([best, _feasible(near, bounds)])
+        near = (1 - share) * best[rng.integers(len(best), size=DRAWS)] + share * _drawn(rng, corners)
+        pool = np.concatenate([best, _moved(near, bounds)])
         best = pool[np.argsort(value(pool), kind="stable")[:LOCAL]]
     return best
 
 
-def _feasible(p: FloatArray, bounds: Constraints) -> FloatArray:
-    """Draws moved into the bounds; those outside a group's bounds are dropped."""
+def _drawn(rng: np.random.Generator, corners: FloatArray) -> FloatArray:
+    """Random mixtures of the corners (C, M), which lie wherever these do."""
+    few = min(1.0, len(corners[0]) / len(corners))  # of many corners each draw mixes a few, or all would be central
+    return rng.dirichlet(np.full(len(corners), few), DRAWS) @ corners
+
+
+def _corners(rng: np.random.Generator, bounds: Constraints) -> FloatArray:
+    """Corners (C, M) of the mixtures within the bounds: the optima of linear programs with random costs.
+
+    Raises
+    ------
+    InfeasibleError
+        If no mixture meets the bounds.
+    """
+    found = []
+    for cost in rng.normal(size=(CORNERS, len(bounds.sources))):
+        solved = linprog(
+            cost,
+            A_ub=np.concatenate([bounds.members, -bounds.members]),
+            b_ub=np.concatenate([bounds.group_upper, -bounds.group_lower]),
+            A_eq=np.ones((1, len(cost))),
+            b_eq=[1.0],
+            bounds=list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True)),
+            method="highs",
+        )
+        found += [solved.x] if solved.success else []
+    corners = _inside(np.array(found).reshape(-1, len(bounds.sources)), bounds)
+    if not len(corners):
+        raise InfeasibleError("no mixture meets the groups' bounds", hint="widen the groups' bounds")
+    return corners
+
+
+def _moved(p: FloatArray, bounds: Constraints) -> FloatArray:
+    """Mixtures moved into their box; under groups, of which they are mixed already, as they are."""
+    if bounds.grouped:
+        return _inside(p, bounds)
     p = np.clip(p, bounds.lower, bounds.upper)
     for _ in range(60):
         excess = p.sum(axis=1, keepdims=True) - 1
         room = np.where(excess > 0, p - bounds.lower, bounds.upper - p)
         total = np.maximum(room.sum(axis=1, keepdims=True), 1e-300)
         p = np.clip(p - excess * room / total, bounds.lower, bounds.upper)
-    sums = p @ bounds.members.T
-    inside = np.all((sums >= bounds.group_lower - 1e-9) & (sums <= bounds.group_upper + 1e-9), axis=1)
-    if not inside.any():
-        raise InfeasibleError("no random mixture meets the groups' bounds", hint="widen the groups' bounds")
-    return p[inside]
+    return p
+
+
+def _inside(p: FloatArray, bounds: Constraints) -> FloatArray:
+    """Those of the mixtures (R, M) that obey every bound."""
+    low = np.concatenate([bounds.lower, bounds.group_lower, [1.0]])
+    high = np.concatenate([bounds.upper, bounds.group_upper, [1.0]])
+    sums = np.concatenate([p, p @ bounds.members.T, p.sum(axis=1, keepdims=True)], axis=1)
+    return p[np.all((sums >= low - WITHIN) & (sums <= high + WITHIN), axis=1)]
 
 
 def _refined(value: Any, starts: FloatArray, bounds: Constraints) -> FloatArray:
     """SLSQP from each start; a step-shaped law keeps the start."""
-    whole = LinearConstraint(np.ones((1, starts.shape[1])), 1.0, 1.0)
-    groups = LinearConstraint(bounds.members, bounds.group_lower, bounds.group_upper)  # pyright: ignore[reportArgumentType]
-    linear = [whole, groups] if bounds.grouped else [whole]
+    linear = [LinearConstraint(np.ones((1, starts.shape[1])), 1.0, 1.0)]
+    equal = bounds.group_lower == bounds.group_upper
+    for kind in filter(np.any, (equal, ~equal)):  # SLSQP wants equalities apart
+        linear.append(LinearConstraint(bounds.members[kind], bounds.group_lower[kind], bounds.group_upper[kind]))  # pyright: ignore[reportArgumentType]
     box = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
 
     def one(p: FloatArray) -> float:
@@ -104,5 +147,5 @@ def _refined(value: Any, starts: FloatArray, bounds: Constraints) -> FloatArray:
         return float(value((inside / inside.sum())[None])[0])
 
     found = [minimize(one, start, method="SLSQP", bounds=box, constraints=linear).x for start in starts]
-    tried = np.concatenate([starts, _feasible(np.array(found), bounds)])
+    tried = np.concatenate([starts, _moved(np.array(found), bounds)])
     return tried[int(np.argmin(value(tried)))]

@@ -15,7 +15,7 @@ import numpy as np
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_positive, ratio_number
-from shapleymix.tables.simplex import HasMixture, MixtureSpec, is_file_name, parse_mixture, uniform
+from shapleymix.tables.simplex import MixtureSpec, is_file_name, parse_mixture, uniform
 from shapleymix.tables.sizes import format_size
 
 NAMES = ("natural", "temperature", "unimax", "uniform")
@@ -222,6 +222,3 @@ def _require_tokens(kind: str, sources: Sequence[str], available: FloatArray) ->
         raise UsageError(f"{kind!r} needs the available tokens of {', '.join(map(repr, unknown[:5]))}", hint=hint)
     if not available.any():
         raise UsageError(f"{kind!r} needs a source with available tokens")
-
-
-__all__ = ["Baseline", "HasMixture", "MixtureSpec", "Rivals", "mixture_of", "named", "named_baselines", "table"]

@@ -1,0 +1,178 @@
+"""Laws and predictors of one's own that answer wrongly: refused by name, run and target; the others go on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from simulated import log_of
+
+from shapleymix.errors import FitError
+from shapleymix.fitting.comparison import Comparison, compare
+from shapleymix.fitting.fits import fit
+from shapleymix.laws import BlackBox, Law, fitted, over_runs
+from shapleymix.records import FloatArray
+from shapleymix.tables.runs import RunLog
+
+Change = Callable[[FloatArray], object]
+
+
+def broken(losses: FloatArray) -> FloatArray:
+    raise RuntimeError("boom")
+
+
+def spoiled(value: float) -> Change:
+    """The losses with another value at the highest of each target, wherever the law is asked."""
+    return lambda losses: np.where(losses == losses.max(axis=-2, keepdims=True), value, losses)
+
+
+WRONG: dict[str, tuple[Change, str]] = {
+    "raises": (broken, "raised RuntimeError: boom"),
+    "nan": (
+        lambda losses: losses * np.nan,
+        "gives no loss but nan for target 'en' of run 'run-3'|is undefined on every run",
+    ),
+    "inf": (
+        lambda losses: losses + np.inf,
+        "gives no loss but inf for target 'en' of run 'run-3'|is undefined on every run",
+    ),
+    "beyond": (lambda losses: losses * 1e300, r"gives no loss but \S+ for target 'en' of run"),
+    "complex": (lambda losses: losses + 0j, "predicts values of type complex128, not losses"),
+    "truth values": (lambda losses: losses > 2, "predicts values of type bool, not losses"),
+    "words": (lambda losses: "three", "predicts a str, not losses"),
+    "ragged": (lambda losses: [[1.0, 2.0], [3.0]], "predicts a list, not losses"),
+    "nothing": (lambda losses: None, r"predicts losses of shape \(\), expected"),
+    "one number": (lambda losses: 3.0, r"predicts losses of shape \(\), expected"),
+    "one row": (lambda losses: losses[..., :1, :], "predicts losses of shape"),
+    "without targets": (lambda losses: losses[..., 0], "predicts losses of shape"),
+    "transposed": (lambda losses: np.swapaxes(losses, -1, -2), "predicts losses of shape"),
+}
+RIGHT: dict[str, Change] = {
+    "single precision": lambda losses: losses.astype(np.float32),
+    "whole": lambda losses: np.rint(losses).astype(int),
+    "objects": lambda losses: losses.astype(object),
+    "lists": lambda losses: losses.tolist(),
+    "constant": lambda losses: 0 * losses + 3.0,
+}
+
+
+def own_law(change: Change, nick: str) -> type[Law]:
+    @dataclass(frozen=True)
+    class Own(Law):
+        """`L_j = E_j + c_j (1 + p_1)`, changed."""
+
+        kind = f"law/own-{nick}-of-a-test"
+        name = "own"
+        E: FloatArray = fitted(role="linear")
+        c: FloatArray = fitted(low=0.1, high=10.0)
+
+        def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+            return change(over_runs(self.E) + over_runs(self.c) * (1 + p[:, :1]))  # type: ignore[return-value]
+
+    return Own
+
+
+def own_box(change: Change, nick: str) -> type[BlackBox]:
+    @dataclass(frozen=True)
+    class Box(BlackBox):
+        """Twice the first ratio for all of four targets, changed."""
+
+        kind = f"law/box-{nick}-of-a-test"
+        name = "own"
+
+        @classmethod
+        def learn(cls, p, N, D, log_loss, weight, groups, seed):
+            return cls()
+
+        def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+            return change(2 + np.repeat(p[:, :1], 4, axis=1))  # type: ignore[return-value]
+
+    return Box
+
+
+class Predictor:
+    """Twice the first ratio for all of four targets, changed."""
+
+    name = "own"
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray) -> object:
+        return self.change(2 + np.repeat(p[:, :1], 4, axis=1))
+
+
+KINDS = {"law": own_law, "black box": own_box, "predictor": lambda change, nick: Predictor(change)}
+
+
+@pytest.fixture(scope="module")
+def log() -> RunLog:
+    return log_of("shapley", rows=24, noise=1e-2)[2]
+
+
+def compared(log: RunLog, *laws) -> Comparison:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        return compare(log, laws, folds=3, starts=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", WRONG)
+def test_a_wrong_answer_is_refused_by_name_and_the_others_go_on(log, kind, how):
+    """Fault: NaN ended in "a law differs from itself", errors and words in the author's own exception."""
+    change, words = WRONG[how]
+    own = KINDS[kind](change, how.replace(" ", "-"))
+    table = compared(log, "chinchilla", own)
+    assert table.best() == "chinchilla"
+    assert table.entries[1].scores is None
+    with pytest.raises(FitError, match=f"law 'own' ({words})"):
+        compared(log, own)
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_a_law_that_answers_wrongly_is_not_fitted(log, how):
+    change, words = WRONG[how]
+    with pytest.raises(FitError, match=f"law 'own' ({words})"):
+        fit(log, own_law(change, f"fit-{how}".replace(" ", "-")), bootstrap=2, folds=3, starts=1, threads=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", RIGHT)
+def test_whatever_holds_the_numbers_is_taken(log, kind, how):
+    table = compared(log, KINDS[kind](RIGHT[how], f"right-{how}".replace(" ", "-")))
+    assert np.isfinite(table.entries[0].scores.mean["PE"])  # type: ignore[union-attr]
+
+
+def test_a_law_that_leaves_its_domain_as_it_is_fitted_names_the_run(log):
+    """At the symbols that begin the search it has a loss everywhere."""
+    own = own_law(lambda losses: np.where(losses > 3.5, np.nan, losses), "high")
+    with pytest.raises(FitError, match=r"gives no loss but nan for target '\w+' of run 'run-\d+' \(nor one for"):
+        fit(log, own, bootstrap=0, folds=0, starts=1, threads=1)
+
+
+def test_a_prediction_that_is_lost_for_one_target_is_refused(log):
+    own = Predictor(lambda losses: np.where(np.arange(4) == 2, np.nan, losses))
+    entry = compared(log, "chinchilla", own).entries[1]
+    assert entry.scores is None
+    assert entry.error == "law 'own' gives no loss but nan for target 'fr' of run 'run-3' (nor one for 23 others)"
+
+
+def test_single_losses_that_a_predictor_leaves_out_are_named(log):
+    table = compared(log, "chinchilla", Predictor(spoiled(np.nan)))
+    assert table.entries[1].coverage == pytest.approx(1 - 1 / 24)
+    assert "(own at 4, such as en of run run-" in table.notices[-1]
+
+
+def test_predictors_that_share_no_loss_are_not_compared(log):
+    halves = [
+        Predictor(lambda losses, rest=rest: np.where(np.arange(24)[:, None] % 2 == rest, np.nan, losses))
+        for rest in (0, 1)
+    ]
+    halves[1].name = "other"
+    with pytest.raises(
+        FitError, match="no held-out loss is one that every law predicts; of 96 they predict: own 48, o"
+    ):
+        compared(log, *halves)

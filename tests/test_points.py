@@ -1,0 +1,120 @@
+"""Mixtures by their usual names wherever one is meant, and tokens at hand wherever they are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated import log_of
+
+from shapleymix.errors import ShapleyMixWarning, UsageError
+from shapleymix.fitting.fits import Fit, fit
+from shapleymix.mixing.bounds import Bounds
+from shapleymix.mixing.demands import Demands
+from shapleymix.tables.languages import read_languages
+
+N = 1e8
+TOKENS = {"en": 8e9, "de": 4e9, "fr": 3e9, "zh": 1e9}
+pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fit:
+    _, _, log = log_of("additive", rows=20, noise=1e-3)
+    return fit(log, "additive", bootstrap=0, folds=0, starts=1, threads=1)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tables") / "languages.csv"
+    lines = [f"{name},{tokens:.0f}" for name, tokens in TOKENS.items()]
+    path.write_text("\n".join(["language,available_tokens", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def spellings(table: Path) -> dict[str, dict[str, Any]]:
+    """Every way to tell how many tokens there are."""
+    columns = {"language": list(TOKENS), "available_tokens": list(TOKENS.values())}
+    return {
+        "path": {"languages": table},
+        "text": {"languages": str(table)},
+        "read": {"languages": read_languages(table)},
+        "columns": {"languages": columns},
+        "mapping": {"available": TOKENS},
+        "pairs": {"available": "en=8B,de=4B,fr=3B,zh=1B"},
+        "texts": {"available": ["en=8B,de=4B", "fr=3B,zh=1B"]},
+        "both": {"languages": {**columns, "available_tokens": [1.0] * 4}, "available": TOKENS},
+    }
+
+
+def at_natural(fitted: Fit) -> np.ndarray:
+    sizes = np.array([TOKENS[name] for name in fitted.sources])
+    return sizes / sizes.sum()
+
+
+@pytest.mark.parametrize("how", ["path", "text", "read", "columns", "mapping", "pairs", "texts", "both"])
+def test_natural_is_predicted_from_tokens_in_every_spelling(fitted, table, how):
+    """fit.predict("natural") could not be given tokens."""
+    found = fitted.predict("natural", N, 3e9, **spellings(table)[how])
+    np.testing.assert_allclose(found.p, at_natural(fitted)[None], rtol=1e-12)
+    np.testing.assert_array_equal(found.losses, fitted.predict(found.p, N, 3e9).losses)
+
+
+def test_a_baseline_that_depends_on_the_tokens_is_made_anew_for_each_count(fitted):
+    counts = [1e9, 8e9, 1.5e10]
+    found = fitted.predict("unimax:1", N, counts, available=TOKENS)
+    alone = [fitted.predict("unimax:1", N, D, available=TOKENS).p[0] for D in counts]
+    np.testing.assert_array_equal(found.p, np.stack(alone))
+    assert not np.allclose(found.p[0], found.p[2])
+    listed = fitted.predict(["unimax:1", "uniform", {"en": 1.0}], N, counts, available=TOKENS)
+    np.testing.assert_array_equal(listed.p[0], alone[0])
+    np.testing.assert_array_equal(listed.p[2], fitted.predict("en=1", N, 1e9).p[0])
+
+
+def test_without_tokens_the_hint_says_what_to_give(fitted):
+    with pytest.raises(UsageError, match="'natural' needs the available tokens") as caught:
+        fitted.predict("natural", N, 3e9)
+    assert "languages table" in (caught.value.hint or "")
+
+
+def test_repeated_tokens_are_named_by_source(fitted):
+    with pytest.warns(ShapleyMixWarning, match="the mixture repeats zh 3 times"):
+        fitted.predict("en=0.4,de=0.2,fr=0.1,zh=0.3", N, 1e10, available=TOKENS)
+    many = fitted.predict("zh=1", N, np.linspace(2e9, 9e9, 9), available=TOKENS).warnings
+    assert sum("repeats zh" in text for text in many) == 5
+    assert "4 more points repeat tokens" in many
+    assert not [text for text in fitted.predict("zh=1", N, 9e9).warnings if "repeat" in text]
+
+
+@pytest.mark.parametrize("kind", ["path", "text", "read"])
+def test_a_table_that_is_given_for_amounts_is_hinted_at(fitted, table, kind):
+    """available="languages.csv" said that it is not a size."""
+    given = spellings(table)[kind]["languages"]
+    for call in (
+        lambda: fitted.predict("natural", N, 3e9, available=given),
+        lambda: Bounds(available=given).at(fitted.sources, 3e9),
+        lambda: Demands(available=given).bounds(fitted.sources, 3e9),
+    ):
+        with pytest.raises(UsageError, match="no tokens by name") as caught:
+            call()
+        assert "as languages" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("field", ["caps", "floors", "fixed", "max_epochs", "min_tokens", "available"])
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_has_no_order(fitted, field, kind):
+    """A set of caps was taken in the order in which it happens to be kept."""
+    wrong = kind([0.1, 0.2, 0.3, 0.4])
+    with pytest.raises(UsageError, match="has no order") as caught:
+        Bounds(**{field: wrong}).at(fitted.sources, 3e9)
+    assert "by name" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("wrong", [{0.1, 0.2, 0.3, 0.4}, frozenset({0.1, 0.2, 0.3, 0.4})])
+def test_a_set_is_no_mixture_and_no_set_of_weights(fitted, wrong):
+    with pytest.raises(UsageError, match=r"no mixture|not numbers"):
+        fitted.predict(wrong, N, 3e9)
+    with pytest.raises(UsageError, match="has no order"):
+        Demands(weights=wrong).weights_for(fitted, None)
