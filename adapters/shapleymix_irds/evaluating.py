@@ -81,7 +81,7 @@ class Evaluator:
         if pending.calls == 1:
             self.evaluation = evaluation
             self.observer.open(seed * 1_000_003 + pending.step)
-            self._check()
+            self.check()
             self._look()
             if self.order == 1:
                 self._validate()
@@ -100,7 +100,9 @@ class Evaluator:
             self.observer.coverage.agree(self.observer.device, by_passes=False)
         return close(pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
+        sequences."""
         check_wrappers(self.observer.model, self.observer.parameters, self.world)
         check_hooks(self.observer.parameters)
         check_attention()

@@ -227,6 +227,7 @@ class IRDS(Record):
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
+        self.evaluator.check()
         with self.clock.measurement(), aside(self.model):
             world, count = self.world, self.options.measure_sequences
             pieces = self.validation.fixed(count, world.rank, world.size, self.device)
@@ -299,6 +300,7 @@ class IRDS(Record):
             self.evaluator.sample = sample_of(x, y, self.options.ignore_index)
         scale = self.world.size / call.total
         if self.steps == 0 and self.pending is None:
+            self.evaluator.check()
             check_sums(self.model, checking, (x, y), self.options.ignore_index, self.world)
         with self._call(call, loss_fn) as watched:
             both = checking(x, y)
