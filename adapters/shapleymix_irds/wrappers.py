@@ -137,6 +137,9 @@ def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], wor
         _check_replica(replica, world)
     if is_sharded(parameters.values()):
         _check_shards(model, parameters, world)
+    elif shard_groups(model):
+        hint = "call `fully_shard` first, then give the model to the tracker"
+        raise TrackerError("the model was sharded after the tracker was made", hint=hint)
 
 
 def _check_replica(replica: DistributedDataParallel, world: World) -> None:

@@ -197,7 +197,7 @@ class Steps:
 
     def reduce(self) -> None:
         """What a loop without a wrapper does by hand."""
-        if self.case.wrapper != "alone" or self.case.feature in ("unreduced", "wrapped later"):
+        if self.case.wrapper != "alone" or self.case.feature in ("unreduced", "wrapped later", "sharded later"):
             return
         for parameter in self.parameters:
             grad = getattr(parameter, "main_grad", parameter.grad)
@@ -229,8 +229,9 @@ def parts_of(case: Case, step: int) -> list[list[Part]]:
         calls = (
             share.split(2 if rank == 0 else 3) if "accumulation" in case.feature or "late" in case.feature else [share]
         )
-        length = 5 if case.feature.startswith("ragged") and step == 1 and rank == 1 else x.shape[1]
-        result.append([(x[rows, :length], y[rows, :length], lang[rows]) for rows in calls])
+        odd = len(calls) - 1 if case.feature.startswith("ragged") and step == 1 and rank == 1 else None
+        lengths = [5 if number == odd else x.shape[1] for number in range(len(calls))]
+        result.append([(x[r, :n], y[r, :n], lang[r]) for r, n in zip(calls, lengths, strict=True)])
     return result
 
 
@@ -277,6 +278,8 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
     tracker = tracker_of(model) if tracked else None
     if case.feature == "wrapped later":
         model = nn.parallel.DistributedDataParallel(model)
+    if case.feature == "sharded later":
+        model = fully_shard(model)
     steps, loss_fn, reference = Steps(model, case), loss_of(model), make(case.feature)
     error, engines = 0.0, []
     for step in range(STEPS):
@@ -325,8 +328,26 @@ def outcome(case: Case) -> dict[str, Any]:
 def cases() -> list[Case]:
     """The matrix."""
     features = {
-        "ddp": ["plain", "accumulation", "tied", "tied accumulation", "experts", "experts accumulation", "ragged"],
-        "fsdp": ["plain", "accumulation", "tied", "tied accumulation", "experts", "some experts", "ragged"],
+        "ddp": [
+            "plain",
+            "accumulation",
+            "tied",
+            "tied accumulation",
+            "experts",
+            "experts accumulation",
+            "ragged",
+            "ragged accumulation",
+        ],
+        "fsdp": [
+            "plain",
+            "accumulation",
+            "tied",
+            "tied accumulation",
+            "experts",
+            "some experts",
+            "ragged",
+            "ragged accumulation",
+        ],
         "alone": ["plain", "accumulation", "tied", "main_grad", "main_grad node", "main_grad accumulation"],
     }
     for wrapper in ("ddp", "fsdp"):  # DDP steps an optimiser in its backward pass on a GPU only
@@ -336,7 +357,14 @@ def cases() -> list[Case]:
     features["hsdp 1x2"] = ["plain", "accumulation", "tied accumulation"]
     features["ddp"] += ["static graph", "own tokens", "half of the tokens"]
     features["fsdp"] += ["divide factor"]
-    features["alone"] += ["unreduced", "wrapped later", "tensor parallel", "tensor parallel sharded", "half a mesh"]
+    features["alone"] += [
+        "unreduced",
+        "wrapped later",
+        "sharded later",
+        "tensor parallel",
+        "tensor parallel sharded",
+        "half a mesh",
+    ]
     every = [Case(w, e, f) for w, names in features.items() for f in names for e in ("exact",)]
     some = ("plain", "accumulation", "tied", "ragged", "optimiser in backward")
     sketched = [Case(w, "sketch", f) for w in ("ddp", "fsdp", "hsdp 2x1") for f in some if f in features[w]]

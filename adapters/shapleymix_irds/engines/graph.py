@@ -7,9 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
+from shapleymix_irds.errors import CoverageError
+
 
 def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
-    """Leaves that get a gradient by another way than through probes (see `probes`)."""
+    """Leaves that get a gradient by another way than through probes (see `probes`).
+
+    Raises
+    ------
+    CoverageError
+        If a part of the graph is made in the backward pass only.
+    """
     waiting: list[Any] = [loss.grad_fn for loss in losses]
     seen, leaves = set(waiting), {}
     while waiting:
@@ -19,6 +27,9 @@ def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
         if hasattr(node, "variable"):
             leaves[id(node.variable)] = node.variable
             continue
+        if node.name() == "CheckpointFunctionBackward":
+            hint = "take the non-reentrant form (use_reentrant=False), as PyTorch advises"
+            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
         below = getattr(node, "below", None)
         following = below if below is not None else _following(node)
         waiting += [n for n in following if n is not None and n not in seen]
