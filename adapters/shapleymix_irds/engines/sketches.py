@@ -34,7 +34,7 @@ class Form:
         r.
     """
 
-    width: int = 4096
+    width: int = 16_384
     side: int = 64
 
     @property
