@@ -301,6 +301,7 @@ class IRDS(Record):
         scale = self.world.size / call.total
         if self.steps == 0 and self.pending is None:
             self.evaluator.check()
+            self._prepare(loss_fn, call.total)
             check_sums(self.model, checking, (x, y), self.options.ignore_index, self.world)
         with self._call(call, loss_fn) as watched:
             both = checking(x, y)
