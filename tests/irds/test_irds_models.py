@@ -87,10 +87,13 @@ def test_compiled_graphs_do_not_depend_on_the_groups() -> None:
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     loss_fn = loss_of(compiled)
     tracker = IRDS(compiled, LANGUAGES, val=validation(), every=1, engine="exact", options=OPTIONS)
+    seen = []
     for step, counts in enumerate([(1, 4, 0, 3), (2, 2, 2, 2), (8, 0, 0, 0), (0, 1, 1, 6)]):
         tracker.backward(loss_fn, *batch(counts), step=step)
         tracker.commit(lr=1.0)
-    assert sum("fwd_body" in str(graph) for graph in graphs) == 1
+        seen.append(len(graphs))
+    assert seen[0] > 0
+    assert seen[1:] == [seen[0]] * 3, "later batches of the same shape, with other groups and seeds, compile nothing"
 
 
 class Tied(Decoder):
