@@ -17,7 +17,6 @@ from shapleymix_irds.distributed import World, is_sharded
 from shapleymix_irds.errors import CoverageError, TrackerError
 
 OTHER_AXES = {"tp", "cp", "sp", "ep", "pp", "tensor", "context", "sequence", "expert", "pipeline"}
-UNUSED = "reduce_scatter_unused_params"  # newer versions of FSDP2 can reduce what one rank alone has used
 
 
 def tidy(name: str) -> str:
@@ -59,6 +58,14 @@ def shard_groups(model: nn.Module) -> list[Any]:
     return groups
 
 
+def whole_names(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[int, str]:
+    """Names of the whole parameters that FSDP2 puts in the places of shards while a block runs, by identity."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    parts = [part for group in shard_groups(model) for part in group.fsdp_params]
+    found = [(getattr(part, "_unsharded_param", None), names.get(id(part.sharded_param))) for part in parts]
+    return {id(whole): name for whole, name in found if whole is not None and name is not None}
+
+
 # -- passes that nobody notices --------------------------------------------------------------------------------
 
 
@@ -71,60 +78,10 @@ def unsynced(model: nn.Module) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def reduced(model: nn.Module) -> Iterator[None]:
-    """Each backward pass in here is reduced by FSDP2 at once, and calls no hooks of parameters.
-
-    So that its gradients are in `.grad` even where gradients are accumulated without communication, and ranks may
-    differ in the parameters that they use.
-    """
-    wanted = {"reduce_grads": True, "all_reduce_grads": True, UNUSED: True}
-    before: list[tuple[Any, str, Any]] = []
-    for group in shard_groups(model):
-        before += [(group, name, getattr(group, name)) for name in wanted if hasattr(group, name)]
-    for context in _contexts(model):
-        before.append((context, "is_last_backward", context.is_last_backward))
-    shards = [part.sharded_param for group in shard_groups(model) for part in group.fsdp_params]
-    hooks = [table for shard in shards if (table := hooks_of(shard))]
-    kept = [dict(table) for table in hooks]
-    try:
-        for owner, name, _ in before:
-            setattr(owner, name, True)
-        for table in hooks:
-            table.clear()
-        yield
-    finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)
-        for table, entries in zip(hooks, kept, strict=True):
-            table.update(entries)
-
-
-def _contexts(model: nn.Module) -> list[Any]:
-    """What the FSDP2 units of a model share."""
-    modules: list[Any] = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    return list({id(context): context for context in (m._get_fsdp_state()._state_ctx for m in modules)}.values())
-
-
-def hooks_of(parameter: Tensor) -> dict[int, Any]:
-    """What is called when a gradient has been added to `.grad`."""
-    return getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
-
-
-def waiting(model: nn.Module) -> set[int]:
-    """Identities of the sharded parameters for which FSDP2 holds gradients that are not reduced yet."""
-    found = set()
-    for group in shard_groups(model):
-        for part in group.fsdp_params:
-            whole = getattr(part, "_unsharded_param", None)
-            held = (
-                part.unsharded_accumulated_grad,
-                None if whole is None else whole.grad,
-                group._partial_reduce_output,
-            )
-            if any(grad is not None for grad in held):
-                found.add(id(part.sharded_param))
-    return found
+def is_compiled(model: nn.Module) -> bool:
+    """Whether the model or a part of it runs through `torch.compile`."""
+    kind = torch._dynamo.eval_frame.OptimizedModule
+    return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
 
 
 class _StandIn(nn.Module):

@@ -19,8 +19,8 @@ from irds_models import (  # noqa: E402
     validation,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.batch import arrange  # noqa: E402
-from shapleymix_irds.engines.base import Task  # noqa: E402
+from shapleymix_irds.batch import sample_of  # noqa: E402
+from shapleymix_irds.engines.apart import misplaced  # noqa: E402
 from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
@@ -60,7 +60,7 @@ def made(kind: type[Decoder], **options: Any) -> tuple[nn.Module, IRDS]:
     return model, IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS, **options)
 
 
-def test_rows_in_another_order_are_measured_by_micro_batches() -> None:
+def test_rows_in_another_order_take_passes() -> None:
     """Taken for sequences in front, they gave a training gradient that was wrong by nine tenths."""
     model, tracker = made(Swapped)
     x, y, lang = batch((3, 2, 4, 1))
@@ -71,17 +71,10 @@ def test_rows_in_another_order_are_measured_by_micro_batches() -> None:
     assert max(relative(a, b) for a, b in zip(grads, expected, strict=True)) < 1e-10
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, truth) < 1e-10
-    assert "in another order than sequences in front: norm.weight, head.weight" in tracker.provenance()["fallback"]
+    assert tracker.provenance()["fallback"] == "a pass a language for head.weight, norm.weight"
 
 
-def test_rows_in_another_order_are_refused_where_grouped_is_asked_for() -> None:
-    model, tracker = made(Swapped, engine="grouped")
-    with pytest.raises(CoverageError, match=r"in another order .*: norm\.weight, head\.weight"):
-        tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("engine", ["auto", "grouped", "micro"])
+@pytest.mark.parametrize("engine", ["sketch", "exact"])
 def test_layers_that_mix_sequences_are_refused(engine: Any) -> None:
     model, tracker = made(Centred, engine=engine)
     with pytest.raises(CoverageError, match="the loss of a sequence changes with the others of its batch"):
@@ -97,23 +90,22 @@ def test_a_loss_that_mixes_sequences_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("engine", ["grouped", "micro"])
+@pytest.mark.parametrize("engine", ["sketch", "exact"])
 def test_dropout_is_no_mixing_and_its_numbers_are_left_alone(engine: Any) -> None:
     model, tracker = made(Dropping, engine=engine)
     x, y, lang = batch((3, 2, 4, 1))
     before = torch.get_rng_state()
-    tracker.choice._look(Task(loss_of(model), arrange(x, y, lang, 4, -100, False)[0], None, 1.0, 4))
-    assert tracker.choice.misplaced is None
+    assert misplaced(model, loss_of(model), sample_of(x, y, -100)) == (set(), False)
     assert torch.equal(torch.get_rng_state(), before)
     tracker.backward(loss_of(model), x, y, lang, step=0)
     tracker.commit(lr=1.0)
 
 
 def test_one_and_the_same_sequence_everywhere_is_no_fault() -> None:
-    model, tracker = made(Decoder, engine="grouped")
+    model, tracker = made(Decoder, engine="exact")
     x, y, lang = batch((1, 0, 0, 0))
     same = {name: (x.new_ones(3, x.shape[1]), y.new_ones(3, x.shape[1])) for name in LANGUAGES}
-    tracker = IRDS(model, LANGUAGES, val=same, every=1, engine="grouped", options=OPTIONS)
+    tracker = IRDS(model, LANGUAGES, val=same, every=1, engine="exact", options=OPTIONS)
     tracker.backward(loss_of(model), torch.ones_like(x), torch.ones_like(y), lang, step=0)
     tracker.commit(lr=1.0)
 

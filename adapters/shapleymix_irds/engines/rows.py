@@ -1,118 +1,107 @@
-"""Do sequences stay apart? Change one sequence, run the model again, and see which rows change with it.
+"""Whose each row of a layer's input is: a label for each sequence, or for each token of packed sequences.
 
-Two faults are found that nothing else shows. Where the loss of one sequence changes with another one (a layer that
-mixes the batch, experts with a limited room), there is no gradient by language at all. Where a layer has the batch's
-tokens in another order than sequences in front ([s, b]), its rows would be counted for the wrong languages.
+Legend: B sequences of S tokens, G groups (languages, or their halves); a call's rows are U units of n rows each, and
+a unit is of one group.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+import math
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from shapleymix_irds.batch import Batch
-from shapleymix_irds.buffers import Buffers
-from shapleymix_irds.engines.base import LossFn, Task, plain, trained
-from shapleymix_irds.engines.intercept import READERS, Layout, Names, trainable
-from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.wrappers import put_back, unsynced
-
-FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
-FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses
+BLOCK = 32  # rows of one group that are multiplied at a time, where labels change from token to token
 
 
-class Marks(TorchFunctionMode):
-    """Within this context, one number for each sequence in each call that could be split by language."""
+@dataclass(frozen=True)
+class Units:
+    """The rows of one call, as units of one group each.
 
-    def __init__(self, layout: Layout, model: nn.Module) -> None:
-        super().__init__()
-        self.layout, self.names = layout, Names(model)
-        self.seen: dict[str, list[Tensor]] = defaultdict(list)
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        options = dict(kwargs) if kwargs else {}
-        read = READERS.get(func)
-        call = None if read is None else read(self.layout, *args, **options)
-        if call is not None:
-            values = [value for value in call[1] if isinstance(value, Tensor)]
-            name = ", ".join(self.names.of(value) for value in values if trainable(value))
-            self.seen[name].append(self._mark(next(value for value in values if not trainable(value))))
-        return func(*args, **options)
-
-    def _mark(self, x: Tensor) -> Tensor:
-        """A sum with weights that no other order of the rows would give, (B,)."""
-        flat = self.layout.by_sequence(x.detach()).flatten(1)
-        flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
-        return (flat @ torch.cos(torch.arange(flat.shape[1], device=x.device, dtype=flat.dtype) * 1.7)).double().cpu()
-
-
-def apart(model: nn.Module, task: Task) -> tuple[CoverageError | None, CoverageError | None]:
-    """Why sequences have no gradient of their own, and why rows cannot be told apart by sequence; or None.
-
-    Under distributed wrappers every rank must call. Buffers are left as they were.
+    Attributes
+    ----------
+    groups : tensor (U,)
+        Group of each unit.
+    slots : tensor (U n,), optional
+        Which row stands in each place (the number of rows: none); None where rows stand in their order.
     """
-    x, other, y = _pair(task)
-    runs = [_run(model, task.loss_fn, each, y) for each in (x, other)]
-    put_back(model)
-    (losses, marks), (new_losses, new_marks) = runs
-    mixed = any(_spreads(a, b, LOSS) for a, b in zip(losses, new_losses, strict=True))
-    names = [
-        name
-        for name, each in marks.items()
-        if any(_spreads(a, b) for a, b in zip(each, new_marks.get(name, ()), strict=False))
-    ]
-    told = f"layers that have the tokens in another order than sequences in front: {', '.join(names)}"
-    return (
-        CoverageError("the loss of a sequence changes with the others of its batch", hint=_MIXED) if mixed else None,
-        CoverageError(told, hint='use engine="micro", which takes any layer') if names else None,
-    )
+
+    groups: Tensor
+    slots: Tensor | None = None
 
 
-_MIXED = "train without layers that mix sequences (batch statistics, experts with limited room, a loss of the batch)"
+@dataclass
+class Labels:
+    """The labels of one batch.
+
+    Attributes
+    ----------
+    groups : tensor (B,) or (B, S)
+        Group of each sequence, or of each token, on the model's device.
+    count : int
+        Number of groups, G.
+    length : int, optional
+        S; None: as the first call tells.
+    """
+
+    groups: Tensor
+    count: int
+    length: int | None = None
+    blocks: Units = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.by_token:
+            self.length = self.groups.shape[1]
+        self.blocks = _blocks(self.groups.flatten(), self.count)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether each token has its own label."""
+        return self.groups.dim() == 2
+
+    @property
+    def batch(self) -> int:
+        return self.groups.shape[0]
+
+    def learn(self, shape: torch.Size) -> None:
+        """Take S from the first call that has sequences and tokens in front."""
+        if self.length is None and len(shape) >= 2 and shape[0] == self.batch:
+            self.length = shape[1]
+
+    def lead(self, shape: torch.Size) -> int:
+        """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are."""
+        if not shape:
+            return 0
+        if self.length is not None and shape[0] == self.batch * self.length:
+            return 1
+        if shape[0] != self.batch:
+            return 0
+        if self.by_token:
+            return 2 if len(shape) >= 2 and shape[1] == self.length else 0
+        return 1
+
+    def units(self, shape: torch.Size) -> tuple[Units, int]:
+        """The units of rows of this shape, and how many rows there are in each."""
+        rows = math.prod(shape)
+        if not self.by_token:
+            return Units(self.groups), rows // self.batch
+        each = rows // self.groups.numel()
+        return (self.blocks, BLOCK) if each == 1 else (Units(self.groups.flatten()), each)
 
 
-def probe_rows(task: Task) -> tuple[Tensor, Tensor]:
-    """A few sequences, of a number that other axes seldom have."""
-    source: Batch | None = task.batch if len(task.batch.x) else task.val
-    assert source is not None, "an evaluated step has sequences"
-    count = 7 if source.x.shape[1] == 5 else 5
-    pick = torch.arange(count, device=source.x.device) % len(source.x)
-    return source.x[pick], source.y[pick]
-
-
-def _pair(task: Task) -> tuple[Tensor, Tensor, Tensor]:
-    """Sequences, the same with another one in the first place, and their labels."""
-    x, y = probe_rows(task)
-    other = x.clone()
-    candidates = [x[0].roll(1, 0), *x, *(() if task.val is None else task.val.x)]
-    for candidate in candidates:
-        if candidate.shape == x[0].shape and not torch.equal(candidate, x[0]):
-            other[0] = candidate
-            break
-    return x, other, y
-
-
-def _run(model: nn.Module, loss_fn: LossFn, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, list[Tensor]]]:
-    """Losses, trained and measured (2, B), and the marks of each call; always with the same random numbers."""
-    buffers = Buffers(model)
-    marks = Marks(Layout(len(x), x.shape[1], torch.tensor([0, len(x)]), 1, x.new_zeros((1, 1)), 1), model)
-    devices = [x.device] if x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        torch.manual_seed(0)
-        with unsynced(model), marks:
-            both = loss_fn(x, y)
-    buffers.restore()
-    return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]), dict(marks.seen)
-
-
-def _spreads(before: Tensor, after: Tensor, floor: float = FLOOR) -> bool:
-    """Whether other sequences change with the first one."""
-    change = (after - before).abs()
-    return bool((change[1:] > max(FOREIGN * float(change[0]), floor * float(before.abs().max()))).any())
+def _blocks(groups: Tensor, count: int) -> Units:
+    """Rows sorted by group, each group padded to whole blocks; the number of blocks is that of the worst case."""
+    rows = len(groups)
+    total = rows // BLOCK + count
+    order = torch.argsort(groups, stable=True)
+    sizes = torch.bincount(groups, minlength=count)
+    needed = (sizes + BLOCK - 1) // BLOCK
+    first = torch.cumsum(needed, 0) - needed
+    begin = torch.cumsum(sizes, 0) - sizes
+    sorted_groups = groups[order]
+    place = first[sorted_groups] * BLOCK + torch.arange(rows, device=groups.device) - begin[sorted_groups]
+    slots = torch.full((total * BLOCK,), rows, device=groups.device, dtype=torch.long)
+    slots[place] = order
+    owner = torch.searchsorted(torch.cumsum(needed, 0), torch.arange(total, device=groups.device), right=True)
+    return Units(owner.clamp(max=count - 1), slots)
