@@ -155,7 +155,7 @@ def contest(
         If no law could be fitted.
     """
     predictions: list[FloatArray | None] = []
-    faults: list[str | None] = []
+    faults: list[ShapleyMixError | None] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
@@ -163,8 +163,11 @@ def contest(
         predictions.append(predicted)
         faults.append(fault)
     if all(predicted is None for predicted in predictions):
-        raise FitError(f"no law could be fitted: {faults[0]}", hint="give more runs, or name another law")
-    return _summary(contenders, predictions, faults, study, masks, design)
+        first = next(fault for fault in faults if fault is not None)
+        hint = "give more runs, or name another law"
+        raise FitError(f"no law could be fitted: {first.message}", hint=hint) from first
+    reasons = [None if fault is None else fault.message for fault in faults]
+    return _summary(contenders, predictions, reasons, study, masks, design)
 
 
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
@@ -184,14 +187,14 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 
-def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, str | None]:
+def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, ShapleyMixError | None]:
     """A law that these data cannot support drops out with its reason; the others go on."""
     try:
         return contender.predict_held_out(study, masks), None
     except ShapleyMixError as error:
         if len(masks) and isinstance(error, UsageError):
             raise
-        return None, error.message
+        return None, error
 
 
 def _summary(
