@@ -101,6 +101,16 @@ def test_tables_hold_the_realised_epochs():
         np.testing.assert_allclose(one.epochs, one.p * 50 / known)
 
 
+def test_tables_take_mixtures_under_names_of_their_own():
+    """The command line had a table of its own, since this one took names of baselines only."""
+    found = table(["plan=en=50%,de=0.5", "flat=uniform", {"sw": 1.0}], SOURCES, AVAILABLE, 50.0)
+    assert [one.name for one in found] == ["plan", "flat", "mixture 3"]
+    np.testing.assert_allclose(found[0].epochs[:3], [0.25, 1.0, 0.0])
+    assert found[2].epochs[3] == np.inf
+    with pytest.raises(UsageError, match="two mixtures are named"):
+        table(["a=en=1", "a=de=1"], SOURCES, AVAILABLE, 50.0)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -49,7 +49,7 @@ def test_one_ratio_for_all(cap):
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(1e6, 1e12))
 def test_the_tighter_bound_holds_and_says_where_it_is_from(cap, fixed, floor, tokens):
-    found = Bounds(caps={"en": cap, "de": cap}, fixed={"en": fixed}, floors={"en": floor}, available={"en": tokens}).at(
+    found = Bounds(caps={"en": cap, "de": cap}, fix={"en": fixed}, floors={"en": floor}, available={"en": tokens}).at(
         NAMES, 1e10
     )
     sides = {"given": cap, "fixed": fixed, "tokens": 4 * tokens / 1e10, "": 1.0}
@@ -61,12 +61,12 @@ def test_the_tighter_bound_holds_and_says_where_it_is_from(cap, fixed, floor, to
 
 
 def test_fixed_is_a_floor_and_a_cap():
-    found = Demands(fixed="en=30%").bounds(NAMES, 1e9)
+    found = Demands(fix="en=30%").bounds(NAMES, 1e9)
     assert (found.lower[0], found.upper[0], found.cap_origin[0]) == (0.3, 0.3, "fixed")
     with pytest.raises(InfeasibleError, match=r"above the ratio 0\.3 at which it is fixed"):
-        Demands(fixed="en=0.3", floors="en=0.5").bounds(NAMES, 1e9)
+        Demands(fix="en=0.3", floors="en=0.5").bounds(NAMES, 1e9)
     with pytest.raises(UsageError, match="has no name"):
-        Demands(fixed=0.3).bounds(NAMES, 1e9)
+        Demands(fix=0.3).bounds(NAMES, 1e9)
 
 
 def test_tokens_and_epochs_by_name_go_before_those_of_the_table():
@@ -181,7 +181,7 @@ def test_an_anchor_outside_of_the_bounds_is_named():
         require_anchor(Bounds(groups="en+de<=.2").at(NAMES, 1e9), anchor)
     require_anchor(Bounds(caps="en=.5", groups="fr+zh<=.2").at(NAMES, 1e9), anchor)
     with pytest.raises(InfeasibleError, match=r"the fixed ratio 0\.1 of 'fr'"):
-        require_anchor(Bounds(fixed="fr=0.1").at(NAMES, 1e9), anchor)
+        require_anchor(Bounds(fix="fr=0.1").at(NAMES, 1e9), anchor)
 
 
 @pytest.mark.parametrize(

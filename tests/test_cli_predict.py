@@ -237,3 +237,19 @@ def test_a_fit_of_200_languages_is_readable(capsys: pytest.CaptureFixture[str]) 
     assert any("170 more targets with lower errors" in line for line in lines)
     show(fit_view(found, verbose=True))
     assert all(name in capsys.readouterr().out for name in names[:1])
+
+
+def test_what_is_repeated_is_said_of_mixtures_and_of_a_table_as_the_core_says_it(
+    predict: Callable[..., Outcome], saved: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    """With a TABLE, --languages did nothing and said nothing."""
+    languages = fixtures / "multilingual5_languages.csv"
+    words = ("-N", "25k,97600", "-D", "400M", "--languages", languages)
+    mixed = predict("--mixture", "uniform", *words).err
+    shares = {f"p_{name}": [0.2] for name in LANGUAGES}
+    pl.DataFrame({"run": ["uniform"], "N": [97600], "D": [400_000_000]} | shares).write_csv(tmp_path / "points.csv")
+    tabled = predict(tmp_path / "points.csv", "--languages", languages).err
+    found = Fit.load(saved).predict("uniform", "97600", "400M", runs=("uniform",), languages=languages)
+    (truth,) = (text for text in found.warnings if "repeats" in text)
+    for told in (mixed, tabled):
+        assert told.count(f"warning: {truth}") == 1

@@ -209,7 +209,7 @@ def test_what_the_fitted_rows_cannot_tell_is_held_in_a_fold():
 def test_a_split_column_holds_rows_out(noisy):
     given, log = noisy
     split = tuple("fit" if row % 3 else "held-out" for row in range(40))
-    table = compare(replace(log, split=split), ["shapley"], given.transfer, use_split=True, **FAST)
+    table = compare(replace(log, split=split), ["shapley"], given.transfer, split=True, **FAST)
     assert table.rows == 14
     folded = compare(replace(log, split=split), ["shapley"], given.transfer, folds=3, **FAST)
     assert folded.rows == 26
@@ -218,11 +218,11 @@ def test_a_split_column_holds_rows_out(noisy):
 def test_impossible_designs_are_refused(noisy):
     _, log = noisy
     with pytest.raises(UsageError, match="exclude each other"):
-        compare(log, ["chinchilla"], use_split=True, leave_largest_N=True)
+        compare(log, ["chinchilla"], split=True, leave_largest_N=True)
     with pytest.raises(UsageError, match="no split column"):
-        compare(log, ["chinchilla"], use_split=True)
+        compare(log, ["chinchilla"], split=True)
     with pytest.raises(UsageError, match="only one split"):
-        compare(replace(log, split=("fit",) * 40), ["chinchilla"], use_split=True)
+        compare(replace(log, split=("fit",) * 40), ["chinchilla"], split=True)
     with pytest.raises(UsageError, match="only one size"):
         compare(replace(log, N=np.full(40, 1e8)), ["chinchilla"], leave_largest_N=True)
     with pytest.raises(DataError, match="100 folds need 100 different mixtures; the log has 40"):

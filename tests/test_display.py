@@ -104,6 +104,17 @@ def _changed(one: Any) -> dict[str, Any]:
     return {"losses": one.losses + 1} if hasattr(one, "losses") else {"rows": one.rows + 1}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_is_a_pandas_frame_without_pyarrow(results, kind):
+    """The docs promised `to_polars().to_pandas()`, which needs pyarrow: that is in no environment of ours."""
+    pandas = pytest.importorskip("pandas")
+    columns = results[kind].columns()
+    frame = pandas.DataFrame(columns)
+    assert list(frame.columns) == list(columns)
+    assert len(frame) == results[kind].to_polars().height
+    assert "pyarrow" in (type(results[kind]).to_polars.__doc__ or "")
+
+
 def test_every_field_counts_in_equality():
     assert sample() == sample()
     for changes in (

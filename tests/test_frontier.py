@@ -92,7 +92,7 @@ def test_the_weights_count_within_each_side():
 
 
 def test_a_curve_without_a_choice_is_one_point():
-    found = curve(fixed={"en": 0.4, "de": 0.3, "fi": 0.2, "code": 0.1})
+    found = curve(fix={"en": 0.4, "de": 0.3, "fi": 0.2, "code": 0.1})
     assert len(found.entries) == 1
     assert any("1 points that differ" in notice for notice in found.notices)
 
@@ -127,7 +127,7 @@ def test_sides_are_read_as_they_are_written():
         ("en:rest", {"anchor": "uniform", "kl": 1.0}, "takes no KL penalty"),
         ("en:rest", {"method": "clipped"}, "takes no method 'clipped'"),
         ("en:rest", {"what_if": "en+1B", "available": TOKENS}, "takes no what_if"),
-        ("en:rest", {"baselines": "uniform"}, "takes no baselines"),
+        ("en:rest", {"compare_to": "uniform"}, "takes no compare_to"),
         ("en:rest", {"weights": {"en": 1}}, "all have weight 0"),
     ],
 )

@@ -190,5 +190,5 @@ def test_bounds_that_leave_a_face_become_equalities_and_the_search_begins_at_its
 def test_the_optimum_on_a_face_is_that_of_the_same_problem_with_its_ratios_fixed(kind):
     names, law, w = tuple("abcde"), law_of(np.random.default_rng(5), kind, 5, 5), np.ones(5)
     found = solve_interior(Problem(law, w, FACE.at(names, 1e9)))
-    fixed = Bounds(caps={"c": 0.4}, fixed={"a": 0.2, "b": 0.3}).at(names, 1e9)
+    fixed = Bounds(caps={"c": 0.4}, fix={"a": 0.2, "b": 0.3}).at(names, 1e9)
     np.testing.assert_allclose(found, solve(Problem(law, w, fixed)).p, atol=1e-6)

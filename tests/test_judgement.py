@@ -25,21 +25,21 @@ def fit() -> sm.Fit:
 
 def test_a_rival_outside_of_what_was_fitted_is_named_and_strict_gives_it_no_number(fit):
     rivals = {"far": "en=0.4,de=0.3,fr=0.3", "near": EVERY}
-    found = sm.optimize(fit, 97_600, "2M", baselines=rivals)
+    found = sm.optimize(fit, 97_600, "2M", compare_to=rivals)
     told = [text for text in found.notices if text.startswith("the rival far: ")]
     assert any("p_zh" in text for text in told)
     assert any("p_ja" in text for text in told)
     assert not any(text.startswith("the rival near: ") for text in found.notices)
     assert all(np.isfinite(rival.gain) for rival in found.baselines)
 
-    strict = {rival.name: rival for rival in sm.optimize(fit, 97_600, "2M", baselines=rivals, strict=True).baselines}
+    strict = {rival.name: rival for rival in sm.optimize(fit, 97_600, "2M", compare_to=rivals, strict=True).baselines}
     assert strict["far"].reason == "outside of what was fitted for zh, ja"
     assert np.isnan([strict["far"].objective, strict["far"].gain, strict["far"].probability]).all()
     assert strict["near"].gain > 0
 
 
 def test_a_rival_above_an_untrained_models_loss_claims_no_gain(fit):
-    found = sm.optimize(fit, 97_600, "2M", baselines={"mono": "en=1"})
+    found = sm.optimize(fit, 97_600, "2M", compare_to={"mono": "en=1"})
     mono = next(rival for rival in found.baselines if rival.name == "mono")
     assert mono.reason == "above an untrained model's loss for de, fr"
     assert np.isnan([mono.objective, mono.gain, mono.gain_low, mono.probability]).all()

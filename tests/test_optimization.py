@@ -84,7 +84,7 @@ def test_it_is_said_where_the_mixture_decides_nothing(fit, flat, objective, grou
 
 
 def test_the_optimum_comes_with_its_proof_and_beats_every_rival():
-    mix = mixture(available=TOKENS, baselines={"mine": "en=0.5,de=0.3,fi=0.2"})
+    mix = mixture(available=TOKENS, compare_to={"mine": "en=0.5,de=0.3,fi=0.2"})
     assert sum(mix.mixture.values()) == pytest.approx(1, abs=1e-12)
     assert mix.relative_gap <= 1e-9
     assert mix.lower_bound <= mix.objective
@@ -444,7 +444,7 @@ class Untrained(FakeFit):
 
 def test_a_rival_above_an_untrained_model_has_no_gain_but_a_reason():
     """Issue 6, 1.2: a rival at 29.4 nats, where an untrained model has 5.5, gave a gain of 8 nats and P = 100%."""
-    mix = optimize(Untrained(), "1B", "100B", floors=0.11, baselines={"mono": "en=1"})
+    mix = optimize(Untrained(), "1B", "100B", floors=0.11, compare_to={"mono": "en=1"})
     mono = next(rival for rival in mix.baselines if rival.name == "mono")
     assert "untrained" in mono.reason
     assert "de, fi" in mono.reason

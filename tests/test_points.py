@@ -102,7 +102,7 @@ def test_a_table_that_is_given_for_amounts_is_hinted_at(fitted, table, kind):
         assert "as languages" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("field", ["caps", "floors", "fixed", "max_epochs", "min_tokens", "available"])
+@pytest.mark.parametrize("field", ["caps", "floors", "fix", "max_epochs", "min_tokens", "available"])
 @pytest.mark.parametrize("kind", [set, frozenset])
 def test_a_set_has_no_order(fitted, field, kind):
     """A set of caps was taken in the order in which it happens to be kept."""

@@ -109,7 +109,7 @@ def test_a_rival_above_the_untrained_has_no_number(case):
     if found.law.name == "chinchilla":
         pytest.skip("a law without mixtures has no optimum")
     rivals = {name: p for name, (p, d) in POINTS.items() if d == 1.5e6}
-    answer = sm.optimize(found, N, 1.5e6, baselines=rivals)
+    answer = sm.optimize(found, N, 1.5e6, compare_to=rivals)
     _, above = expected_above(found)
     told = {rival.name: rival for rival in answer.baselines}
     assert set(rivals) <= set(told)

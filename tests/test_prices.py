@@ -22,7 +22,7 @@ CAPS = {"en": 0.25}
 BOUNDS = {
     "cap": {"caps": CAPS},
     "floor": {"floors": {"code": 0.1}},
-    "fixed": {"fixed": {"de": 0.25}, "caps": CAPS},
+    "fixed": {"fix": {"de": 0.25}, "caps": CAPS},
     "group cap": {"groups": ["en+de<=0.5"]},
     "group floor": {"groups": ["de+fi>=0.65"]},
     "group equal": {"groups": ["en+code=0.35"]},

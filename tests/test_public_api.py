@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import shutil
@@ -12,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
 
+import click
 import pytest
 
 import shapleymix as sm
@@ -172,6 +174,47 @@ def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name
 def test_a_keyword_that_no_function_takes_is_a_type_error(name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'capps'"):
         getattr(sm, name)(*["none.json", "1", "1", "en:rest"][: _needed(name)], capps=1)
+
+
+COMMANDS = {
+    "fit": (sm.fit, sm.read_transfer),
+    "optimize": (sm.optimize, sm.optimize_compute, sm.frontier),
+    "predict": (sm.Fit.predict, sm.compare_mixtures),
+    "compare": (sm.compare, sm.read_transfer),
+}
+"""Commands, and the functions that do the same in Python."""
+
+ON_THE_COMMAND_LINE_ONLY = {
+    "output": "a result has `save`, and `to_polars` for a table",
+    "force": "`save` has it",
+    "json": "a result has `to_document`",
+    "quiet": "Python's `warnings` are filtered by Python's own means",
+    "verbose": "a result is there as a whole",
+    "least_squares": "delta=inf",
+    "frontier": "a function of its own, whose `between` it is",
+}
+
+
+def _flags(name: str) -> dict[str, bool]:
+    """The words of a command's options as Python writes them, and whether each may be given several times."""
+    command = importlib.import_module(f"shapleymix_cli.commands.{name}").command
+    options = [known for known in command.params if isinstance(known, click.Option)]
+    assert len(options) > 10
+    return {max(one.opts, key=len).lstrip("-").replace("-", "_"): one.multiple for one in options}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_flag_is_a_keyword_of_the_same_word(name):
+    """--fix was `fixed`, --compare-to `baselines`, --split `use_split`; a flag given many times is in the plural."""
+    keywords = {one for function in COMMANDS[name] for one in inspect.signature(function).parameters}
+    flags = _flags(name)
+    alone = [flag for flag, many in flags.items() if flag not in keywords and not (many and f"{flag}s" in keywords)]
+    assert sorted(set(alone) - set(ON_THE_COMMAND_LINE_ONLY)) == []
+    assert not keywords & set(ON_THE_COMMAND_LINE_ONLY), "what has its keyword needs no reason"
+
+
+def test_every_reason_for_a_flag_alone_is_still_needed():
+    assert set(ON_THE_COMMAND_LINE_ONLY) <= {flag for name in COMMANDS for flag in _flags(name)}
 
 
 def _needed(name: str) -> int:

@@ -14,9 +14,9 @@ from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import read_languages
-from shapleymix.tables.names import appearance, composed, lookalikes, near
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.spelling import appearance, composed, lookalikes, near
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 

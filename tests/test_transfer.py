@@ -210,7 +210,7 @@ def test_one_loss_drop_a_target():
 def test_wide_tables_need_to_be_told_what_they_hold(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text("source,en,de\nen,1,0.5\nde,0.25,1\n")
-    with pytest.raises(DataError, match="--kind raw or --kind normalized"):
+    with pytest.raises(DataError, match="kind=raw or kind=normalized"):
         read_transfer(path)
     raw, normal = read_transfer(path, kind="raw"), read_transfer(path, kind="normalized")
     assert raw.sv is not None
@@ -218,7 +218,7 @@ def test_wide_tables_need_to_be_told_what_they_hold(tmp_path):
     assert normal.sv is None
     assert normal.nsv.tolist() == [[1, 0.5], [0.25, 1]]
     path.write_text("source,en,de\nen,3,0.5\nde,0.25,0.9\nde,1,1\n")
-    with pytest.raises(DataError, match="for raw ones say --kind raw"):
+    with pytest.raises(DataError, match="for raw ones say kind=raw"):
         read_transfer(path, kind="normalized")
     with pytest.raises(UsageError, match="did you mean 'raw'"):
         read_transfer(path, kind="rwa")  # type: ignore[arg-type]
@@ -284,6 +284,16 @@ def test_comparison_matches_numpy_and_labels(irds, exact):
         rest = off[:, k]
         expected = np.corrcoef(a[rest, k], b[rest, k])[0, 1]
         assert found.pearson_off_diagonal_by_target[k] == pytest.approx(expected)
+
+
+def test_a_comparison_is_a_result_as_any_other(irds, exact):
+    """It had neither columns nor a frame, and showed its arrays by their lengths."""
+    found = irds.compare(exact)
+    assert found.to_polars().columns == ["target", "cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal"]
+    assert found.to_polars()["pearson"].to_list() == found.pearson_by_target.tolist()
+    assert f"cosine {found.cosine:.3f}" in repr(found)
+    assert all(name in repr(found) for name in found.targets)
+    assert "<table>" in found._repr_html_()
 
 
 def test_comparison_of_different_labels_is_refused(exact):

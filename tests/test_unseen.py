@@ -52,9 +52,9 @@ def test_an_unseen_source_has_wide_intervals(name):
     """Fault: a source with ratio 0 in every run got up to 43% of the optimum, with an interval of nearly no width."""
     found = fit_with(name, np.zeros(ROWS))
     assert found.unseen == ("zh",)
-    held = sm.optimize(found, 1e8, 3e9, baselines=[])
+    held = sm.optimize(found, 1e8, 3e9, compare_to=[])
     assert (held.p[ZH], held.p_low[ZH], held.p_high[ZH]) == (0, 0, 0)
-    free = sm.optimize(found, 1e8, 3e9, baselines=[], allow_unseen=True)
+    free = sm.optimize(found, 1e8, 3e9, compare_to=[], allow_unseen=True)
     assert free.p_high[ZH] - free.p_low[ZH] > 0.4
     assert free.p_low[ZH] <= free.p[ZH] <= free.p_high[ZH]
     if free.p[ZH] > 0.01:  # a law that is linear in p leaves it out, and then its effect is not in the losses

@@ -102,7 +102,7 @@ def compare(
     languages: Languages | Table | None = None,
     *,
     leave_largest_N: bool = False,
-    use_split: bool = False,
+    split: bool = False,
     seed: int = SEED,
     progress: Progress | None = None,
     **keywords: Unpack[CompareKeywords],
@@ -118,7 +118,7 @@ def compare(
         None stands for all laws that the inputs allow.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for the laws that need them.
-    leave_largest_N, use_split : bool
+    leave_largest_N, split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
     seed : int
         Seed of the paired bootstrap.
@@ -138,8 +138,8 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=use_split)
-    masks, design = study.hold_out(leave_largest_N=leave_largest_N, use_split=use_split)
+    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
     return contest(contenders, study, masks, design, progress)
 

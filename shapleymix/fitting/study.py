@@ -86,7 +86,7 @@ class Study:
         """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
         return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
 
-    def hold_out(self, *, leave_largest_N: bool = False, use_split: bool = False) -> tuple[BoolArray, str]:
+    def hold_out(self, *, leave_largest_N: bool = False, split: bool = False) -> tuple[BoolArray, str]:
         """Held-out rows of every fit (V, R) of a comparison, and the design in words.
 
         Raises
@@ -95,9 +95,9 @@ class Study:
             If both designs are asked for, or the log does not allow the one that is.
         """
         log = self.log
-        if leave_largest_N and use_split:
+        if leave_largest_N and split:
             raise UsageError("leaving out the largest size and using the split column exclude each other")
-        if use_split:
+        if split:
             if log.split is None:
                 raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
             aside = np.array([label != "fit" for label in log.split])[None, :]

@@ -87,7 +87,7 @@ class Bounds:
 
     Attributes
     ----------
-    caps, floors, fixed : Ratios, optional
+    caps, floors, fix : Ratios, optional
         Highest, lowest and exact ratios: by name (a mapping or `"en=0.3,de=40%"`), in the order of the sources, or one
         for all (caps and floors).
     languages : LanguagesSpec, optional
@@ -106,7 +106,7 @@ class Bounds:
 
     caps: Ratios | None = None
     floors: Ratios | None = None
-    fixed: Ratios | None = None
+    fix: Ratios | None = None
     languages: LanguagesSpec | None = None
     available: Amounts | None = None
     max_epochs: EpochsSpec | None = None
@@ -182,7 +182,7 @@ class Bounds:
         """Lower and upper bounds (M,), and where the upper come from."""
         none = np.full(len(names), np.nan)
         given = amounts(none, self.caps, names, parse_ratio, "cap")
-        fixed = none if self.fixed is None else amounts(none, _by_name(self.fixed), names, parse_ratio, "fixed ratio")
+        fixed = none if self.fix is None else amounts(none, _by_name(self.fix), names, parse_ratio, "fixed ratio")
         least = amounts(none, self.min_tokens, names, parse_tokens, "minimal tokens") / D
         lower = amounts(none, self.floors, names, parse_ratio, "floor")
         sides = np.stack([fixed, given, supplied, np.ones(len(names))])

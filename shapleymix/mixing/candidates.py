@@ -15,6 +15,7 @@ import numpy as np
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
+from shapleymix.mixing.demands import Predicted
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -28,19 +29,6 @@ class Law(Protocol):
     """Losses (..., R, K) of mixtures p (R, M) at N and D (R,)."""
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray: ...
-
-
-class Predicted(Protocol):
-    """What is used of a `Prediction`."""
-
-    @property
-    def losses(self) -> FloatArray: ...
-    @property
-    def low(self) -> FloatArray: ...
-    @property
-    def high(self) -> FloatArray: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 @runtime_checkable
@@ -212,7 +200,7 @@ def compare_mixtures(
         level=level,
         replicates=0 if replicates is None else len(replicates),
         entries=_entries(tuple(named), p, predicted, replicates, found, level),
-        warnings=tuple(predicted.warnings),
+        warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Protocol, TypedDict, runtime_checkable
 
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.settings import LEVEL, SEED
@@ -25,7 +25,7 @@ from shapleymix.mixing.bounds import (
 )
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
-from shapleymix.mixing.problem import MEAN, WORST, Problem
+from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
@@ -33,8 +33,17 @@ from shapleymix.tables.baselines import Rivals, mixture_of
 from shapleymix.tables.simplex import MixtureSpec
 
 Size = float | str
-Constraint = Callable[[Any], Any]
-"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
+
+
+class Predicted(Protocol):
+    """What is read of a prediction: (R, K) losses and their interval. What more it says is read where it is there."""
+
+    @property
+    def losses(self) -> FloatArray: ...
+    @property
+    def low(self) -> FloatArray: ...
+    @property
+    def high(self) -> FloatArray: ...
 
 
 @runtime_checkable
@@ -47,7 +56,9 @@ class FitLike(Protocol):
     def targets(self) -> tuple[str, ...]: ...
     def terms(self, N: float, D: float) -> Terms: ...
     def replicate_terms(self, N: float, D: float) -> Terms | None: ...
-    def predict(self, p: Any, N: Any, D: Any, *, level: float = 0.9, strict: bool = False) -> Any: ...
+    def predict(
+        self, p: FloatArray, N: float, D: float, *, level: float = LEVEL, strict: bool = False
+    ) -> Predicted: ...
 
 
 FitSpec = FitLike | str | os.PathLike[str]
@@ -58,7 +69,7 @@ class DemandKeywords(TypedDict, total=False):
 
     caps: Ratios | None
     floors: Ratios | None
-    fixed: Ratios | None
+    fix: Ratios | None
     languages: LanguagesSpec | None
     available: Amounts | None
     max_epochs: EpochsSpec | None
@@ -74,7 +85,7 @@ class DemandKeywords(TypedDict, total=False):
     kl: float
     constraints: Sequence[Constraint]
     method: str
-    baselines: Rivals | None
+    compare_to: Rivals | None
     smoothing: float
     allow_unseen: bool
     strict: bool
@@ -104,7 +115,7 @@ class Demands(Bounds):
         Functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : str
         `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines : Rivals, optional
+    compare_to : Rivals, optional
         Further mixtures to compare with: by name, or a list such as `["unimax:4", "plan=en=0.5,de=0.5"]`.
     smoothing : float
         Exponent alpha of the smoothed baseline, p ~ available^alpha.
@@ -129,7 +140,7 @@ class Demands(Bounds):
     kl: float = 0.0
     constraints: Sequence[Constraint] = ()
     method: str = EXACT
-    baselines: Rivals | None = None
+    compare_to: Rivals | None = None
     smoothing: float = 0.5
     allow_unseen: bool = False
     strict: bool = False

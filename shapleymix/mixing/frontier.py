@@ -202,7 +202,7 @@ def _require_plain(demands: Demands) -> None:
         ("objective 'worst'", demands.objective != MEAN),
         (f"method {demands.method!r}", demands.method != EXACT),
         ("KL penalty", demands.kl > 0),
-        ("baselines", demands.baselines is not None and len(demands.baselines) > 0),
+        ("compare_to", demands.compare_to is not None and len(demands.compare_to) > 0),
         ("what_if", bool(demands.what_if)),
         ("allow_nonconvex", demands.allow_nonconvex),
     )

@@ -13,7 +13,8 @@ from types import NoneType
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.tables.amounts import parse_ratio
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.names import composed, repeated
+from shapleymix.tables.names import repeated
+from shapleymix.tables.spelling import composed
 
 _BOUND = re.compile(r"(?P<members>[^<>=]+)(?P<sign><=|>=|=)(?P<bound>[^<>=]+)")
 _BETWEEN = re.compile(

@@ -9,24 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.mixing.demands import FitLike
+from shapleymix.mixing.demands import FitLike, Predicted
 from shapleymix.records import BoolArray, FloatArray
-
-
-class Predicted(Protocol):
-    """What is read of a prediction: (R, K) losses and their interval."""
-
-    @property
-    def losses(self) -> FloatArray: ...
-    @property
-    def low(self) -> FloatArray: ...
-    @property
-    def high(self) -> FloatArray: ...
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
         Measured losses of monolingual models, for normalized weights; predicted where not given.
     objective : str
         `"mean"`, or `"worst"` (the largest weighted loss is minimised).
-    caps, floors, fixed : Ratios, optional
+    caps, floors, fix : Ratios, optional
         Highest, lowest and exact ratios, such as `"en=0.3,de=40%"` or a mapping.
     languages : LanguagesSpec, optional
         Languages table or its file: available tokens, epochs, families and weights.
@@ -73,7 +73,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
         Functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : str
         `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
-    baselines, smoothing : Rivals and float, optional
+    compare_to, smoothing : Rivals and float, optional
         Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`; and the exponent
         alpha of the smoothed baseline, p ~ available^alpha.
     allow_unseen, strict : bool
@@ -141,7 +141,7 @@ def at_scales(
     return tuple(
         assemble(
             Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes),
-            named_baselines(fit.sources, problem.constraints.available, known.smoothing, known.baselines, D),
+            named_baselines(fit.sources, problem.constraints.available, known.smoothing, known.compare_to, D),
         )
         for (N, D), (problem, weights), answer, best, (terms, _), spread, notices in zip(
             budgets, pairs, answers, exact, replicates, optima, told, strict=True
@@ -160,7 +160,7 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
     notices = notices_of(demands, problem.constraints, weights)
     summary = Summary(fit, N, D, demands, problem, weights, answer, answer, None, None, notices)
     available = problem.constraints.available
-    return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.baselines, D))
+    return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.compare_to, D))
 
 
 def _printed(method: str, problem: Problem) -> Answer:

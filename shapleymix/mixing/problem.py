@@ -17,6 +17,9 @@ from shapleymix.records import FloatArray
 MEAN, WORST = "mean", "worst"
 ROUNDING = 1e-13
 
+Constraint = Callable[[Any], object]
+"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -34,8 +37,8 @@ class Problem:
         `MEAN` or `WORST`.
     kl, anchor : float and array (M,), optional
         Weight of the penalty in nats, and its mixture.
-    further : tuple of callable
-        Functions from a cvxpy variable p (M,) to cvxpy constraints.
+    further : tuple of Constraint
+        Constraints that only cvxpy understands.
     """
 
     terms: Terms
@@ -44,7 +47,7 @@ class Problem:
     objective: str = MEAN
     kl: float = 0.0
     anchor: FloatArray | None = None
-    further: tuple[Callable[[Any], Any], ...] = ()
+    further: tuple[Constraint, ...] = ()
 
     @property
     def standard(self) -> bool:

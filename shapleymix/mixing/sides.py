@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.mixing.groups import labels_between
-from shapleymix.tables.names import composed
+from shapleymix.tables.spelling import composed
 
 REST = "rest"
 _HINT = "write it like en:rest or en+de:zh+ja"

@@ -28,9 +28,9 @@ from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.names import composed
 from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.spelling import composed
 
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 

@@ -137,13 +137,16 @@ def unimax(available: FloatArray, D: float, epochs: float) -> FloatArray:
     return taken / taken.sum()
 
 
-def table(names: Sequence[str], sources: Sequence[str], available: FloatArray, D: float) -> tuple[Baseline, ...]:
-    """Several baselines side by side, with the epochs that each makes of every source at D."""
-    found = []
-    for name in names:
-        p = mixture_of(name, sources, available, D)
-        found.append(Baseline(name, p, epochs_of(p, available, D)))
-    return tuple(found)
+def table(mixtures: Rivals, sources: Sequence[str], available: FloatArray, D: float) -> tuple[Baseline, ...]:
+    """Several mixtures side by side under their names, with the epochs that each makes of every source at D.
+
+    Raises
+    ------
+    UsageError
+        If a mixture is none, or two have one name.
+    """
+    found = {name: mixture_of(given, sources, available, D) for name, given in rivals_of(mixtures).items()}
+    return tuple(Baseline(name, p, epochs_of(p, available, D)) for name, p in found.items())
 
 
 def epochs_of(p: FloatArray, available: FloatArray, D: float) -> FloatArray:

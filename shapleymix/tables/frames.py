@@ -24,7 +24,11 @@ class Tabular:
         raise NotImplementedError
 
     def to_polars(self) -> DataFrame:
-        """The table as a Polars frame; `.to_pandas()` of it is the pandas one."""
+        """The table as a Polars frame.
+
+        For pandas, `pandas.DataFrame(result.columns())` needs nothing else; Polars' own `.to_pandas()` needs pyarrow
+        as well, which is not installed with this package.
+        """
         from polars import DataFrame
 
         return DataFrame({name: list(map(_bare, values)) for name, values in self.columns().items()}, strict=False)

@@ -59,6 +59,7 @@ def repetitions(
         return []
     known = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
     rows = zip(p, D.tolist(), known, strict=True)
-    found = [text for ratios, tokens, who in rows for text in repetition(ratios, sources, available, tokens, who)]
+    told = (text for ratios, tokens, who in rows for text in repetition(ratios, sources, available, tokens, who))
+    found = list(dict.fromkeys(told))  # a mixture repeats the same at every N
     hidden = len(found) - SHOWN
     return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from shapleymix.display import text_table
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.frames import Columns, Tabular
+
+MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+
+Measure = Callable[[FloatArray, FloatArray, BoolArray], FloatArray]
+"""Agreement (K,) of the columns of two matrices (M, K), over the entries of a mask."""
 
 
 @dataclass(frozen=True)
-class Similarity(Record):
+class Similarity(Tabular, Record):
     """Agreement of two matrices (M, K); NaN where too few entries or no variation leave it undefined.
 
     Attributes
@@ -41,6 +49,15 @@ class Similarity(Record):
     pearson_off_diagonal_by_target: FloatArray
     raw: Similarity | None = None
 
+    def columns(self) -> Columns:
+        """One row per target."""
+        return {"target": self.targets} | {name: getattr(self, f"{name}_by_target") for name in MEASURES}
+
+    def summary(self) -> str:
+        """The measures over all entries, then target by target."""
+        overall = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name):.3f}" for name in MEASURES)
+        return "\n".join([f"Similarity of two transfer matrices: {overall}", *text_table(self.columns())])
+
 
 def similarity(
     left: FloatArray, right: FloatArray, targets: tuple[str, ...], off: BoolArray, raw: Similarity | None = None
@@ -61,10 +78,9 @@ def similarity(
     )
 
 
-def _overall(measure, left: FloatArray, right: FloatArray, mask: BoolArray) -> float:
+def _overall(measure: Measure, left: FloatArray, right: FloatArray, mask: BoolArray) -> float:
     """A column measure on all entries as one column."""
-    flat = (array.reshape(-1, 1) for array in (left, right, mask))
-    return float(measure(*flat)[0])
+    return float(measure(left.reshape(-1, 1), right.reshape(-1, 1), mask.reshape(-1, 1))[0])
 
 
 def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:

@@ -200,7 +200,7 @@ def relaxed(problem: Problem, source: str, side: str, step: float) -> tuple[Prob
         for group, low, high in zip(problem.options["groups"], group_lower, group_upper, strict=True)
     ]
     options = {name: value for name, value in problem.options.items() if name not in ("available", "caps", "floors")}
-    free = [name for name in problem.sources if name not in problem.options.get("fixed", {})]
+    free = [name for name in problem.sources if name not in problem.options.get("fix", {})]
     at = {name: i for i, name in enumerate(problem.sources)}
     options["caps"] = {name: min(1.0, float(upper[at[name]])) for name in free}
     options["floors"] = {name: max(0.0, float(lower[at[name]])) for name in free}
@@ -210,7 +210,7 @@ def relaxed(problem: Problem, source: str, side: str, step: float) -> tuple[Prob
 def with_kinks(problem: Problem, rng: np.random.Generator) -> Problem:
     """Where slopes differ by side: caps at the centre of an L1 ball, and groups that bind what a cap binds already."""
     options, upper, at = problem.options, problem.upper.copy(), problem.sources
-    free = [place for place, name in enumerate(at) if name not in options.get("fixed", {})]
+    free = [place for place, name in enumerate(at) if name not in options.get("fix", {})]
     if problem.case.near == "l1" and problem.center is not None and rng.random() < 0.7:
         for place in free:
             if problem.lower[place] < problem.center[place] and rng.random() < 0.5:

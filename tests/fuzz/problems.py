@@ -208,9 +208,9 @@ def _box(case: Case, rng: np.random.Generator, q: FloatArray) -> tuple[FloatArra
     held = rng.permutation(M)[: case.fixed] if case.fixed < M else []
     if len(held):
         lower[held] = upper[held] = q[held]
-        options["fixed"] = {names[i]: float(q[i]) for i in held}
+        options["fix"] = {names[i]: float(q[i]) for i in held}
         for kind in ("caps", "floors", "available"):
-            options[kind] = {name: v for name, v in options.get(kind, {}).items() if name not in options["fixed"]}
+            options[kind] = {name: v for name, v in options.get(kind, {}).items() if name not in options["fix"]}
     return lower, upper, {name: value for name, value in options.items() if value}
 
 

@@ -22,7 +22,7 @@ sm.sampled_shapley(lambda members: members.sum(axis=1), 12, 200, seed=3).values.
 fit = assert_type(sm.fit(log, "auto", matrix, table, bootstrap=20, folds=5, min_own_tokens="20k", delta=0.1), sm.Fit)
 sm.fit("runs.csv", sm.LAWS["learned"], transfer="sv.csv", languages=table, vocabulary=32_000, threads=4, starts=3)
 compared = assert_type(sm.compare(log, ["learned", "shapley"], "sv.csv", folds=5, leave_largest_N=True), sm.Comparison)
-sm.compare([log, log], "learned,chinchilla", use_split=True, prior=1e-6, drop_warmup=0.25).best().upper()
+sm.compare([log, log], "learned,chinchilla", split=True, prior=1e-6, drop_warmup=0.25).best().upper()
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 
 predicted = assert_type(fit.predict("en=0.5,de=50%", "243M", ["1B", "2B"], level=0.8, strict=True), sm.Prediction)
@@ -36,7 +36,7 @@ sm.optimize(
     D="100B",
     caps={"en": 0.5, "de": "40%"},
     floors=["fr=0.1", "zh=2%"],
-    fixed="ja=0.05",
+    fix="ja=0.05",
     languages=table,
     available={"en": "5T"},
     max_epochs={"en": 2},
@@ -52,7 +52,7 @@ sm.optimize(
     kl=0.1,
     constraints=[lambda p: p[0] <= 0.3],
     method="exact",
-    baselines={"plan": "en=0.5,de=0.5"},
+    compare_to={"plan": "en=0.5,de=0.5"},
     smoothing=0.3,
     allow_unseen=True,
     strict=True,

@@ -38,6 +38,7 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     power 1/T, and `unimax:E` as even as at most E epochs of each language allow.
     """
     from shapleymix.tables.baselines import USUAL, usual
+    from shapleymix.tables.baselines import table as side_by_side
     from shapleymix_cli.documents.baselines import baselines_document, write_baselines
     from shapleymix_cli.inputs import languages_of
 
@@ -46,7 +47,7 @@ def command(out: Output, table: str, tokens: float, mixtures: tuple[str, ...], o
     fitting = usual(known.available_tokens, tokens)
     left_out = [] if mixtures else [name for name in USUAL if name not in fitting]
     out.note(f"{name} is left out: its epochs do not fill D" for name in left_out)
-    found = _mixtures(known, tokens, mixtures or fitting)
+    found = side_by_side(mixtures or fitting, known.names, known.available_tokens, tokens)
     if output:
         write_baselines(out, found, known.names, tokens, output, force)
     out.emit(
@@ -60,18 +61,3 @@ def _view(found: Sequence[Baseline], known: Languages, tokens: float, verbose: b
     from shapleymix_cli.views.baselines import view
 
     return view(found, known, tokens, verbose)
-
-
-def _mixtures(known: Languages, tokens: float, asked: Sequence[str]) -> tuple[Baseline, ...]:
-    """The mixtures under their names, with the epochs that they make.
-
-    Raises
-    ------
-    UsageError
-        If a mixture is none, or two have one name.
-    """
-    from shapleymix.tables.baselines import Baseline, epochs_of, mixture_of, rivals_of
-
-    names, available = known.names, known.available_tokens
-    found = {name: mixture_of(given, names, available, tokens) for name, given in rivals_of(asked).items()}
-    return tuple(Baseline(name, p, epochs_of(p, available, tokens)) for name, p in found.items())

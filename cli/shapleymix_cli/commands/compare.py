@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--folds", type=options.Count(2), help=f"Cross-validation grouped by mixture.  [default: {Settings.folds}]"
 )
 @click.option("--leave-largest-N", "leave_largest_N", is_flag=True, help="Hold out the largest size.")
-@click.option("--split", "use_split", is_flag=True, help="Hold out the runs that the log's split column marks.")
+@click.option("--split", is_flag=True, help="Hold out the runs that the log's split column marks.")
 @options.seed
 @options.estimation
 @options.threads
@@ -47,7 +47,7 @@ def command(
     languages: str | None,
     folds: int | None,
     leave_largest_N: bool,
-    use_split: bool,
+    split: bool,
     seed: int,
     threads: int,
     **settings: Any,
@@ -62,7 +62,7 @@ def command(
     from shapleymix_cli.documents.scores import comparison_document
     from shapleymix_cli.own_laws import laws_of
 
-    if (folds is not None) + leave_largest_N + use_split > 1:
+    if (folds is not None) + leave_largest_N + split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
     chosen = laws_of(laws)
     log, matrix, table = (
@@ -77,7 +77,7 @@ def command(
         table,
         folds=folds or Settings.folds,
         leave_largest_N=leave_largest_N,
-        use_split=use_split,
+        split=split,
         seed=seed,
         threads=threads,
         progress=out.progress,

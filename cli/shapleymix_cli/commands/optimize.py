@@ -39,7 +39,7 @@ BOUNDS = (
     click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
     click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
     click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
-    click.option("--fix", "fixed", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),
+    click.option("--fix", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),
     click.option("--min-tokens", metavar="SIZE|en=1B,...", help="Fewest tokens of each source, or of some."),
     click.option(
         "--group",
@@ -63,7 +63,6 @@ SOLVING = (
     click.option("--strict", is_flag=True, help="Refuse an optimum outside of what was fitted."),
     click.option(
         "--compare-to",
-        "baselines",
         metavar="[NAME=]MIX",
         multiple=True,
         help="en=0.5,de=50%, a saved .json, natural, temperature:T or unimax:E; repeatable.",

@@ -94,21 +94,22 @@ def command(
     fit = load_fit(out, fit_path, law_file)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
-    repeated: list[str] = []
+    known = read_table(out, languages)
     if table:
         points = _table_points(out, fit, table)
     else:
         from shapleymix.mixing.bounds import Bounds
         from shapleymix.tables.baselines import rivals_of
 
-        supply = Bounds(languages=read_table(out, languages), available=available)
+        supply = Bounds(languages=known, available=available)
         named = rivals_of(mixtures)
         N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
         points = _grid(fit, named, N, D, supply)
-        repeated = _repeated(fit, points, supply)
         comparisons = _comparisons(fit, named, N, D, supply, weights, level)
-    found = fit.predict(points.p, points.N, points.D, level=level, runs=points.runs, strict=strict)
-    out.warn([*found.warnings, *repeated])
+    found = fit.predict(
+        points.p, points.N, points.D, level, points.runs, languages=known, available=available, strict=strict
+    )
+    out.warn(found.warnings)
     out.note(notice for one in comparisons for notice in one.notices)
     if output:
         write_predictions(out, found, comparisons, output, force)
@@ -151,15 +152,6 @@ def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Seq
         np.array([size for _, size, _ in rows]),
         np.array([count for _, _, count in rows]),
     )
-
-
-def _repeated(fit: Fit, points: Points, supply: Bounds) -> list[str]:
-    """A warning for each point that repeats tokens."""
-    from shapleymix.tables.repetition import repetition
-
-    tokens = supply.supply(fit.sources)
-    rows = zip(points.runs or (), points.p, points.D.tolist(), strict=True)
-    return [text for name, p, D in rows for text in repetition(p, fit.sources, tokens, D, name)]
 
 
 def _comparisons(

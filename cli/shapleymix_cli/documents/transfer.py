@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from shapleymix.tables.similarity import Similarity
     from shapleymix.tables.transfer import TransferMatrix
 
-MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
-
 
 def transfer_document(matrix: TransferMatrix) -> dict[str, Json]:
     """The matrix, nested by source, then target, with what is known of its making."""
@@ -29,6 +27,8 @@ def transfer_document(matrix: TransferMatrix) -> dict[str, Json]:
 
 def similarity_document(found: Similarity) -> dict[str, Json]:
     """The measures over all entries, by target, and of the raw values where both matrices have them."""
+    from shapleymix.tables.similarity import MEASURES
+
     document: dict[str, Json] = {measure: getattr(found, measure) for measure in MEASURES}
     by_target = {measure: getattr(found, f"{measure}_by_target").tolist() for measure in MEASURES}
     document["targets"] = {
