@@ -261,6 +261,8 @@ def _decode(hint: Hint, value: object, place: _Place) -> object:
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _decode(_only_member(hint), value, place)
+    if hint is np.ndarray:  # as an author of a law may write it
+        return _decode_array(np.float64, value)
     if origin is np.ndarray:
         return _decode_array(typing.get_args(typing.get_args(hint)[1])[0], value)
     if origin is tuple:
@@ -339,9 +341,7 @@ def _decode_array(scalar: type[np.generic], value: object) -> NDArray[np.generic
     if odd and scalar is np.float64:
         specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
         flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
-        shaped = np.empty(len(flat), dtype=object)
-        shaped[:] = flat
-        cells = shaped.reshape(cells.shape)
+        cells = np.fromiter(flat, dtype=object, count=len(flat)).reshape(cells.shape)
         odd = set(map(type, flat)) - allowed
     if odd:
         found = next(cell for cell in flat if type(cell) in odd)

@@ -191,6 +191,7 @@ ON_THE_COMMAND_LINE_ONLY = {
     "quiet": "Python's `warnings` are filtered by Python's own means",
     "verbose": "a result is there as a whole",
     "least_squares": "delta=inf",
+    "law_file": "in Python the law's module is imported",
     "frontier": "a function of its own, whose `between` it is",
 }
 
