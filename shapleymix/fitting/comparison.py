@@ -14,7 +14,7 @@ from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
-from shapleymix.keywords import spelt_out
+from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
@@ -138,6 +138,7 @@ def compare(
     FitError
         If no law could be fitted.
     """
+    checked("compare", keywords, CompareKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]

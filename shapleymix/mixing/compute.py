@@ -12,6 +12,7 @@ from typing import Unpack
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, caution
+from shapleymix.keywords import checked
 from shapleymix.laws import Law
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
 from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
@@ -48,6 +49,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Unpack[DemandKeyword
     SolveError
         If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
     """
+    checked("optimize_compute", keywords, DemandKeywords.__annotations__)
     demands, fit = Demands(**keywords), fit_of(fit)
     compute = parse_size(flops, "flops")
     _require_convex(fit, compute)
