@@ -8,9 +8,11 @@ checkers read the names and types from the one, editors follow the call into the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import TypeVar
+
+from shapleymix.errors import UsageError, did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -39,3 +41,16 @@ def spelt_out(settings: type, names: Collection[str]) -> Callable[[Function], Fu
         return function
 
     return show
+
+
+def checked(function: str, keywords: Mapping[str, object], names: Collection[str]) -> None:
+    """Refuse keywords that a function does not take.
+
+    Raises
+    ------
+    UsageError
+        Naming the first, and the keyword that may have been meant.
+    """
+    for given in keywords:
+        if given not in names:
+            raise UsageError(f"{function}() has no keyword {given!r}", hint=did_you_mean(given, names))

@@ -14,7 +14,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sized
 from typing import ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -37,6 +37,7 @@ T = typing.TypeVar("T")
 _KINDS: dict[str, type[Record]] = {}
 _LABELS = ("sources", "targets")
 _DEEPEST = 32  # nested lists and objects in a field of free content
+IMPORT_FIRST = "import the module that defines it first"
 _REWRITE = "write it again with the command that made it"
 
 
@@ -55,6 +56,11 @@ class Record(Shown):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" in cls.__dict__:
+            taken = _KINDS.setdefault(cls.kind, cls)
+            if taken.__module__.startswith("shapleymix.") and taken.__module__ != cls.__module__:
+                raise UsageError(
+                    f"{cls.kind!r} is the kind of {taken.__name__}", hint="give the class a kind of its own"
+                )
             _KINDS[cls.kind] = cls
 
     @property
@@ -181,7 +187,8 @@ def _kind_of(document: object, cls: type[Record], place: _Place) -> tuple[type[R
     found = _KINDS.get(kind) if isinstance(kind, str) else None
     if found is None or not issubclass(found, cls):
         expected = getattr(cls, "kind", cls.__name__.lower())
-        place.refuse(f"holds a {kind!s:.60}, expected a {expected}", None)
+        own = isinstance(kind, str) and kind.startswith(f"{expected}/")
+        place.refuse(f"holds a {kind!s:.60}, expected a {expected}", IMPORT_FIRST if own else None)
     return found, document
 
 
@@ -308,14 +315,11 @@ def _short(value: object) -> str:
 
 def _members(hint: Hint, count: int) -> list[Hint]:
     arguments = typing.get_args(hint)
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return [arguments[0]] * count
-    return list(arguments)
+    return [arguments[0]] * count if arguments[1:] == (Ellipsis,) else list(arguments)
 
 
 def _only_member(hint: Hint) -> Hint:
-    members = [member for member in typing.get_args(hint) if member is not type(None)]
-    return members[0]
+    return next(member for member in typing.get_args(hint) if member is not type(None))
 
 
 _SCALARS: dict[type[np.generic], tuple[set[type], str]] = {
@@ -335,15 +339,11 @@ def _decode_array(scalar: type[np.generic], value: object) -> NDArray[np.generic
     if odd and scalar is np.float64:
         specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
         flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
-        cells = _reshaped(flat, cells.shape)
+        shaped = np.empty(len(flat), dtype=object)
+        shaped[:] = flat
+        cells = shaped.reshape(cells.shape)
         odd = set(map(type, flat)) - allowed
     if odd:
         found = next(cell for cell in flat if type(cell) in odd)
         raise TypeError(f"expected only {what} in rows of equal length, found {_short(found)}")
     return cells.astype(scalar)
-
-
-def _reshaped(flat: Sequence[object], shape: tuple[int, ...]) -> NDArray[np.object_]:
-    cells = np.empty(len(flat), dtype=object)
-    cells[:] = flat
-    return cells.reshape(shape)

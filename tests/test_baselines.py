@@ -11,6 +11,7 @@ from shapleymix.errors import UsageError
 from shapleymix.tables.baselines import (
     USUAL,
     epochs_of,
+    mixture_of,
     named,
     named_baselines,
     rivals_of,
@@ -143,6 +144,26 @@ def test_two_different_mixtures_of_one_name_are_refused():
 
 
 def test_a_rival_cannot_take_the_name_of_another_mixture():
-    with pytest.raises(UsageError, match="two mixtures are named 'uniform'"):
-        named_baselines(SOURCES, AVAILABLE, 0.5, ["uniform=unimax:10"], 1e3)
+    with pytest.raises(UsageError, match=r"two mixtures are named 'smoothed \(0.5\)'"):
+        named_baselines(SOURCES, np.ones(4), 0.5, ["smoothed (0.5)=en=1"], 1e3)
     assert list(named_baselines(SOURCES, np.full(4, np.nan), 0.5, ["uniform"], 1e3)) == ["uniform"]
+
+
+@pytest.mark.parametrize("name", ["uniform", "natural", "temperature:2", "unimax:1", " uniform "])
+def test_a_mixture_cannot_pass_for_a_baseline(name):
+    """`--mixture natural=en=1` was shown as natural."""
+    for rivals in ([f"{name}=en=1"], {name: "en=1"}, {name: np.array([1.0, 0, 0, 0])}):
+        with pytest.raises(UsageError, match="as a baseline is"):
+            rivals_of(rivals)
+    assert rivals_of({name: name}) == {name: name}
+
+
+@pytest.mark.parametrize("name", ["uniform", "natural", "temperature:2", "unimax:1"])
+def test_a_source_with_the_name_of_a_baseline_is_written_with_its_ratio(name):
+    sources = ("en", name)
+    with pytest.raises(UsageError, match="is the name of a source and of a baseline") as refused:
+        mixture_of(name, sources, np.ones(2), 1.0)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith(f"write {name}=1 ")
+    np.testing.assert_array_equal(mixture_of(f"{name}=1", sources, np.ones(2), 1.0), [0, 1])
+    np.testing.assert_array_equal(mixture_of("unimax:2", sources, np.ones(2), 1.0), [0.5, 0.5])

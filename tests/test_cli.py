@@ -148,7 +148,7 @@ def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, cap
 
 def test_fit_tells_bounds_from_values(run: Run, fixtures: Path) -> None:
     log = fixtures / "multilingual5_runs.csv"
-    outcome = run("fit", log, "--law", "learned", "--min-own-tokens", "20k", "--bootstrap", 20, "--folds", 0)
+    outcome = run("fit", log, "--law", "learned-concave", "--min-own-tokens", "20k", "--bootstrap", 20, "--folds", 0)
     block = outcome.out.split("coefficients")[1].split("\n\n")[0]
     assert "< " in block
     assert "alpha: the log holds two N" in outcome.out

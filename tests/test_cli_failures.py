@@ -216,6 +216,11 @@ def test_a_fault_in_a_users_law_is_theirs(run: Run, fixtures: Path, tmp_path: Pa
     outcome = run("compare", fixtures / "multilingual5_runs.csv", "--laws", f"{law}:Law", "--json")
     assert outcome.code == 2
     assert outcome.document["error"]["location"] == {"file": str(law), "line": 3, "column": None}
+    among = run(
+        "compare", fixtures / "multilingual5_runs.csv", "--laws", f"chinchilla,{law}:Law", "--folds", 2, "--json"
+    )
+    assert among.code == 0
+    assert f"raised IndexError at {law}:3: " in among.document["laws"][1]["error"]
     law.write_text("import a_module_that_is_not_there\n")
     outcome = run("compare", fixtures / "multilingual5_runs.csv", "--laws", f"{law}:Law")
     assert outcome.code == 2

@@ -72,6 +72,10 @@ HARD = {
         387333096, 7, 22, "exponential", "large", caps="tokens", groups=(BAND, BAND, BAND), slack=1e-9,
         anchor="random", near="kl", sparse=True,
     ),
+    "equalities that an ill-conditioned step would leave": Case(
+        2834, 20, 13, "concave", "large", "worst", "extreme", "tight", True, 0, (BAND, BAND, FLOOR, FLOOR), 0.0,
+        near="l1", sparse=True,
+    ),
 }  # fmt: skip
 
 NOWHERE = {

@@ -117,7 +117,9 @@ def test_families_must_be_known():
 
 
 def test_a_law_without_its_matrix_says_how_to_get_one():
-    with pytest.raises(UsageError, match=r"law 'shapley-tempered' needs a transfer matrix[\s\S]*shapleymix shapley"):
+    with pytest.raises(
+        UsageError, match=r"law 'shapley-tempered' needs a transfer matrix[\s\S]*Shapley values of coalition"
+    ):
         LAWS["shapley-tempered"].givens(Inputs(NAMES[:4], NAMES[:4]))
     foreign = TransferMatrix.from_sv(np.eye(2), ("en", "xx"), ("en", "xx"))
     with pytest.raises(DataError, match="de"):

@@ -225,6 +225,14 @@ def test_scales_need_sizes_above_zero(N, D, named):
         optimize_scales(FakeFit(), N, D)
 
 
+@pytest.mark.parametrize("searched", [False, True])
+def test_compute_refuses_a_law_without_convexity_with_the_way_out(searched):
+    """`allow_nonconvex` was passed over, and the refusal asked for it."""
+    with pytest.raises(SolveError, match="not known to be convex in the mixture: optima without proof") as refused:
+        optimize_compute(Bumpy(), 1e21, allow_nonconvex=searched)
+    assert "several N and D of that budget" in str(refused.value.hint)
+
+
 def test_compute_is_split_as_a_fine_scan_says():
     fit = FakeFit(B=0)
     mix = optimize_compute(fit, "1e21")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from simulated import log_of
 
-from shapleymix.errors import ShapleyMixWarning, UsageError
+import shapleymix as sm
+from shapleymix.errors import InfeasibleError, ShapleyMixWarning, UsageError
 from shapleymix.fitting.fits import Fit, fit
 from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.demands import Demands
@@ -118,3 +120,46 @@ def test_a_set_is_no_mixture_and_no_set_of_weights(fitted, wrong):
         fitted.predict(wrong, N, 3e9)
     with pytest.raises(UsageError, match="has no order"):
         Demands(weights=wrong).weights_for(fitted, None)
+
+
+def test_an_optimised_mixture_brings_its_budget(fitted: Fit):
+    mix = sm.optimize(fitted, N, "2B")
+    np.testing.assert_array_equal(fitted.predict(mix).losses, fitted.predict(mix.p, N, 2e9).losses)
+    np.testing.assert_array_equal(fitted.predict(mix, D="1B").losses, fitted.predict(mix.p, N, 1e9).losses)
+    for left in ({"D": 1e9}, {"N": N}):
+        with pytest.raises(UsageError, match=f"{'N' if 'D' in left else 'D'} is missing"):
+            fitted.predict("uniform", **left)
+
+
+def test_budgets_are_asked_once_and_an_infeasible_one_is_named(fitted: Fit):
+    once = sm.optimize_scales(fitted, ["100M", 1e8], ["1B", 1e9, "2B"])
+    assert [(one.N, one.D) for one in once] == [(1e8, 1e9), (1e8, 2e9)]
+    with pytest.raises(InfeasibleError, match=r"^at N = 100M, D = 900B: the caps sum to"):
+        sm.optimize_scales(fitted, N, ["1B", "900B"], available=TOKENS, max_epochs=1)
+    with pytest.raises(InfeasibleError, match=r"^the caps sum to"):
+        sm.optimize(fitted, N, "900B", available=TOKENS, max_epochs=1)
+
+
+@pytest.mark.parametrize("radius", [0, 1e-12, 1e-10, float("nan")])
+def test_a_ball_too_small_for_arithmetic_is_refused(fitted: Fit, radius: float):
+    """At 1e-12 the answer lay 20 times outside of the ball."""
+    with pytest.raises(UsageError, match="within"):
+        sm.optimize(fitted, N, "2B", near="uniform", within=radius, distance="kl")
+    least = sm.optimize(fitted, N, "2B", near="uniform", within=1e-9, distance="kl")
+    assert float(np.sum(least.p * np.log(least.p * 4))) <= 1.5e-9
+
+
+def test_a_keyword_that_is_misspelt_is_named(fitted: Fit):
+    _, _, log = log_of("additive", rows=20, noise=1e-3)
+    calls: dict[str, Callable[..., object]] = {
+        "optimize": lambda **wrong: sm.optimize(fitted, N, 1e9, **wrong),
+        "optimize_scales": lambda **wrong: sm.optimize_scales(fitted, N, 1e9, **wrong),
+        "optimize_compute": lambda **wrong: sm.optimize_compute(fitted, 1e18, **wrong),
+        "frontier": lambda **wrong: sm.frontier(fitted, N, 1e9, "en:rest", **wrong),
+        "fit": lambda **wrong: fit(log, "additive", **wrong),
+        "compare": lambda **wrong: sm.compare(log, ["additive"], **wrong),
+    }
+    for name, call in calls.items():
+        wrong, meant = ("delto", "delta") if name in ("fit", "compare") else ("cap", "caps")
+        with pytest.raises(UsageError, match=rf"{name}\(\) has no keyword '{wrong}'\s+hint: did you mean '{meant}'"):
+            call(**{wrong: 0.1})

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import log_of
 
 from shapleymix.errors import DataError, UsageError
+from shapleymix.fitting.fits import fit
 from shapleymix.mixing.groups import Group
+from shapleymix.mixing.optimization import optimize
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import read_languages
-from shapleymix.tables.names import appearance, composed, lookalikes, near
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.spelling import appearance, composed, lookalikes, near
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
 
@@ -142,3 +146,23 @@ def test_what_only_resembles_is_left_alone():
     assert all(composed(name) == name for name in names)
     assert appearance("рус") == "pyc"
     assert near("spañol", names) == "did you mean 'español'?"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"caps": "jap=0.5"},
+        {"floors": "jap=0.1"},
+        {"available": "jap=1B"},
+        {"weights": "jap=1"},
+        {"groups": "jap+de<=0.5"},
+        {"what_if": "jap+1B"},
+    ],
+)
+def test_options_tell_look_alikes_apart(asked):
+    """A hint "did you mean 'ja\u0440'?" looks like what was written."""
+    _, _, log = log_of("additive", rows=20, noise=1e-3)
+    names = ("ja\u0440", *log.sources[1:])
+    fitted = fit(replace(log, sources=names, targets=names), "additive", bootstrap=0, folds=0, starts=1, threads=1)
+    with pytest.raises(UsageError, match=r"looks like .* written with other characters"):
+        optimize(fitted, 1e8, 1e9, **asked)

@@ -1,20 +1,25 @@
 """In-run data Shapley for any PyTorch training loop (ShapleyLaw paper, appendix on IRDS).
 
-`IRDS` replaces `loss.backward()`; see `shapleymix_irds.tracker`. Imported lazily, since it needs torch.
+`IRDS` watches a training loop or replaces `loss.backward()`; see `shapleymix_irds.tracker`.
+Imported lazily, since it needs torch.
 
 Modules, in reading order:
 
-  distributed  the little that the tracker needs to know about ranks and wrappers
+  distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
-  batch        sort a batch by language, and know its groups: languages, or their halves in validation-free mode
+  wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
+  buffers      buffers that a model writes while it runs
+  batch        whose each sequence is, and the validation sequences that ranks divide among them
   schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
   options      settings of a tracker
-  engines      estimators of one step, behind one contract
+  engines      how a step is measured: probes behind the layers, sketches of gradients by language
   accounts     what is booked: a step, the ledger, the log, the matrix
   checks       what can be said against a tracker before the first step, and against what it is given in each
   measuring    measured validation losses, and measured time
+  evaluating   an evaluated step: its projections, validation sequences and training calls, until their sums are taken
   state        what a tracker writes into a checkpoint, and the check that a resumed run is the same run
-  tracker      `IRDS`, which replaces `loss.backward()` in a training loop
+  record       the record of a run: its accounts, what is shown of them, and what is saved
+  tracker      `IRDS`, which goes into a training loop
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
 """
 

@@ -1,4 +1,4 @@
-"""Sort a batch by language, and know its groups: languages, or their halves in validation-free mode."""
+"""Batches: the language of each sequence or token, and the validation sequences that ranks divide among them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,58 @@ from shapleymix.errors import did_you_mean
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 
+PIECE = 8  # validation sequences a pass
+Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
+
 
 @dataclass(frozen=True)
-class Batch:
-    """Sequences of one rank, sorted by group.
+class Piece:
+    """Sequences of one shape that pass at a time.
 
     Attributes
     ----------
-    x, y : tensor (B, S)
-        Sequences and their labels.
-    bounds : list of int
-        First sequence of each group, and B at the end.
-    tokens : tensor
-        Tokens with a label in each group, float64 on the CPU.
+    x, y : Inputs and tensor
+        Sequences and their labels, (B, ...).
+    languages : tensor (B,)
+        Their languages.
+    weights : tensor (B,)
+        1, or 0 for sequences that only keep this rank in step with the others.
+    tokens : tensor (B,)
+        Tokens with a label, float64 on the CPU.
     """
 
-    x: Tensor
+    x: Inputs
     y: Tensor
-    bounds: list[int]
+    languages: Tensor
+    weights: Tensor
     tokens: Tensor
 
-    def part(self, group: int) -> slice:
-        """The rows of a group."""
-        return slice(self.bounds[group], self.bounds[group + 1])
 
-    @property
-    def groups(self) -> int:
-        return len(self.bounds) - 1
+def rows(x: Inputs) -> int:
+    """Number of sequences."""
+    return len(x) if isinstance(x, Tensor) else min(len(value) for value in x.values())
+
+
+def pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
+    """Some of the sequences, on a device."""
+    if isinstance(x, Tensor):
+        return x[which.to(x.device)].to(device)
+    return {name: value[which.to(value.device)].to(device) for name, value in x.items()}
+
+
+def pick_labels(y: Tensor, which: Tensor, device: torch.device) -> Tensor:
+    """Labels of some of the sequences, on a device."""
+    return y[which.to(y.device)].to(device)
+
+
+def length(x: Inputs) -> int | None:
+    """Tokens of a sequence, if the first input that has sequences of tokens tells."""
+    values = [x] if isinstance(x, Tensor) else list(x.values())
+    return next((value.shape[1] for value in values if value.dim() >= 2), None)
 
 
 def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], step: int, rank: int) -> Tensor:
-    """Indices (B,) on the CPU.
+    """Indices (B,), or (B, S) where each token has a label, on the CPU.
 
     Raises
     ------
@@ -54,9 +75,11 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
     """
     place = f"step {step}, rank {rank}"
     if isinstance(lang, Tensor):
-        if lang.dim() != 1 or lang.is_floating_point() or lang.is_complex() or lang.dtype == torch.bool:
+        if lang.dim() not in (1, 2) or lang.is_floating_point() or lang.is_complex() or lang.dtype == torch.bool:
             kind = f"shape {tuple(lang.shape)} and type {lang.dtype}"
-            raise TrackerError(f"{place}: lang has {kind}, expected a whole number or a name for each sequence")
+            raise TrackerError(
+                f"{place}: lang has {kind}, expected a whole number or a name for each sequence or token"
+            )
         indices = lang.detach().to("cpu", torch.long)
         bad = (indices < 0) | (indices >= len(languages))
         if bool(bad.any()):
@@ -83,27 +106,29 @@ def total_tokens(y: Tensor, given: int | None, ignore: int, world: World, place:
     return total
 
 
-def arrange(x: Tensor, y: Tensor, indices: Tensor, languages: int, ignore: int, halves: bool) -> tuple[Batch, Tensor]:
-    """Sort by language; with `halves`, each language is two groups of (nearly) equal size.
+def halves(languages: Tensor, count: int, turn: int) -> Tensor:
+    """Labels 2 k and 2 k + 1 in turn for the sequences of language k, or for runs of tokens of it.
 
-    Returns
-    -------
-    tuple
-        The batch, and which of the given sequences each of its sequences is (B,).
+    `turn` says which comes first, so that a language that comes once a rank is in either half now and then.
     """
-    order = torch.argsort(indices, stable=True)
-    sizes = torch.bincount(indices, minlength=languages)
-    if halves:
-        sizes = torch.stack([sizes - sizes // 2, sizes // 2], 1).flatten()
-    bounds = [0, *torch.cumsum(sizes, 0).tolist()]
-    order = order.to(x.device)
-    counts = labelled(y[order], ignore).to("cpu", torch.float64)
-    return Batch(x[order], y[order], bounds, group_sums(counts, bounds)), order
+    flat = languages.flatten()
+    begins = torch.ones_like(flat)
+    if languages.dim() == 2:
+        begins[1:] = (flat[1:] != flat[:-1]).long()
+        begins[:: languages.shape[1]] = 1
+    hot = torch.nn.functional.one_hot(flat, count) * begins[:, None]
+    before = hot.cumsum(0).gather(1, flat[:, None])[:, 0] - 1
+    return (2 * flat + (before + turn) % 2).view(languages.shape)
 
 
-def group_sums(values: Tensor, bounds: list[int]) -> Tensor:
-    """Sums of values (B,) over each group, (groups,)."""
-    return torch.stack([values[bounds[k] : bounds[k + 1]].sum() for k in range(len(bounds) - 1)])
+def sample_of(x: Inputs, y: Tensor, ignore: int) -> Piece:
+    """A few sequences, in a number that other axes seldom have; some come again where there are fewer."""
+    count = 7 if length(x) == 5 else 5
+    which = torch.arange(count) % len(y)
+    chosen = pick_labels(y, which, y.device)
+    counts = labelled(chosen, ignore).to("cpu", torch.float64)
+    ones = torch.ones(count, dtype=torch.float64)
+    return Piece(pick(x, which, y.device), chosen, torch.zeros(count, dtype=torch.long, device=y.device), ones, counts)
 
 
 class ValidationSet:
@@ -117,7 +142,7 @@ class ValidationSet:
 
     def __init__(
         self,
-        val: Mapping[str, tuple[Tensor, Tensor]],
+        val: Mapping[str, tuple[Inputs, Tensor]],
         languages: Sequence[str],
         count: int,
         seed: int,
@@ -128,48 +153,93 @@ class ValidationSet:
         self.parts = [val[name] for name in languages]
         self.count, self.seed, self.ignore = count, seed, ignore
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of one evaluation."""
-        return sum(min(self.count, len(x)) * x[0].numel() for x, _ in self.parts)
+    def tokens(self, ranks: int) -> float:
+        """Tokens of one evaluation on one of so many ranks."""
+        counts = [min(self._count(ranks), rows(x)) * y[0].numel() for x, y in self.parts]
+        return sum(counts) / ranks
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how validation losses were measured."""
         pool = {name: len(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
         return {"validation": "rotating set", "validation_sequences": {"evaluation": self.count, "set": pool}}
 
-    def take(self, evaluation: int, device: torch.device, piece: int = 0, pieces: int = 1) -> Batch:
-        """The sequences of an evaluation, or one of so many pieces of them, on `device`; no piece is empty."""
-        count = max(self.count, pieces)
-        first, last = (evaluation * count + count * edge // pieces for edge in (piece, piece + 1))
-        picks = [self._pick(len(x), first, last - first, k) for k, (x, _) in enumerate(self.parts)]
-        return self._batch(picks, device)
+    def sample(self, device: torch.device) -> Piece:
+        """A few sequences to look at the model with."""
+        x, y = self.parts[0]
+        which = torch.arange(min(8, len(y)))
+        return sample_of(pick(x, which, device), pick_labels(y, which, device), self.ignore)
 
-    def fixed(self, count: int, device: torch.device) -> Batch:
-        """The first `count` sequences of each language, always the same."""
-        return self._batch([torch.arange(min(count, len(x))) for x, _ in self.parts], device)
+    def share(self, evaluation: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
+        """This rank's sequences of an evaluation; all ranks get as many pieces.
+
+        Ranks divide the sequences; where there are more ranks than sequences, there are so many more of them.
+        """
+        count = self._count(ranks)
+        picks = [self._pick(rows(x), evaluation * count, count, k) for k, (x, _) in enumerate(self.parts)]
+        return self._share(picks, rank, ranks, device)
+
+    def fixed(self, count: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
+        """This rank's share of the first `count` sequences of each language, always the same."""
+        return self._share([torch.arange(min(count, rows(x))) for x, _ in self.parts], rank, ranks, device)
+
+    def _count(self, ranks: int) -> int:
+        return max(self.count, -(-ranks // len(self.parts)))
 
     def _pick(self, size: int, position: int, wanted: int, language: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + language) % 2**63)
         order = torch.randperm(size, generator=generator)
         return order[(position + torch.arange(min(wanted, size))) % size]
 
-    def _batch(self, picks: list[Tensor], device: torch.device) -> Batch:
-        pairs = list(zip(self.parts, picks, strict=True))
-        x = torch.cat([part[0][pick.to(part[0].device)] for part, pick in pairs]).to(device)
-        y = torch.cat([part[1][pick.to(part[1].device)] for part, pick in pairs]).to(device)
-        bounds = [0, *torch.cumsum(torch.tensor([len(pick) for pick in picks]), 0).tolist()]
+    def _share(self, picks: list[Tensor], rank: int, ranks: int, device: torch.device) -> list[Piece]:
+        owners = torch.repeat_interleave(torch.arange(len(picks)), torch.tensor([len(which) for which in picks]))
+        every = list(zip(owners.tolist(), torch.cat(picks).tolist(), strict=True))
+        cuts = [len(every) * r // ranks for r in range(ranks + 1)]
+        cut = [self._cut(every[cuts[r] : cuts[r + 1]]) for r in range(ranks)]
+        mine = [self._piece(part, 1.0, device) for part in cut[rank]]
+        spare = max(len(parts) for parts in cut) - len(mine)
+        return mine + [self._piece(every[:1], 0.0, device)] * spare
+
+    def _cut(self, chosen: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """Pieces of at most `PIECE` sequences, each of languages whose sequences have one shape."""
+        pieces: list[list[tuple[int, int]]] = []
+        for entry in chosen:
+            fits = pieces and len(pieces[-1]) < PIECE
+            if fits and self._shape(pieces[-1][0][0]) == self._shape(entry[0]):
+                pieces[-1].append(entry)
+            else:
+                pieces.append([entry])
+        return pieces
+
+    def _shape(self, language: int) -> list[torch.Size]:
+        x, y = self.parts[language]
+        return [value.shape[1:] for value in (y, *([x] if isinstance(x, Tensor) else x.values()))]
+
+    def _piece(self, chosen: list[tuple[int, int]], weight: float, device: torch.device) -> Piece:
+        owners = torch.tensor([language for language, _ in chosen])
+        numbers = torch.tensor([number for _, number in chosen])
+        parts = [(self.parts[k], numbers[owners == k]) for k in torch.unique(owners).tolist()]
+        xs = [pick(x, which, device) for (x, _), which in parts]
+        y = torch.cat([pick_labels(y, which, device) for (_, y), which in parts])
         counts = labelled(y, self.ignore).to("cpu", torch.float64)
-        return Batch(x, y, bounds, group_sums(counts, bounds))
+        weights = torch.full((len(y),), weight, dtype=torch.float64)
+        return Piece(_joined(xs), y, owners.to(device), weights, counts)
 
 
-def _check_validation(val: Mapping[str, tuple[Tensor, Tensor]], languages: Sequence[str]) -> None:
+def _joined(parts: list[Inputs]) -> Inputs:
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if tensors:
+        return torch.cat(tensors)
+    named = [part for part in parts if not isinstance(part, Tensor)]
+    return {name: torch.cat([part[name] for part in named]) for name in named[0]}
+
+
+def _check_validation(val: Mapping[str, tuple[Inputs, Tensor]], languages: Sequence[str]) -> None:
     for name in val:
         if name not in languages:
             hint = did_you_mean(name, languages)
             raise LanguageError(f"validation sequences of an unknown language {name!r}", hint=hint)
     for name in languages:
-        if name not in val or len(val[name][0]) == 0:
+        if name not in val or rows(val[name][0]) == 0:
             raise LanguageError(f"no validation sequences of language {name!r}")
-        if len(val[name][0]) != len(val[name][1]):
+        if rows(val[name][0]) != len(val[name][1]):
             raise TrackerError(f"validation x and y of language {name!r} have different lengths")

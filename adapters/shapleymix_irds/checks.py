@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from shapleymix_irds.batch import Inputs
 from shapleymix_irds.engines.base import LossFn
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 
 
-def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool, weighted: bool) -> None:
+def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool) -> None:
     """Settings that cannot be meant.
 
     Raises
@@ -25,15 +26,12 @@ def check_settings(languages: Sequence[str], every: Any, engine: str, order: int
         raise TrackerError("the tracker needs languages, each once", hint=f"given: {', '.join(languages)}")
     if every != "auto" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise TrackerError(f"every is {every!r}: it must be 'auto' or a whole number from 1 on")
-    if engine not in ("auto", "grouped", "micro"):
-        raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'grouped' or 'micro'")
+    if engine not in ("auto", "sketch", "exact"):
+        raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'sketch' or 'exact'")
     if order not in (1, 2):
         raise TrackerError(f"order is {order!r}: it must be 1 or 2")
     if order == 2 and free:
         raise TrackerError("second order needs validation sequences", hint="give `val`, or take order=1")
-    if engine == "grouped" and (order == 2 or weighted):
-        what = "second order" if order == 2 else "preconditioning"
-        raise TrackerError(f"{what} needs whole gradients", hint='take engine="micro" or "auto"')
 
 
 def check_modules(model: nn.Module) -> None:
@@ -85,13 +83,13 @@ def check_seen(languages: Sequence[str], unseen: Sequence[int], limit: int, step
 def checked(loss_fn: LossFn, place: str) -> LossFn:
     """The loss function, made to refuse a result that is not the loss of each sequence."""
 
-    def call(x: Tensor, y: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def call(x: Inputs, y: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         both = loss_fn(x, y)
         for losses in both if isinstance(both, tuple) else (both,):
             shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            if shape != (len(x),):
+            if shape != (len(y),):
                 hint = 'take the token loss with reduction="none" and sum it over each sequence'
-                raise TrackerError(f"{place}: loss_fn gave {shape}, expected shape ({len(x)},)", hint=hint)
+                raise TrackerError(f"{place}: loss_fn gave {shape}, expected shape ({len(y)},)", hint=hint)
         return both
 
     return call

@@ -1,16 +1,13 @@
-"""The little that the tracker needs to know about ranks and wrappers."""
+"""The ranks that train together, and the parts of a tensor that each of them holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 
@@ -46,6 +43,10 @@ class World:
             dist.all_reduce(values, group=self.group)
         return values
 
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so; every rank must call."""
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
+
     def gather(self, values: Tensor) -> list[Tensor]:
         """The values of every rank; every rank must call."""
         if self.size == 1:
@@ -57,35 +58,6 @@ class World:
     def table(self, row: Tensor) -> Tensor:
         """Rows of all ranks, (size, n) on the CPU in float64; every rank must call."""
         return torch.stack(self.gather(row.to(self.device, torch.float64).contiguous())).cpu()
-
-    def mean_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """What DDP would have done at the end of a backward pass: `.grad` becomes the mean over ranks."""
-        for parameter in parameters:
-            if parameter.grad is not None and self.size > 1:
-                self.sum(parameter.grad.div_(self.size))
-
-
-def put_back(model: nn.Module) -> None:
-    """Put sharded parameters back into their places.
-
-    After a forward pass without a backward pass FSDP2 may leave whole parameters there, which it frees later.
-    """
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
-
-
-def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trainable parameters, sharded where they are."""
-    put_back(model)
-    return {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def tidy(name: str) -> str:
-    """A parameter's name without what wrappers add to it."""
-    for wrapper in ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."):
-        name = name.replace(wrapper, "")
-    return name.removeprefix("module.")
 
 
 def is_sharded(parameters: Iterable[nn.Parameter]) -> bool:
@@ -110,18 +82,6 @@ def share(parameter: Tensor) -> float:
     for axis, placement in enumerate(parameter.placements):
         copies *= mesh.size(axis) if placement.is_replicate() else 1
     return 1.0 / copies
-
-
-def without_sync(model: nn.Module) -> AbstractContextManager[Any]:
-    """DDP's `no_sync`, or nothing."""
-    no_sync: Any = getattr(getattr(model, "_orig_mod", model), "no_sync", None)
-    return no_sync() if no_sync is not None else nullcontext()
-
-
-def syncs(model: nn.Module) -> bool:
-    """Whether the model is a DDP wrapper that would reduce gradients in the next backward pass."""
-    wrapped = getattr(model, "_orig_mod", model)
-    return bool(getattr(wrapped, "require_backward_grad_sync", False))
 
 
 def scalar(value: float | Tensor | None) -> float | None:

@@ -2,40 +2,79 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from shapleymix_irds.batch import Batch, group_sums
-from shapleymix_irds.engines.base import LossFn, plain
+from shapleymix_irds.batch import Inputs, Piece, labelled
+from shapleymix_irds.buffers import Buffers
+from shapleymix_irds.distributed import World
+from shapleymix_irds.engines.base import LossFn, plain, trained
+from shapleymix_irds.errors import TrackerError
 
-PIECE = 4  # sequences a forward pass: an eager pass holds their logits
 
-
-def measure_losses(loss_fn: LossFn, batch: Batch) -> Tensor:
-    """Mean loss of each group (groups,) float64, without gradients and without compiling anew."""
-    losses = []
+def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, world: World) -> Tensor:
+    """Mean loss of each language (K,) float64 over all ranks' pieces, without gradients and without compiling anew."""
+    sums = torch.zeros((2, languages), dtype=torch.float64)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        for x, y in zip(batch.x.split(PIECE), batch.y.split(PIECE), strict=True):
-            losses.append(plain(loss_fn(x, y)).double().cpu())
-    return group_sums(torch.cat(losses), batch.bounds) / batch.tokens
+        for piece in pieces:
+            losses = plain(loss_fn(piece.x, piece.y)).double().cpu() * piece.weights
+            index = piece.languages.cpu()
+            sums.index_add_(1, index, torch.stack([losses, piece.tokens * piece.weights]))
+    total = world.sum(sums.to(world.device)).cpu()
+    return total[0] / total[1]
 
 
 @contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Without dropout and the like; then each module's mode is as it was."""
+def aside(model: nn.Module) -> Iterator[None]:
+    """Passes without dropout and the like; then modes, buffers and the state of randomness are as they were."""
     modes = [(module, module.training) for module in model.modules()]
+    buffers = Buffers(model)
+    devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
     model.eval()
     try:
-        yield
+        with torch.random.fork_rng(devices):
+            yield
     finally:
+        buffers.restore()
         for module, training in modes:
             module.training = training
+
+
+def check_sums(model: nn.Module, loss_fn: LossFn, few: tuple[Inputs, Tensor], ignore: int, world: World) -> None:
+    """Refuse losses that are means over tokens where sums are meant: cut in half, a sequence has half the sum.
+
+    Sequences are cut only where the loss of a whole one is no more than that of a token may be.
+
+    Raises
+    ------
+    TrackerError
+        If the loss of the first half is that of the whole.
+    """
+    x, y = few
+    if not isinstance(x, Tensor) or x.dim() < 2 or y.shape != x.shape:  # only sequences of tokens can be cut
+        return
+    x, y, half = x[:2], y[:2], x.shape[1] // 2
+    with aside(model), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        whole = torch.stack([trained(both := loss_fn(x, y)), plain(both)]).double().sum(1)
+        small = len(x) and float(whole[1]) / len(x) < TOKEN * math.log(2 + max(1, int(y.max())))
+        if not world.any(bool(small)) or half == 0:
+            return
+        x, cut = x[:, :half], y[:, :half]
+        part = torch.stack([trained(both := loss_fn(x, cut)), plain(both)]).double().sum(1)
+    share = float(labelled(cut, ignore).sum()) / max(1.0, float(labelled(y, ignore).sum()))
+    if world.any(bool((part.abs() > (1 + share) / 2 * whole.abs()).any())):
+        hint = "give the sum of the token losses of each sequence; the tracker divides by the tokens of the step"
+        raise TrackerError("loss_fn gives means over tokens: half a sequence has the loss of the whole", hint=hint)
+
+
+TOKEN = 1.5  # times the logarithm of the vocabulary: no mean loss of a token is more
 
 
 class Stopwatch:

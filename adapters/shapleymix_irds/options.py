@@ -19,8 +19,8 @@ class Options:
     seed : int
         Seed of the evaluated steps and of the rotation of the validation set.
     val_sequences : int
-        Validation sequences of each language at an evaluation; the set rotates, so that few suffice. The grouped engine
-        divides them among the calls of a step, one or more each.
+        Validation sequences of each language at an evaluation; the set rotates, so that few suffice. Ranks divide
+        them; with more ranks than sequences, each takes one.
     overhead : float
         With `every="auto"`: the share of a plain run's time that may be added.
     total_steps : int, optional
@@ -29,13 +29,12 @@ class Options:
         Labels in `y` that carry no loss (they are not counted as tokens).
     unseen_limit : int
         Number of consecutive evaluations without a token of a language after which an error is raised.
-    chunk_mib : float, optional
-        Memory for the per-language weight gradients of one layer; larger layers are worked in chunks of rows. None: 8
-        on a CPU, where it is kept for the next layer; 512 on a GPU.
+    numbers, side : int
+        Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `engines.sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
-    micro_batches : int
-        Calls of `backward` in each step; with at least K of them `engine="auto"` takes "micro".
+    any_divisor : bool
+        Whether `tokens=` may be another number than that of the step's labelled tokens.
     """
 
     seed: int = 0
@@ -44,34 +43,31 @@ class Options:
     total_steps: int | None = None
     ignore_index: int = -100
     unseen_limit: int = 50
-    chunk_mib: float | None = None
+    numbers: int = 16_384
+    side: int = 64
     measure_sequences: int = 64
-    micro_batches: int = 1
+    any_divisor: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("val_sequences", "measure_sequences", "micro_batches", "unseen_limit", "total_steps"):
+        for name in ("val_sequences", "measure_sequences", "unseen_limit", "total_steps", "numbers", "side"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")
-        for name in ("overhead", "chunk_mib"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise TrackerError(f"Options: {name} is {value!r}: it must be above 0")
+        if not self.overhead > 0:
+            raise TrackerError(f"Options: overhead is {self.overhead!r}: it must be above 0")
 
     def settings(self) -> dict[str, Setting]:
         """What must not change over a resume."""
-        return {name: getattr(self, name) for name in ("seed", "val_sequences", "micro_batches")}
+        return {name: getattr(self, name) for name in ("seed", "val_sequences")}
 
 
-def automatic(options: Options, tokens: float, val_tokens: int | None, languages: int) -> Schedule:
+def automatic(options: Options, tokens: float, val_tokens: float | None) -> Schedule:
     """The schedule that holds the overhead.
 
     Parameters
     ----------
     tokens, val_tokens : float, optional
         Tokens of one training step and of one evaluation, on one rank; None where there is no validation set.
-    languages : int
-        Number of languages, K.
     """
-    extra = extra_cost(tokens, val_tokens or 0, languages, val_tokens is None)
+    extra = extra_cost(tokens, val_tokens or 0, val_tokens is None)
     return Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)

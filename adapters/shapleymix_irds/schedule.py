@@ -32,24 +32,20 @@ class Schedule:
         return step == self.chosen(step // self.every)
 
 
-def extra_cost(tokens: float, val_tokens: float, languages: int, halves: bool = False) -> float:
+def extra_cost(tokens: float, val_tokens: float, free: bool = False) -> float:
     """Extra time of one evaluated step as a fraction of a plain step, by the cost model.
 
-    Validation costs V/T; the Gram of n + n groups costs n^2 / (3 T); splitting the batch by language was measured to
-    cost up to 5% of a step in the grouped engine, and 15% where a model is so small that calls cost more than work:
-    the latter is reckoned with.
+    Validation costs V/T; sketches were measured to cost up to 5% of a step, and 15% where a model is so small that
+    calls cost more than work: the latter is reckoned with.
 
     Parameters
     ----------
     tokens, val_tokens : float
-        Tokens of one training step and of one evaluation, on one rank.
-    languages : int
-        Number of languages, K.
-    halves : bool
-        Whether the validation-free mode is on: no validation tokens, but two groups a language.
+        Tokens of one training step and of one evaluation, on one rank or on all.
+    free : bool
+        Whether the validation-free mode is on: no validation tokens.
     """
-    groups = 2 * languages if halves else languages
-    return (0.0 if halves else val_tokens / tokens) + groups**2 / (3 * tokens) + SPLITTING
+    return (0.0 if free else val_tokens / tokens) + SPLITTING
 
 
 def choose_every(extra: float, overhead: float, total_steps: int | None) -> int:

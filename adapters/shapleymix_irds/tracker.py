@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,27 +25,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.accounts.ledger import Evaluation, Ledger, Losses
-from shapleymix_irds.accounts.log import EvaluationLog
-from shapleymix_irds.accounts.matrix import efficiency, transfer_matrix
-from shapleymix_irds.accounts.step import Pending, clip_coefficient, learning_rate
-from shapleymix_irds.batch import Batch, ValidationSet, arrange, language_indices, total_tokens
-from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked, non_embedding
-from shapleymix_irds.distributed import World, local, named_parameters
-from shapleymix_irds.engines.base import LossFn, Task, plain, trained
-from shapleymix_irds.engines.choice import Choice
-from shapleymix_irds.errors import LanguageError, TrackerError
-from shapleymix_irds.measuring import Stopwatch, eval_mode, measure_losses
-from shapleymix_irds.options import Options, Setting, automatic
+from shapleymix_irds.accounts.ledger import Evaluation
+from shapleymix_irds.accounts.step import Call, Pending, clip_coefficient, learning_rate
+from shapleymix_irds.batch import Inputs, ValidationSet, language_indices, rows, sample_of, total_tokens
+from shapleymix_irds.batch import length as length_of
+from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked
+from shapleymix_irds.distributed import World, local
+from shapleymix_irds.engines.base import LossFn, plain, trained
+from shapleymix_irds.engines.observer import Losses as CallLosses
+from shapleymix_irds.engines.observer import Watched
+from shapleymix_irds.engines.sketches import Form
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.evaluating import Engine, Evaluator
+from shapleymix_irds.measuring import aside, check_sums, measure_losses
+from shapleymix_irds.options import Options, automatic
+from shapleymix_irds.record import Record
 from shapleymix_irds.schedule import Schedule
-from shapleymix_irds.state import State
 
-Sequences = tuple[Tensor, Tensor]
-Kind = Literal["raw", "calibrated"]
+Sequences = tuple[Inputs, Tensor]
 
 
-class IRDS:
+class IRDS(Record):
     """The tracker of one training run.
 
     Parameters
@@ -55,18 +55,19 @@ class IRDS:
     languages : sequence of str
         Names of the K languages.
     val : mapping of str to Sequences, optional
-        Validation sequences of each language, `{name: (x, y)}` with x and y of shape (n, S), S as in training; the same
-        on every rank. None: validation-free, where fresh training sequences stand in (single-epoch data from the
-        validation distribution only).
+        Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
+        model's inputs. The same on every rank, which divide them. None:
+        validation-free, where fresh training sequences stand in (single-epoch data from the validation distribution
+        only).
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
-    engine : {"auto", "grouped", "micro"}
-        "grouped" (one concatenated pass), "micro" (language-pure micro-batches: any layer, any option), or "auto":
-        grouped where every parameter is covered.
+    engine : {"auto", "sketch", "exact"}
+        "sketch" keeps `options.numbers` random projections of gradients, "exact" all of them; "auto" is exact for
+        small models.
     order : {1, 2}
-        With 2, validation gradients are taken at the middle of the step (needs K gradients of memory; engine micro).
-    precondition : torch.optim.Optimizer, optional
-        The AdamW optimiser, if the products are to be weighted by 1 / (sqrt(v) + eps) (engine micro).
+        With 2, validation gradients are taken at the middle of the step (holds a copy of this rank's weights).
+    loss_fn : callable, optional
+        As `backward` takes it: the loss of validation sequences, where training goes by `watch` alone.
     process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
     out : str or os.PathLike[str], optional
@@ -80,31 +81,53 @@ class IRDS:
         *,
         val: Mapping[str, Sequences] | None,
         every: int | Literal["auto"] = "auto",
-        engine: Literal["auto", "grouped", "micro"] = "auto",
+        engine: Engine = "auto",
         order: Literal[1, 2] = 1,
-        precondition: torch.optim.Optimizer | None = None,
+        loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
     ) -> None:
-        self.model, self.languages, self.order = model, tuple(languages), order
-        self.options = options or Options()
-        check_settings(self.languages, every, engine, order, val is None, precondition is not None)
+        options = options or Options()
+        check_settings(languages, every, engine, order, val is None)
         check_modules(model)
-        self.parameters = named_parameters(model)
-        self.device = local(next(iter(self.parameters.values()))).device
-        self.world = World.of(process_group, self.device)
-        count, seed, ignore = self.options.val_sequences, self.options.seed, self.options.ignore_index
-        self.validation = None if val is None else ValidationSet(val, self.languages, count, seed, ignore)
-        self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
-        parts = (model, self.parameters, self.world, engine, order, precondition, len(self.languages), self.options)
-        self.choice = Choice(*parts)
-        self.ledger, self.losses = Ledger(len(self.languages)), Losses()
-        self.log = EvaluationLog(out, self.languages) if out is not None and self.world.rank == 0 else None
-        self.pending: Pending | None = None
+        self.device = local(next(p for p in model.parameters() if p.requires_grad)).device
+        world = World.of(process_group, self.device)
+        count, seed, ignore = options.val_sequences, options.seed, options.ignore_index
+        validation = None if val is None else ValidationSet(val, languages, count, seed, ignore)
+        schedule = None if every == "auto" else Schedule(every, options.seed)
+        form = Form(options.numbers, options.side)
+        evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor)
+        evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
+        super().__init__(model, languages, evaluator, schedule, options, out)
         self.sequence_losses = torch.zeros(0)  # of the last `backward`
-        self.steps, self.tokens, self.next_step = 0, 0.0, 0
-        self.watch = Stopwatch()
+
+    @contextmanager
+    def watch(
+        self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
+    ) -> Iterator[None]:
+        """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
+
+        The loss is the mean over the step's tokens, whoever takes it: `loss.backward()` gives a rank's part of it, and
+        the mean over ranks is what the optimiser gets.
+
+        Parameters
+        ----------
+        lang : tensor or sequence of str
+            Language of each sequence, (B,), or of each token of packed sequences, (B, S); indices or names.
+        step, tokens : int
+            As for `backward`. Without `tokens` every token of a sequence counts.
+        length : int, optional
+            S, where the model's first layer does not tell.
+        """
+        step = self._check(step, tokens)
+        with self._dropping():
+            indices = language_indices(lang, self.languages, step, self.world.rank)
+            spread = 1 if indices.dim() == 2 else length or self._usual_length()
+            counts = torch.full(indices.shape, spread, dtype=torch.float64)
+            call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length, False)
+            with self._call(call, self.evaluator.loss_fn):
+                yield
 
     def backward(
         self,
@@ -141,22 +164,30 @@ class IRDS:
             This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is the mean
             loss a token. `sequence_losses` then has the loss of each sequence, (B,), in the order of `x`.
         """
-        step = check_step(step, self.next_step)
-        if self.pending is not None:
-            self.pending.check_call(step, tokens)
+        step = self._check(step, tokens)
         with self._dropping():
             place = f"step {step}, rank {self.world.rank}"
             indices = language_indices(lang, self.languages, step, self.world.rank)
-            if not len(x) == len(y) == len(indices):
-                raise TrackerError(f"{place}: x, y and lang have {len(x)}, {len(y)} and {len(indices)} rows")
+            if not rows(x) == len(y) == len(indices):
+                raise TrackerError(f"{place}: x, y and lang have {rows(x)}, {len(y)} and {len(indices)} rows")
+            if indices.dim() == 2 and indices.shape != y.shape:
+                kind = f"shape {tuple(indices.shape)} and type {indices.dtype}"
+                raise TrackerError(f"{place}: lang has {kind}, expected a label for each sequence, or each token of y")
             total = total_tokens(y, tokens, self.options.ignore_index, self.world, place)
-            self._prepare(loss_fn, x, total)
-            self.watch.begin()
-            pending = self._open(step, total, tokens is not None)
-            self.sequence_losses = self._pass(checked(loss_fn, place), x, y, indices, pending)
-        return self.sequence_losses.sum() / total
+            counts = (y != self.options.ignore_index).to("cpu", torch.float64)
+            counts = counts if indices.dim() == 2 else counts.flatten(1).sum(1)
+            call = Call(step, indices, counts, tokens, total, length_of(x))
+            losses = self._backward(loss_fn, x, y, call)
+        return losses.sum() / total
 
-    def commit(self, *, lr: float, grad_norm: float | Tensor | None = None, max_norm: float | None = None) -> None:
+    def commit(
+        self,
+        *,
+        lr: float,
+        grad_norm: float | Tensor | None = None,
+        max_norm: float | None = None,
+        grad_scale: float = 1.0,
+    ) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
 
         Parameters
@@ -165,6 +196,8 @@ class IRDS:
             The scheduled learning rate of this step.
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
+        grad_scale : float
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
         """
         pending = self.pending
         if pending is None:
@@ -173,12 +206,12 @@ class IRDS:
         with self._dropping():
             lr = learning_rate(lr, pending.step)
             if pending.evaluated:
-                self._book(pending, lr, grad_norm, max_norm)
+                self._book(pending, lr, grad_norm, max_norm, grad_scale)
             elif not isinstance(grad_norm, Tensor):  # which would have to come from the device
                 clip_coefficient(grad_norm, max_norm, pending.step)
         self.pending = None
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
-        self.watch.lap(pending.evaluated)
+        self.clock.lap(pending.evaluated)
         check_seen(self.languages, self.ledger.unseen, self.options.unseen_limit, pending.step)
 
     def evaluates(self, step: int) -> bool:
@@ -194,104 +227,13 @@ class IRDS:
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        with self.watch.measurement(), eval_mode(self.model):
-            part = self.validation.fixed(self.options.measure_sequences, self.device)
-            losses = measure_losses(checked(loss_fn, "measure"), part).numpy()
+        self.evaluator.check()
+        with self.clock.measurement(), aside(self.model):
+            world, count = self.world, self.options.measure_sequences
+            pieces = self.validation.fixed(count, world.rank, world.size, self.device)
+            losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
         return losses
-
-    def record_losses(self, losses: Mapping[str, float]) -> None:
-        """Give measured validation losses instead of `measure`: the first call is the run's start."""
-        for name in losses:
-            if name not in self.languages:
-                raise LanguageError(f"a measured loss of an unknown language {name!r}")
-        self.losses.record(dict(losses))
-        self.watch.restart()
-
-    def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
-        """The SV matrix so far, with standard errors and provenance.
-
-        Calibrated: each column scaled so that it sums to the measured drop of that validation loss.
-
-        Raises
-        ------
-        TrackerError
-            If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
-            measured or a loss did not fall, or a column does not sum to more than 0.
-        """
-        return transfer_matrix(self.ledger, self.losses, self.languages, kind, self.provenance())
-
-    def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
-        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending; errors are those of `matrix`."""
-        if self.log is not None:
-            self.log.flush()
-        matrix = self.matrix(kind)
-        if self.world.rank == 0:
-            matrix.write(path, force=force)
-
-    @property
-    def efficiency(self) -> NDArray[np.float64]:
-        """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
-        return efficiency(self.ledger.phi, self.losses.drop(self.languages))
-
-    @property
-    def overhead(self) -> float:
-        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
-        return float("nan") if self.schedule is None else self.watch.overhead(self.schedule.every)
-
-    def state_dict(self) -> dict[str, Any]:
-        """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
-
-        Raises
-        ------
-        TrackerError
-            Between `backward` and `commit`.
-        """
-        if self.pending is not None:
-            raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
-        if self.log is not None:
-            self.log.flush()
-        self.watch.restart()
-        every = self.schedule and self.schedule.every
-        now = (self.steps, self.tokens, self.next_step)
-        return {"irds": State(self._settings(), every, self.ledger, self.losses, *now).to_text()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume; cuts log rows after the checkpoint.
-
-        Raises
-        ------
-        ResumeError
-            If it is no tracker's state, or its languages or settings differ from this tracker's.
-        """
-        saved = State.of_checkpoint(state, self._settings(), self.schedule and self.schedule.every)
-        if saved.every is not None:
-            self.schedule = Schedule(saved.every, self.options.seed)
-        self.ledger, self.losses = saved.ledger, saved.losses
-        self.steps, self.tokens, self.next_step = saved.steps, saved.tokens, saved.next_step
-        if self.log is not None:
-            self.log.cut(self.next_step)
-
-    def provenance(self) -> dict[str, Any]:
-        """How the values came about, as the SV matrix carries it."""
-        weighted = self.choice.optimizer is not None
-        found = {
-            "N": non_embedding(self.model),
-            "D": self.tokens,
-            "steps": self.steps,
-            "every": self.schedule and self.schedule.every,
-            "engine": self.choice.engine and self.choice.engine.name,
-            "order": self.order,
-            "mode": "preconditioned by AdamW's second moment" if weighted else "plain gradients",
-            "seed": self.options.seed,
-        }
-        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
-        return found | ({"fallback": self.choice.fallback} if self.choice.fallback else {})
-
-    def _settings(self) -> dict[str, Setting]:
-        """What must not change over a resume."""
-        own = {"languages": list(self.languages), "validation": self.validation is not None}
-        return {**own, **self.choice.settings(), **self.options.settings()}
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:
@@ -300,48 +242,83 @@ class IRDS:
             yield
         except BaseException:
             self.pending = None
-            self.choice.forget()
             raise
 
-    def _prepare(self, loss_fn: LossFn, x: Tensor, total: float) -> None:
+    def _check(self, step: int, tokens: int | None) -> int:
+        number = check_step(step, self.next_step)
+        if self.pending is not None:
+            self.pending.check_call(number, tokens)
+        return number
+
+    def _usual_length(self) -> int:
+        first = None if self.validation is None else length_of(self.validation.parts[0][0])
+        return first or 1
+
+    def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
-            val_tokens = None if self.validation is None else self.validation.tokens
-            self.schedule = automatic(self.options, total / self.world.size, val_tokens, len(self.languages))
+            ranks = self.world.size
+            val_tokens = None if self.validation is None else self.validation.tokens(ranks)
+            self.schedule = automatic(self.options, total / ranks, val_tokens)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
-            if self.validation is not None and not self.losses.start:
+            if self.validation is not None and not self.losses.start and loss_fn is not None:
                 self.measure(loss_fn)
 
-    def _open(self, step: int, total: float, given: bool) -> Pending:
+    @contextmanager
+    def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched | None]:
+        """One call of a step; where the step is evaluated, what is seen of it."""
+        self._prepare(loss_fn, call.total)
+        self.clock.begin()
+        pending = self._open(call)
+        if not pending.evaluated:
+            yield None
+            return
+        args = (call.indices, call.length, self.ledger.count, self.options.seed)
+        with self.evaluator.watch(pending, *args) as (watched, labels):
+            watched.groups = labels.groups
+            yield watched
+        if not watched.seen:
+            raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
+        pending.tokens.index_add_(0, labels.groups.flatten().cpu(), call.counts.flatten())
+
+    def _open(self, call: Call) -> Pending:
         if self.pending is None:
-            self.pending = Pending(step, self.evaluates(step), total, given)
+            empty = torch.zeros(self.evaluator.groups, dtype=torch.float64)
+            zeros = torch.zeros(len(self.languages), dtype=torch.float64)
+            given = call.tokens is not None
+            self.pending = Pending(call.step, self.evaluates(call.step), call.total, given, empty, zeros, call.labelled)
         self.pending.calls += 1
         return self.pending
 
-    def _pass(self, loss_fn: LossFn, x: Tensor, y: Tensor, indices: Tensor, pending: Pending) -> Tensor:
-        """The call itself; the loss of each sequence (B,)."""
-        languages, scale = len(self.languages), self.world.size / pending.total
-        if not pending.evaluated:
-            both = loss_fn(x, y)
-            (trained(both).sum() * scale).backward()
-            return plain(both).detach()
-        batch, order = arrange(x, y, indices, languages, self.options.ignore_index, self.validation is None)
-        task = Task(loss_fn, batch, self._val(pending, self.options.micro_batches, x.device), scale, languages)
-        outcome = self.choice.run(task, lambda: self._val(pending, 1, x.device), pending.step)
-        pending.add(outcome, batch, languages)
-        return torch.empty_like(outcome.losses).index_copy_(0, order.to(outcome.losses.device), outcome.losses)
+    def _backward(self, loss_fn: LossFn, x: Inputs, y: Tensor, call: Call) -> Tensor:
+        """The losses of the sequences (B,), differentiated."""
+        checking = checked(loss_fn, f"step {call.step}, rank {self.world.rank}")
+        self.evaluator.loss_fn = checking
+        if self.validation is None and not self.evaluator.known:
+            self.evaluator.sample = sample_of(x, y, self.options.ignore_index)
+        scale = self.world.size / call.total
+        if self.steps == 0 and self.pending is None:
+            self.evaluator.check()
+            self._prepare(loss_fn, call.total)
+            check_sums(self.model, checking, (x, y), self.options.ignore_index, self.world)
+        with self._call(call, loss_fn) as watched:
+            both = checking(x, y)
+            values = trained(both)
+            if watched is not None and watched.groups is not None and call.indices.dim() == 1:
+                watched.losses = CallLosses(values * scale, watched.groups)
+            (values.sum() * scale).backward()
+        self.sequence_losses = plain(both).detach()
+        if watched is not None and self.pending is not None and call.indices.dim() == 1:
+            self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
+        return self.sequence_losses
 
-    def _val(self, pending: Pending, pieces: int, device: torch.device) -> Batch | None:
-        """The validation sequences of a call, if an evaluation's are divided among so many."""
-        if self.validation is None:
-            return None
-        return self.validation.take(self.ledger.count, device, min(pending.calls, pieces) - 1, pieces)
-
-    def _book(self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None) -> None:
+    def _book(
+        self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None, grad_scale: float
+    ) -> None:
         assert self.schedule is not None
-        sums = pending.close(self.choice.finish(lr), self.world, self.device, self.languages)
+        sums = self.evaluator.finish(pending, lr, grad_scale)
         clip = clip_coefficient(grad_norm, max_norm, pending.step)
         evaluation = Evaluation(pending.step, float(self.schedule.every), lr, clip, *sums)
         self.ledger.add(evaluation)

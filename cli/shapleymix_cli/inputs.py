@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from shapleymix.errors import Location, UsageError
+from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import is_table_name
 from shapleymix_cli.console import Output
 
@@ -65,15 +65,27 @@ def languages_of(out: Output, path: str) -> Languages:
     return table
 
 
-def load_fit(out: Output, path: str) -> Fit:
-    """What `shapleymix fit -o` wrote."""
+def load_fit(out: Output, path: str, law_file: str | None = None) -> Fit:
+    """What `shapleymix fit -o` wrote; a fit of a user's own law needs the law's file, `my_law.py:MyLaw`."""
     from shapleymix.fitting.fits import Fit
+    from shapleymix.records import IMPORT_FIRST
+    from shapleymix_cli import own_laws
 
     if is_table_name(path):
         hint = "the first argument is what `shapleymix fit -o fit.json` writes"
         raise UsageError("is a table, not a fit", location=Location(file=str(path)), hint=hint)
-    fit = Fit.load(path)
+    own = None if law_file is None else own_laws.own_law(law_file)
+    try:
+        fit = Fit.load(path)
+    except StoreError as error:
+        if error.hint != IMPORT_FIRST:
+            raise
+        hint = "name the file of the law, as it was given to fit: --law-file my_law.py:MyLaw"
+        raise StoreError(f"{error.message} of the library", location=error.location, hint=hint) from error
     out.used(path, sha256_of(fit))
+    if own is not None:
+        out.used(own.file, own.sha256)
+        out.warn(own_laws.changed(fit, own))
     return fit
 
 

@@ -17,6 +17,7 @@ from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
 from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 from shapleymix_cli.console import Output
+from shapleymix_cli.own_laws import blaming
 
 _OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
 _OF_THE_CALL |= {"-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
@@ -43,7 +44,8 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
             line = recorded_command(click.get_current_context().find_root().obj or [])
             check_output(options)
             try:
-                function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
+                with blaming():
+                    function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
             except ShapleyMixError as error:
                 raise in_flags(error, click.get_current_context().command) from error
 
@@ -193,6 +195,7 @@ POSITIVE = Number(0, open_ends=True)
 
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
+law_file = click.option("--law-file", metavar="my_law.py:MyLaw", help="The law of a fit of a law of your own.")
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
 level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")

@@ -14,7 +14,7 @@ from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
-from shapleymix.keywords import spelt_out
+from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
@@ -138,6 +138,7 @@ def compare(
     FitError
         If no law could be fitted.
     """
+    checked("compare", keywords, CompareKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
@@ -155,7 +156,7 @@ def contest(
         If no law could be fitted.
     """
     predictions: list[FloatArray | None] = []
-    faults: list[str | None] = []
+    faults: list[ShapleyMixError | None] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
@@ -163,8 +164,11 @@ def contest(
         predictions.append(predicted)
         faults.append(fault)
     if all(predicted is None for predicted in predictions):
-        raise FitError(f"no law could be fitted: {faults[0]}", hint="give more runs, or name another law")
-    return _summary(contenders, predictions, faults, study, masks, design)
+        first = next(fault for fault in faults if fault is not None)
+        hint = "give more runs, or name another law"
+        raise FitError(f"no law could be fitted: {first.message}", hint=hint) from first
+    reasons = [None if fault is None else fault.message for fault in faults]
+    return _summary(contenders, predictions, reasons, study, masks, design)
 
 
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
@@ -184,14 +188,14 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 
-def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, str | None]:
+def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, ShapleyMixError | None]:
     """A law that these data cannot support drops out with its reason; the others go on."""
     try:
         return contender.predict_held_out(study, masks), None
     except ShapleyMixError as error:
         if len(masks) and isinstance(error, UsageError):
             raise
-        return None, error.message
+        return None, error
 
 
 def _summary(

@@ -24,7 +24,7 @@ from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
-from shapleymix.keywords import spelt_out
+from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record
@@ -151,8 +151,8 @@ class Fit(Tabular, Record):
     def predict(
         self,
         p: Points,
-        N: Budget,
-        D: Budget,
+        N: Budget | None = None,
+        D: Budget | None = None,
         level: float = LEVEL,
         runs: tuple[str, ...] | None = None,
         *,
@@ -170,8 +170,8 @@ class Fit(Tabular, Record):
             Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
             `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
             `"unimax:E"`); or a list of such mixtures.
-        N, D : Budget
-            Numbers, arrays (R,), or sizes such as `"3171M"`.
+        N, D : Budget, optional
+            Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given.
         level : float
             Probability that the interval holds a new run's loss.
         runs : tuple of str (R,), optional
@@ -299,6 +299,7 @@ def fit(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
+    checked("fit", keywords, FitKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
     selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
     chosen = law_of(law if selection is None else selection.simplest())

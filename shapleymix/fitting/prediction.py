@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeGuard
+from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,7 +103,7 @@ class Prediction(Tabular, Record):
 
 
 def points_of(
-    p: Points, N: Budget, D: Budget, sources: tuple[str, ...], available: FloatArray
+    p: Points, N: Budget | None, D: Budget | None, sources: tuple[str, ...], available: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
 
@@ -114,7 +114,7 @@ def points_of(
     UsageError, DataError
         If they spell no points, and why.
     """
-    sizes, tokens = _positive(N, "N"), _positive(D, "D")
+    sizes, tokens = _positive(_budget(p, N, "N"), "N"), _positive(_budget(p, D, "D"), "D")
     mixtures = _mixtures(p, tokens, sources, available)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
@@ -124,6 +124,15 @@ def points_of(
         raise UsageError(f"{', '.join(odd)}, expected 1 or {rows} as the others have", hint=hint)
     spread = [np.broadcast_to(values, (rows,)).astype(np.float64) for values in (sizes, tokens)]
     return np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
+
+
+def _budget(p: Points, given: Budget | None, name: Literal["N", "D"]) -> Budget:
+    """N or D as given, or that of an optimised mixture."""
+    if given is not None:
+        return given
+    if isinstance(p, HasBudget):
+        return p.N if name == "N" else p.D
+    raise UsageError(f"{name} is missing", hint=f"give {name}, for instance {name}='100M', beside the mixture")
 
 
 def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -164,6 +173,17 @@ def _mixtures(p: Points, tokens: FloatArray, sources: tuple[str, ...], available
 def _is_list(p: Points) -> TypeGuard[Sequence[MixtureSpec]]:
     """Whether mixtures are listed, at least one of them otherwise than by ratios in the order of the sources."""
     return isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p)
+
+
+@runtime_checkable
+class HasBudget(Protocol):
+    """A result at one budget, such as `Mixture`."""
+
+    @property
+    def N(self) -> float: ...
+
+    @property
+    def D(self) -> float: ...
 
 
 _SPELT = (str, os.PathLike, Mapping, HasMixture)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,14 +22,22 @@ def asked(name: str, question: Callable[[], Answer]) -> Answer:
     Raises
     ------
     FitError
-        If that code raises an error that is not ours, with its words.
+        If that code raises an error that is not ours, with its words, file and line.
     """
     try:
         return question()
     except ShapleyMixError:
         raise
     except Exception as error:
-        raise FitError(f"law {name!r} raised {type(error).__name__}: {error}", hint="mend the law's code") from error
+        message = f"law {name!r} raised {type(error).__name__}{_place(error)}: {error}"
+        raise FitError(message, hint="mend the law's code") from error
+
+
+def _place(error: Exception) -> str:
+    """Where in the asked code, which begins two calls below `asked`, its own file was left last."""
+    calls = traceback.extract_tb(error.__traceback__)[2:]
+    lines = [call.lineno for call in calls if call.filename == calls[0].filename]
+    return f" at {calls[0].filename}:{lines[-1]}" if lines else ""
 
 
 def as_losses(name: str, answer: object, shape: tuple[int, ...]) -> FloatArray:

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, SolveError, UsageError
+from shapleymix.files import Json
 from shapleymix.laws.answers import as_losses, asked
 from shapleymix.laws.symbols import Budget, Parameter, Role, parameters_of
 from shapleymix.laws.terms import Terms
@@ -62,6 +63,13 @@ class Law(Record):
     assumption: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
     relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
+
+    def to_document(self) -> dict[str, Json]:
+        """As JSON, of which a class with the kind of its parent would be read back as the parent: it is refused."""
+        if "kind" not in type(self).__dict__:
+            hint = f"state kind = 'law/{self.name}' in its class"
+            raise UsageError(f"law {type(self).__name__} has no kind of its own to be stored under", hint=hint)
+        return super().to_document()
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Predicted losses in nats per token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""

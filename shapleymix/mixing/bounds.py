@@ -25,6 +25,7 @@ DEFAULT_EPOCHS = 4.0
 """Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""
 
 L1, KL = "l1", "kl"
+LEAST_KL = 1e-9
 FIXED, TOKENS, GIVEN, UNSEEN = "fixed", "tokens", "given", "unseen"
 """Where an upper bound comes from."""
 
@@ -194,9 +195,7 @@ class Bounds:
     def _near(self, names: tuple[str, ...], tokens: FloatArray, D: float) -> Near | None:
         if self.near is None or self.within is None:
             return None
-        radius = parse_number(self.within, "within") if self.distance == KL else _l1_radius(self.within)
-        if radius < 0:
-            raise UsageError(f"within: {radius:g} is negative")
+        radius = _kl_radius(self.within) if self.distance == KL else _l1_radius(self.within)
         return Near(mixture_of(self.near, names, tokens, D), radius, self.distance)
 
 
@@ -210,6 +209,15 @@ def _by_name(given: Ratios) -> Ratios:
     if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
         raise UsageError(f"fixed ratio: {given!r} has no name", hint="write it like en=0.3")
     return given
+
+
+def _kl_radius(given: Amount) -> float:
+    """A KL distance in nats that arithmetic can tell from none: a solver stands that far inside of its bounds."""
+    value = parse_number(given, "within")
+    if not value >= LEAST_KL:
+        hint = f"give {LEAST_KL:g} nats or more, or the mixture's own ratios as fixed ones"
+        raise UsageError(f"within: {value:g} nats is too small a KL distance", hint=hint)
+    return value
 
 
 def _l1_radius(given: Amount) -> float:

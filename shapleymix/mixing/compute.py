@@ -12,9 +12,11 @@ from typing import Unpack
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, caution
+from shapleymix.keywords import checked
 from shapleymix.laws import Law
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
 from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
+from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
@@ -47,14 +49,28 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Unpack[DemandKeyword
     SolveError
         If the law lacks N or D, so that one of them would grow without end. The others as for `optimize`.
     """
+    checked("optimize_compute", keywords, DemandKeywords.__annotations__)
     demands, fit = Demands(**keywords), fit_of(fit)
-    N, D = best_split(fit, parse_size(flops, "flops"), demands)
+    compute = parse_size(flops, "flops")
+    _require_convex(fit, compute)
+    N, D = best_split(fit, compute, demands)
     held = [f"{symbol}: {why}" for symbol, why in dict(getattr(fit, "held", {})).items() if "held" in why]
     notes = (f"the split into N and D rests on exponents that were not fitted ({'; '.join(held)})",) if held else ()
     (found,) = at_scales(fit, [N], [D], demands)
     found = replace(found, notices=(*notes, *found.notices))
     caution(notice for notice in found.notices if notice not in TOLD_IN_THE_RESULT)
     return found
+
+
+def _require_convex(fit: FitLike, flops: float) -> None:
+    """Refuse a law whose optimum can only be searched for without proof: the search's error would choose N and D."""
+    middle = float(np.sqrt(max(flops, 0.0) / FLOPS_PER_PARAMETER_TOKEN))
+    if not middle > 0 or is_convex(fit, middle, middle):
+        return
+    name = getattr(getattr(fit, "law", None), "name", "of this fit")
+    message = f"law {name!r} is not known to be convex in the mixture: optima without proof cannot be compared over N"
+    hint = "ask for several N and D of that budget with a search without proof (allow_nonconvex), and take the best"
+    raise SolveError(message, hint=hint)
 
 
 def best_split(fit: FitLike, flops: float, demands: Demands) -> tuple[float, float]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.files import Json
+from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.closed_forms import EXACT
@@ -160,6 +161,7 @@ def frontier(
         If a side names no target, both name one, or something is asked that a curve does not know: another objective,
         method or a KL penalty. Else as for `optimize`.
     """
+    checked("frontier", keywords, DemandKeywords.__annotations__)
     demands = Demands(**keywords)
     fit, size, tokens = fit_of(fit), parse_size(N), parse_size(D)
     _require_plain(demands)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 
-from shapleymix.errors import Fault, UsageError, did_you_mean
+from shapleymix.errors import Fault, UsageError
 from shapleymix.tables.amounts import parse_ratio
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.names import composed, repeated
+from shapleymix.tables.names import repeated
+from shapleymix.tables.spelling import composed, near
 
 _BOUND = re.compile(r"(?P<members>[^<>=]+)(?P<sign><=|>=|=)(?P<bound>[^<>=]+)")
 _BETWEEN = re.compile(
@@ -154,7 +155,7 @@ def _resolved(group: Group, sources: tuple[str, ...], families: Families) -> Gro
 
 
 def _unknown_hint(name: str, sources: tuple[str, ...], families: Families) -> str | None:
-    hint = did_you_mean(name, (*sources, *families))
+    hint = near(name, (*sources, *families))
     return hint if families else f"{hint}; families need a languages table" if name[:1].isupper() else hint
 
 

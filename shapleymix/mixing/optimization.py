@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from shapleymix.errors import UsageError, caution, described
+from shapleymix.errors import InfeasibleError, UsageError, caution, described
+from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
 from shapleymix.mixing.certificate import Answer, certified, uncertified
@@ -30,10 +31,11 @@ from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable
 from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Problem
+from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.baselines import named_baselines
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.sizes import format_size, parse_size
 
 
 @takes_demands
@@ -92,6 +94,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
     UsageError
         If a name is unknown or an option out of range.
     """
+    checked("optimize", keywords, DemandKeywords.__annotations__)
     demands = Demands(**keywords)
     (found,) = at_scales(fit_of(fit), [N], [D], demands)
     further = (f"with {other.name}: {told}" for other in found.what_if for told in other.notices)
@@ -114,6 +117,7 @@ def optimize_scales(
     **keywords : DemandKeywords
         As for `optimize`.
     """
+    checked("optimize_scales", keywords, DemandKeywords.__annotations__)
     demands = Demands(**keywords)
     found = at_scales(fit_of(fit), N, D, demands)
     caution(notice for notice in notices_over(found) if notice not in TOLD_IN_THE_RESULT)
@@ -124,11 +128,11 @@ def at_scales(
     fit: FitLike, Ns: Sequence[Size] | Size, Ds: Sequence[Size] | Size, known: Demands
 ) -> tuple[Mixture, ...]:
     """The mixture at every pair of N and D."""
-    budgets = list(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D")))
+    budgets = list(dict.fromkeys(itertools.product(_sizes(Ns, "N"), _sizes(Ds, "D"))))
     if known.allow_nonconvex and not is_convex(fit, *budgets[0]):
         return tuple(_searched(fit, N, D, known) for N, D in budgets)
     changes = changes_of(known.what_if, fit.sources, known.supply(fit.sources))
-    pairs = [known.problem(fit, fit.terms(N, D), D) for N, D in budgets]
+    pairs = [_problem(fit, N, D, known, alone=len(budgets) == 1) for N, D in budgets]
     problems = tuple(problem for problem, _ in pairs)
     exact = solve_all(problems)
     answers = exact if known.method == EXACT else tuple(_printed(known.method, problem) for problem in problems)
@@ -147,6 +151,17 @@ def at_scales(
             budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
     )
+
+
+def _problem(fit: FitLike, N: float, D: float, known: Demands, alone: bool) -> tuple[Problem, Weights]:
+    """The problem at one budget; of several, one that leaves no mixture is named."""
+    try:
+        return known.problem(fit, fit.terms(N, D), D)
+    except InfeasibleError as error:
+        if alone:
+            raise
+        place = f"at N = {format_size(N)}, D = {format_size(D)}"
+        raise InfeasibleError(f"{place}: {error.message}", hint=error.hint, faults=error.faults) from error
 
 
 def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shapleymix.errors import Fault, UsageError, did_you_mean
+from shapleymix.errors import Fault, UsageError
 from shapleymix.mixing.groups import labels_between
-from shapleymix.tables.names import composed
+from shapleymix.tables.spelling import composed, near
 
 REST = "rest"
 _HINT = "write it like en:rest or en+de:zh+ja"
@@ -53,7 +53,7 @@ def _targets_of(
     if tuple(labels) == (REST,) and REST not in targets:
         return None
     faults = [
-        Fault(f"frontier: {name!r} is no target", value=name, hint=did_you_mean(name, (*targets, *families)))
+        Fault(f"frontier: {name!r} is no target", value=name, hint=near(name, (*targets, *families)))
         for name in labels
         if name not in targets and name not in families
     ]

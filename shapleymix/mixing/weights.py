@@ -14,6 +14,7 @@ from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.spelling import near
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
 
@@ -91,7 +92,7 @@ def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...],
         raise UsageError(f"{described(given)} is no {what} by target", hint="write it like en=2.1,de=1.9")
     found = parse_pairs(given, parse_number, what)
     faults = [
-        Fault(f"a {what} is given for {name!r}, which is no target", value=name, hint=did_you_mean(name, targets))
+        Fault(f"a {what} is given for {name!r}, which is no target", value=name, hint=near(name, targets))
         for name in found
         if name not in targets
     ]

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.errors import Fault, InfeasibleError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
@@ -28,9 +28,9 @@ from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.names import composed
 from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.spelling import composed, near
 
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
@@ -140,7 +140,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[str, float]:
     if not splits or not splits[0][0]:
         raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
     name = splits[0][0]
-    raise UsageError(f"what if {text}: {name!r} is not one of the sources", hint=did_you_mean(name, sources))
+    raise UsageError(f"what if {text}: {name!r} is not one of the sources", hint=near(name, sources))
 
 
 def _require_known(text: str, tokens: dict[str, float], known: dict[str, float]) -> None:

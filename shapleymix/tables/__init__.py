@@ -2,6 +2,7 @@
 
 Modules, in reading order:
 
+  spelling          one spelling for one name, and names that look alike
   names             ordered labels: align one table's labels to another's, or say what is missing
   sizes             sizes as people type them: `243M` parameters, `100B` tokens, `1e22` FLOPs
   amounts           ratios, percentages and lists of them as people write them: 40%, en=0.5,de=20%

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from shapleymix.errors import UsageError, did_you_mean
-from shapleymix.tables.names import composed
+from shapleymix.tables.spelling import composed
 
 Ratio = float | str
 Read = Callable[[float | str, str], float]

@@ -91,8 +91,23 @@ def _require_filled(text: str, epochs: float, available: FloatArray, D: float) -
 
 
 def is_name(text: str, sources: Sequence[str]) -> bool:
-    """Whether a text is meant as the name of a baseline, not as ratios or a file."""
-    return "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in set(NAMES) - set(sources)
+    """Whether a text is meant as the name of a baseline, not as ratios or a file.
+
+    Raises
+    ------
+    UsageError
+        If it is the name of a source as well.
+    """
+    if not _is_baseline(text):
+        return False
+    if text.strip() in sources:
+        hint = f"write {text.strip()}=1 for the source alone, or the ratios of the baseline"
+        raise UsageError(f"{text.strip()!r} is the name of a source and of a baseline", hint=hint)
+    return True
+
+
+def _is_baseline(text: str) -> bool:
+    return "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in NAMES
 
 
 def smoothed(available: FloatArray, alpha: float = 0.5) -> FloatArray:
@@ -180,21 +195,29 @@ def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
     Raises
     ------
     UsageError
-        If two different mixtures have one name; the same one twice is one.
+        If two different mixtures have one name (the same one twice is one), or one has that of a baseline.
     """
     if given is None:
         return {}
     if isinstance(given, Mapping):
-        return {str(name): mixture for name, mixture in given.items()}
+        return {_own_name(str(name), mixture): mixture for name, mixture in given.items()}
     if isinstance(given, str) or not isinstance(given, Sequence):
         given = [given]
     found: dict[str, MixtureSpec] = {}
     for place, mixture in enumerate(given):
         name, meant = _named_rival(mixture, place)
+        _own_name(name, meant)
         if name in found and not (isinstance(meant, str) and found[name] == meant):
             raise _one_name(name)
         found[name] = meant
     return found
+
+
+def _own_name(name: str, meant: MixtureSpec) -> str:
+    """The name, if no reader could take it for a baseline that the mixture is not."""
+    if _is_baseline(name) and not (isinstance(meant, str) and meant == name):
+        raise UsageError(f"a mixture is named {name!r}, as a baseline is", hint="give it another name: plan=MIX")
+    return name
 
 
 def _one_name(name: str) -> UsageError:

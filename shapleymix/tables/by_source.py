@@ -10,12 +10,13 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, described, did_you_mean
+from shapleymix.errors import Fault, UsageError, described
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Read, parse_pairs
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.spelling import near
 
 Amount = float | str
 Pairs = Mapping[str, Amount] | Sequence[str] | str
@@ -57,7 +58,7 @@ def column_of(
 def require_names(given: Mapping[str, object], names: tuple[str, ...], what: str) -> None:
     """A UsageError for every name that is no source."""
     faults = [
-        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=did_you_mean(name, names))
+        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=near(name, names))
         for name in given
         if name not in names
     ]

@@ -11,8 +11,9 @@ from shapleymix.display import Column, Shown, short
 from shapleymix.errors import DataError, Fault, did_you_mean, printable
 from shapleymix.records import FloatArray
 from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import SAME_NAME, align, check_label, composed, lookalikes, twin_fault
+from shapleymix.tables.names import align, check_label
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.spelling import SAME_NAME, composed, lookalikes, twin_fault
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 

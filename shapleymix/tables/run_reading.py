@@ -13,10 +13,11 @@ from shapleymix.errors import DataError, Fault
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
+from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
+from shapleymix.tables.spelling import SAME_NAME, lookalikes, twin_fault
 
 REQUIRED = ("run", "N", "D")
 OPTIONAL = ("weight", "split", "seed")

@@ -18,8 +18,9 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described,
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import align, composed
+from shapleymix.tables.names import align
 from shapleymix.tables.sizes import format_size
+from shapleymix.tables.spelling import composed
 from shapleymix.tables.writing import write_table
 
 Model = tuple[str, float, str, str]

@@ -24,8 +24,9 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.formats import Cells, plain, read_cells
-from shapleymix.tables.names import composed, repeated
+from shapleymix.tables.names import repeated
 from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.spelling import composed
 
 Rows = Sequence[Mapping[str, object]]
 """Rows by the names of their columns, as `frame.to_dicts()` gives them; a row may leave out a column."""

@@ -14,7 +14,8 @@ from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
-from shapleymix.tables.names import composed, near, repeated
+from shapleymix.tables.names import repeated
+from shapleymix.tables.spelling import composed, near
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""

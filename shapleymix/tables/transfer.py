@@ -18,8 +18,9 @@ from shapleymix.errors import DataError, Location, StoreError, UsageError, print
 from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import align, composed, repeated
+from shapleymix.tables.names import align, repeated
 from shapleymix.tables.similarity import Similarity, similarity
+from shapleymix.tables.spelling import composed
 from shapleymix.tables.writing import write_table
 
 METADATA_KEY = "shapleymix"

@@ -15,8 +15,9 @@ from shapleymix.errors import DataError, Fault, Location, StoreError, did_you_me
 from shapleymix.files import Json, read_json
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import SAME_NAME, check_label, lookalikes, twin_fault
+from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, bytes_of, numbers, read_sheet, require, sheet_of, texts
+from shapleymix.tables.spelling import SAME_NAME, lookalikes, twin_fault
 from shapleymix.tables.transfer import METADATA_KEY, SIDECAR_KIND, TransferMatrix
 
 TIDY = ("source", "target", "sv", "nsv", "stderr", "loss_drop")

@@ -38,7 +38,7 @@ from torch import Tensor  # noqa: E402
 
 K, LENGTH, SHARE = 8, 128, 0.25
 BASES = ("plain", "plain step on T + V")
-LIMITS = {"grouped": 1.30, "grouped, row chunks": 1.35, "validation-free": 1.12, "run at m = 10": 1.04}
+LIMITS = {"sketch": 1.40, "validation-free": 1.15, "run at m = 10": 1.05}
 
 
 class Bench:
@@ -84,9 +84,9 @@ class Bench:
         self.optimizer.zero_grad()
 
     def tracked(
-        self, engine: Any, chunk_mib: float | None, free: bool = False, every: int = 1, order: Any = 1
+        self, engine: Any, free: bool = False, every: int = 1, order: Any = 1, numbers: int = 4096
     ) -> Callable[[], None]:
-        options = Options(chunk_mib=chunk_mib, **self.options)  # type: ignore[arg-type]
+        options = Options(numbers=numbers, **self.options)  # type: ignore[arg-type]
         val: Any = None if free else self.val
         tracker = IRDS(self.model, self.names, val=val, every=every, engine=engine, order=order, options=options)
         clock = iter(range(10**9))
@@ -123,15 +123,15 @@ class Bench:
         self.update()
 
 
-def variants(bench: Bench, chunk: float) -> dict[str, Callable[[], None]]:
+def variants(bench: Bench) -> dict[str, Callable[[], None]]:
     """The steps to compare, by name."""
     return {
         "plain step on T + V": bench.wide,
-        "grouped": bench.tracked("grouped", 16.0),
-        "grouped, row chunks": bench.tracked("grouped", chunk),
-        "validation-free": bench.tracked("grouped", 16.0, free=True),
-        "micro-batches": bench.tracked("micro", chunk),
-        "micro-batches, second order": bench.tracked("micro", chunk, order=2),
+        "sketch": bench.tracked("sketch"),
+        "sketch, d = 8,192": bench.tracked("sketch", numbers=8192),
+        "exact": bench.tracked("exact"),
+        "validation-free": bench.tracked("sketch", free=True),
+        "second order": bench.tracked("sketch", order=2),
         "naive": bench.naive,
         "ghost": bench.ghost,
     }
@@ -162,7 +162,7 @@ def ratios(bench: Bench, steps: dict[str, Callable[[], None]], rounds: int) -> d
 
 def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
     """Time of runs of 10 steps with IRDS at m = 10 over runs without, interleaved."""
-    step, found = bench.tracked("grouped", None, every=10), []
+    step, found = bench.tracked("sketch", every=10), []
     schedule = Schedule(10)
     at = schedule.chosen(0)
     for _ in range(at + 1):
@@ -175,9 +175,9 @@ def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
     return statistics.median(found), min(found)
 
 
-def peak(bench: Bench, name: str, chunk: float) -> float:
+def peak(bench: Bench, name: str) -> float:
     """Peak memory in bytes of this process after a few steps of one variant."""
-    step = bench.plain if name == "plain" else variants(bench, chunk)[name]
+    step = bench.plain if name == "plain" else variants(bench)[name]
     for _ in range(3):
         step()
     # not ru_maxrss, which a process takes over from the one that started it
@@ -187,7 +187,7 @@ def peak(bench: Bench, name: str, chunk: float) -> float:
 
 def memory(arguments: argparse.Namespace, names: list[str]) -> dict[str, float]:
     """Peak resident size of each variant in bytes, each in a process of its own."""
-    sizes = ["--tokens", str(arguments.tokens), "--vocab", str(arguments.vocab), "--chunk", str(arguments.chunk)]
+    sizes = ["--tokens", str(arguments.tokens), "--vocab", str(arguments.vocab)]
     peaks = {}
     for name in ("plain", *names):
         command = [sys.executable, __file__, *sizes, "--peak", name]
@@ -209,7 +209,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--vocab", type=int, default=256)
-    parser.add_argument("--chunk", type=float, default=4.0, help="MiB of a chunk of rows")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -220,9 +219,9 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = Bench(arguments.tokens, arguments.vocab)
     if arguments.peak:
-        print(peak(bench, arguments.peak, arguments.chunk))
+        print(peak(bench, arguments.peak))
         return
-    steps = {n: s for n, s in variants(bench, arguments.chunk).items() if n not in arguments.skip}
+    steps = {n: s for n, s in variants(bench).items() if n not in arguments.skip}
     table = ratios(bench, steps, arguments.rounds)
     if "run" not in arguments.skip:
         table["run at m = 10"] = whole_run(bench, max(3, arguments.rounds // 3))

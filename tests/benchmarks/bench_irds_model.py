@@ -46,7 +46,7 @@ class Training:
         self.lang = torch.arange(arguments.batch, device=self.device) % len(LANGUAGES)
         val = {name: self.draw(arguments.val, arguments.seq) for name in LANGUAGES}
         options = Options(val_sequences=arguments.val, measure_sequences=1)
-        self.tracker = IRDS(self.model, LANGUAGES, val=val, every=self.every, engine="grouped", options=options)
+        self.tracker = IRDS(self.model, LANGUAGES, val=val, every=self.every, engine="sketch", options=options)
         self.step = 0
 
     def draw(self, count: int, length: int) -> tuple[Tensor, Tensor]:

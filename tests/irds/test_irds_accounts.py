@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,7 @@ from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validat
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
-from shapleymix_irds.accounts.step import Pending  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
-from shapleymix_irds.distributed import World  # noqa: E402
-from shapleymix_irds.engines.base import Outcome  # noqa: E402
 from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
@@ -81,12 +79,12 @@ def test_one_step_of_each_block_is_evaluated() -> None:
 
 
 def test_auto_holds_the_overhead_and_aims_at_enough_evaluations() -> None:
-    extra = extra_cost(4096, 1024, 8)
+    extra = extra_cost(4096, 1024)
     every = choose_every(extra, 0.05, None)
     assert extra / every <= 0.05 < extra / (every - 1)
     assert choose_every(extra, 0.05, 100_000) == 200
     assert choose_every(extra, 0.05, 1000) == every
-    assert extra_cost(4096, 1024, 8, halves=True) < extra
+    assert extra_cost(4096, 1024, free=True) < extra
 
 
 def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
@@ -96,34 +94,54 @@ def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
     assert again.tracker.schedule == loop.tracker.schedule
 
 
+def shared(rotating: ValidationSet, evaluation: int, ranks: int) -> list[list[Any]]:
+    """What each of so many ranks gets of an evaluation: (language, sequence) of those that count."""
+    found = []
+    for rank in range(ranks):
+        pieces = rotating.share(evaluation, rank, ranks, torch.device("cpu"))
+        rows = [zip(p.languages.tolist(), p.x.tolist(), p.weights.tolist(), strict=True) for p in pieces]
+        found.append([(k, tuple(row)) for part in rows for k, row, weight in part if weight])
+    return found
+
+
 def test_validation_rotates_and_comes_round() -> None:
     val = validation(5)
     rotating = ValidationSet(val, LANGUAGES, 2, seed=1, ignore=-100)
-    seen = [rotating.take(e, torch.device("cpu")) for e in range(5)]
+    seen = [shared(rotating, e, 1)[0] for e in range(6)]
     for k, name in enumerate(LANGUAGES):
-        rows = torch.cat([batch.x[batch.part(k)] for batch in seen])
-        assert sorted(rows.tolist()) == sorted(val[name][0].tolist() * 2)
-    assert torch.equal(rotating.take(5, torch.device("cpu")).x, seen[0].x)
+        rows = [row for part in seen[:5] for owner, row in part if owner == k]
+        assert sorted(rows) == sorted([tuple(row) for row in val[name][0].tolist()] * 2)
+    assert seen[5] == seen[0]
 
 
-def test_pieces_of_an_evaluation_are_together_the_whole() -> None:
-    cpu = torch.device("cpu")
-    rotating = ValidationSet(validation(11), LANGUAGES, 8, seed=1, ignore=-100)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8])
+def test_ranks_divide_the_validation_sequences(ranks: int) -> None:
+    """As many ranks as there may be, they pass the same sequences, each once, and as many pieces."""
+    rotating = ValidationSet(validation(11), LANGUAGES, 2, seed=1, ignore=-100)
     for evaluation in range(3):
-        whole = rotating.take(evaluation, cpu)
-        parts = [rotating.take(evaluation, cpu, piece, 3) for piece in range(3)]
-        for k in range(len(LANGUAGES)):
-            rows = torch.cat([part.x[part.part(k)] for part in parts])
-            assert torch.equal(rows, whole.x[whole.part(k)])
-    assert [rotating.take(0, cpu, piece, 20).bounds[1] for piece in range(20)] == [1] * 20
+        parts = shared(rotating, evaluation, ranks)
+        assert sorted(chain.from_iterable(parts)) == sorted(shared(rotating, evaluation, 1)[0])
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@pytest.mark.parametrize("options", [{"engine": "grouped"}, {"engine": "micro"}, {"order": 2}], ids=str)
-def test_every_call_of_an_evaluation_and_every_evaluation_move_on(options: dict[str, Any]) -> None:
+def test_more_ranks_than_sequences_take_more_of_them() -> None:
+    rotating = ValidationSet(validation(11), LANGUAGES, 1, seed=1, ignore=-100)
+    parts = shared(rotating, 0, 18)
+    assert min(map(len, parts)) == 1
+    assert len(set(chain.from_iterable(parts))) == 20
+    few = ValidationSet(validation(1), LANGUAGES, 1, seed=1, ignore=-100)
+    assert [len(part) for part in shared(few, 0, 6)].count(1) == 4
+    counts = {len(few.share(0, rank, 6, torch.device("cpu"))) for rank in range(6)}
+    assert counts == {1}, "every rank passes as often, for wrappers that gather"
+
+
+@pytest.mark.parametrize("options", [{"engine": "sketch"}, {"engine": "exact"}, {"order": 2}], ids=str)
+def test_every_evaluation_moves_on(options: dict[str, Any]) -> None:
     """Each evaluation passes `val_sequences` of each language once; evaluations go through all of the set."""
     model, val, passed = make_model(), validation(16), []
-    options = options | {"options": Options(val_sequences=8, micro_batches=4, measure_sequences=1)}
+    options = options | {"options": Options(val_sequences=8, measure_sequences=1)}
     tracker = IRDS(model, LANGUAGES, val=val, every=1, **options)
+    tracker.evaluator.known = True  # what is passed to look at the model does not count
     known = {tuple(row.tolist()): (name, n) for name, (x, _) in val.items() for n, row in enumerate(x)}
 
     def loss_fn(x: Any, y: Any) -> Any:
@@ -139,8 +157,7 @@ def test_every_call_of_an_evaluation_and_every_evaluation_move_on(options: dict[
         tracker.commit(lr=0.1)
         now = set(passed[first:])
         assert [sum(name == each for name, _ in now) for each in LANGUAGES] == [8] * 4
-        if "engine" not in options or options["engine"] == "micro":
-            assert len(passed) - first == 32
+        assert len(passed) - first == 32
     assert len(set(passed)) == 64
 
 
@@ -228,7 +245,7 @@ def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
     assert np.allclose(read_transfer(tmp_path / "sv.csv").sv, matrix.sv)
 
 
-@pytest.mark.parametrize("options", [{}, {"engine": "micro"}, {"val": None}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"order": 2}], ids=str)
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
     whole.tracker.state_dict()
@@ -332,16 +349,3 @@ def test_instrumenting_a_run_does_not_change_it() -> None:
         plain.optimizer.zero_grad()
     for a, b in zip(tracked.model.parameters(), plain.model.parameters(), strict=True):
         assert relative(a, b) < 1e-8
-
-
-def test_validation_losses_of_several_calls_are_averaged_not_summed() -> None:
-    """Each call of a step measures the same validation batches; two calls do not double the loss."""
-    zeros, device = torch.zeros(2, 2, dtype=torch.float64), torch.device("cpu")
-    pending = Pending(step=1, evaluated=True, total=4.0, given=True)
-    for measured in ([2.0, 3.0], [2.0, 5.0], None):
-        val = None if measured is None else torch.tensor(measured, dtype=torch.float64)
-        pending.outcomes.append(Outcome(torch.zeros(1), zeros, zeros, val))
-        pending.tokens.append(torch.ones(2, dtype=torch.float64))
-        pending.losses.append(torch.zeros(2, dtype=torch.float64))
-    sums = pending.close(None, World.of(None, device), device, ("en", "de"))
-    np.testing.assert_allclose(sums.val_losses, [2.0, 4.0])

@@ -33,13 +33,13 @@ OPTIONS = Options(val_sequences=3, measure_sequences=1)
 COMPILES = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def assert_exact(model: Any, loss_fn: Any, engine: str, tolerance: float = 1e-10) -> IRDS:
+def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10) -> IRDS:
     val = validation()
     x, y, lang = batch((1, 4, 0, 3))
     truth = naive_gram(model, loss_fn, x, y, lang, val)
     with torch.enable_grad():
         expected = gradient(model, loss_fn(x, y).sum() / (y != -100).sum())
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine=engine, options=OPTIONS)  # type: ignore[arg-type]
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=OPTIONS)
     model.zero_grad()
     tracker.backward(loss_fn, x, y, lang, step=0)
     live = [p for p in model.parameters() if p.requires_grad]
@@ -51,16 +51,17 @@ def assert_exact(model: Any, loss_fn: Any, engine: str, tolerance: float = 1e-10
     return tracker
 
 
-@pytest.mark.parametrize("engine", ["grouped", "micro"])
-def test_an_unmodified_hugging_face_llama(engine: str) -> None:
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_unmodified_hugging_face_llama(tied: bool) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
         vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, tie_word_embeddings=False, attention_bias=True,
+        num_key_value_heads=1, tie_word_embeddings=tied, attention_bias=True,
     )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(config).double()
-    assert_exact(model, lambda x, y: sequence_losses(model(input_ids=x).logits, y), engine)
+    # its norms round to float32 inside, so that the gradient of a sum is not exactly that of a mean
+    assert_exact(model, lambda x, y: sequence_losses(model(input_ids=x).logits, y), tolerance=1e-6)
 
 
 @COMPILES
@@ -68,28 +69,31 @@ def test_a_compiled_model_in_one_graph() -> None:
     torch._dynamo.reset()
     model = make_model(layers=1).double()
     compiled = torch.compile(model, fullgraph=True, backend="inductor")
-    tracker = assert_exact(compiled, loss_of(compiled), "grouped")
-    assert tracker.choice.engine is not None
-    assert tracker.choice.engine.name == "grouped"
+    assert assert_exact(compiled, loss_of(compiled)).fallback is None
 
 
 @COMPILES
 def test_compiled_graphs_do_not_depend_on_the_groups() -> None:
+    from torch._dynamo.backends.debugging import aot_eager
+
     torch._dynamo.reset()
     model = make_model(layers=1)
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:
         graphs.append(graph)
-        return graph.forward
+        return aot_eager(graph, inputs)
 
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     loss_fn = loss_of(compiled)
-    tracker = IRDS(compiled, LANGUAGES, val=validation(), every=1, engine="grouped", options=OPTIONS)  # type: ignore[arg-type]
+    tracker = IRDS(compiled, LANGUAGES, val=validation(), every=1, engine="exact", options=OPTIONS)
+    seen = []
     for step, counts in enumerate([(1, 4, 0, 3), (2, 2, 2, 2), (8, 0, 0, 0), (0, 1, 1, 6)]):
         tracker.backward(loss_fn, *batch(counts), step=step)
         tracker.commit(lr=1.0)
-    assert sum("fwd_body" in str(graph) for graph in graphs) == 1
+        seen.append(len(graphs))
+    assert seen[0] > 0
+    assert seen[1:] == [seen[0]] * 3, "later batches of the same shape, with other groups and seeds, compile nothing"
 
 
 class Tied(Decoder):
@@ -131,35 +135,26 @@ class Transposed(Decoder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        (Tied, "parameters tied or used more than once: embed.weight"),
-        (Positions, "not covered: positions.weight"),
-        (Matmul, "not covered: head.weight"),
-        (Transposed, "not covered: norm.weight, head.weight"),
-    ],
+    ("kind", "passed"),
+    [(Tied, None), (Positions, "positions.weight"), (Matmul, "head.weight"), (Transposed, "head.weight, norm.weight")],
 )
-def test_what_cannot_be_split_is_named_or_goes_to_micro_batches(kind: Any, message: str) -> None:
+def test_tied_and_uncovered_parameters_are_exact(kind: Any, passed: str | None) -> None:
     torch.manual_seed(0)
     model = kind().double()
-    loss_fn = loss_of(model)
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="grouped", options=OPTIONS)
-    with pytest.raises(CoverageError, match=message):
-        tracker.backward(loss_fn, *batch((1, 4, 0, 3)), step=0)
-    tracker = assert_exact(model, loss_fn, "auto")
-    assert tracker.choice.engine is not None
-    assert tracker.choice.engine.name == "micro"
-    assert message in tracker.provenance()["fallback"]
-    assert message in irds_line(1, 1, 0.1, [0.1], tracker.choice.fallback)
+    tracker = assert_exact(model, loss_of(model))
+    words = passed and f"a pass a language for {passed}"
+    assert tracker.fallback == words
+    assert tracker.provenance().get("fallback") == words
+    assert passed is None or str(passed) in irds_line(1, 1, 0.1, [0.1], tracker.fallback)
 
 
 def test_batches_as_long_as_wide_are_still_told_apart() -> None:
     """B = S must not let a table of positions pass for sequences."""
     torch.manual_seed(0)
     model = Positions().double()
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="grouped", options=OPTIONS)
-    with pytest.raises(CoverageError, match=r"positions\.weight"):
-        tracker.backward(loss_of(model), *batch((1, LENGTH - 1, 0, 0)), step=0)
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
+    tracker.backward(loss_of(model), *batch((1, LENGTH - 1, 0, 0)), step=0)
+    assert tracker.fallback == "a pass a language for positions.weight"
 
 
 def test_learned_shifts_and_frozen_parameters() -> None:
@@ -178,8 +173,7 @@ def test_learned_shifts_and_frozen_parameters() -> None:
     torch.manual_seed(0)
     model = Shifted().double()
     model.blocks[0].requires_grad_(False)
-    assert_exact(model, loss_of(model), "grouped")
-    assert_exact(model, loss_of(model), "micro")
+    assert assert_exact(model, loss_of(model)).fallback is None
 
 
 def test_batch_norm_is_refused_by_name() -> None:
@@ -239,61 +233,54 @@ def compared(model: nn.Module, tracker: IRDS, step: int, loss_fn: Any = None) ->
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_calls_that_are_not_covered_are_measured_by_micro_batches(late: bool) -> None:
+@pytest.mark.parametrize("free", [False, True])
+def test_calls_that_are_not_covered_take_passes(late: bool, free: bool) -> None:
     for model, switch in ((Streams().double(), "wide"), (Experts().double(), "choosing")):
         setattr(model, switch, not late)
-        tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
-        assert max(compared(model, tracker, 0)) < 1e-10
-        assert tracker.choice.engine is not None
-        assert tracker.choice.engine.name == ("grouped" if late else "micro")
+        tracker = IRDS(model, LANGUAGES, val=None if free else validation(), every=1, engine="exact", options=OPTIONS)
+        gradient_error, error = compared(model, tracker, 0)
+        assert gradient_error == 0
+        assert free or error < 1e-10
+        assert (tracker.fallback is None) == late
         setattr(model, switch, True)
-        assert max(compared(model, tracker, 1)) < 1e-10, "no validation gradient may get into the training gradient"
-        assert tracker.choice.engine.name == "micro"
-        assert "not covered" in str(tracker.choice.fallback)
+        gradient_error, error = compared(model, tracker, 1)
+        assert gradient_error == 0
+        assert free or error < 1e-10
+        assert "a pass a language for" in str(tracker.fallback)
 
 
-def test_calls_that_are_not_covered_are_refused_where_grouped_is_asked_for() -> None:
-    model = Streams().double()
-    model.wide = False
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="grouped", options=OPTIONS)
-    compared(model, tracker, 0)
-    model.wide = True
-    with pytest.raises(CoverageError, match=r"not covered: norm\.weight"):
-        compared(model, tracker, 1)
-
-
-@pytest.mark.parametrize("engine", ["auto", "grouped", "micro"])
+@pytest.mark.parametrize("engine", ["auto", "sketch", "exact"])
 def test_a_parameter_that_the_tracker_does_not_know_is_refused(engine: Any) -> None:
     model, other = make_model().double(), nn.Parameter(torch.eye(VOCAB, dtype=torch.float64))
     tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=OPTIONS)
-    with pytest.raises(CoverageError, match=rf"shape \({VOCAB}, {VOCAB}\)"):
+    with pytest.raises(CoverageError, match=rf"does not know: one of shape \({VOCAB}, {VOCAB}\)"):
         tracker.backward(loss_of(lambda x: model(x) @ other), *batch((3, 2, 4, 1)), step=0)
     assert other.grad is None
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_a_layer_that_is_unfrozen_later_is_measured_or_refused() -> None:
-    for engine, refused in (("grouped", False), ("micro", True)):
-        model = make_model().double()
-        model.head.weight.requires_grad_(False)
-        tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=OPTIONS)  # type: ignore[arg-type]
-        tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
-        tracker.commit(lr=1.0)
-        model.head.weight.requires_grad_(True)
-        if refused:
-            with pytest.raises(CoverageError, match="does not know"):
-                compared(model, tracker, 1)
-        else:
-            assert max(compared(model, tracker, 1)) < 1e-10
-
-
-def test_validation_of_another_length_is_measured_by_micro_batches() -> None:
+@pytest.mark.parametrize("engine", ["sketch", "exact"])
+def test_a_layer_that_is_unfrozen_later_is_measured(engine: Any) -> None:
     model = make_model().double()
-    val = {name: (x[:, :4], y[:, :4]) for name, (x, y) in validation().items()}
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, options=OPTIONS)
+    model.head.weight.requires_grad_(False)
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=OPTIONS)
     tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
-    assert tracker.choice.engine is not None
-    assert tracker.choice.engine.name == "micro"
-    assert "shape (4,)" in str(tracker.choice.fallback)
+    tracker.commit(lr=1.0)
+    model.head.weight.requires_grad_(True)
+    assert compared(model, tracker, 1)[0] == 0
+    if engine == "exact":
+        assert compared(model, tracker, 2)[1] < 1e-10
+
+
+def test_validation_of_other_lengths_is_measured() -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    val = {name: (x[:, : 4 + k], y[:, : 4 + k]) for k, (name, (x, y)) in enumerate(validation().items())}
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=OPTIONS)
+    x, y, lang = batch((3, 2, 4, 1))
+    tracker.backward(loss_fn, x, y, lang, step=0)
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, naive_gram(model, loss_fn, x, y, lang, val)) < 1e-10
 
 
 def test_under_autocast_a_sum_with_a_parameter_keeps_its_type() -> None:

@@ -1,42 +1,45 @@
-"""A step of several calls: what is summed over its calls, and what is averaged."""
+"""A step of several calls: what is summed over its calls, and what is measured once."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
-from shapleymix_irds.accounts.step import Pending  # noqa: E402
-from shapleymix_irds.distributed import World  # noqa: E402
-from shapleymix_irds.engines.base import Outcome  # noqa: E402
-
-CPU = torch.device("cpu")
+from irds_models import LANGUAGES, batch, loss_of, make_model, mean_losses, relative  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.accounts.ledger import Evaluation  # noqa: E402
 
 
-def double(*values: float):
-    return torch.tensor(values, dtype=torch.float64)
+def evaluated(calls: int, val: Any, monkeypatch: pytest.MonkeyPatch) -> Evaluation:
+    """What is booked of a step of so many calls."""
+    booked: list[Evaluation] = []
+    model = make_model().double()
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, options=Options(val_sequences=3, measure_sequences=1))
+    monkeypatch.setattr(tracker.ledger, "add", booked.append)
+    x, y, lang = batch((2, 1, 3, 2))
+    for part in torch.arange(8).chunk(calls):
+        tracker.backward(loss_of(model), x[part], y[part], lang[part], step=0, tokens=int((y != -100).sum()))
+    tracker.commit(lr=1.0)
+    return booked[0]
 
 
-def step_of(*val_losses):
-    """A step of two languages, one call for each entry; products, tokens and cover are those of one call."""
-    pending = Pending(step=3, evaluated=True, total=10.0, given=True)
-    for val in val_losses:
-        pending.outcomes.append(Outcome(double(1.0, 2.0), torch.ones(2, 2).double(), torch.eye(2).double(), val))
-        pending.tokens.append(double(2.0, 3.0))
-        pending.losses.append(double(4.0, 9.0))
-    return pending.close(None, World(None, 1, 0, CPU), CPU, ("en", "de"))
+@pytest.mark.parametrize("calls", [2, 4])
+def test_tokens_and_products_are_summed_and_validation_is_passed_once(
+    calls: int, val: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, several = evaluated(1, val, monkeypatch), evaluated(calls, val, monkeypatch)
+    assert relative(several.gram, one.gram) < 1e-12
+    np.testing.assert_array_equal(several.cover, one.cover)
+    np.testing.assert_array_equal(several.tokens, one.tokens)
+    model = make_model().double()
+    with torch.no_grad():
+        truth = torch.stack(mean_losses(model, loss_of(model), val))
+    assert relative(several.val_losses, truth) < 1e-12
 
 
-def test_validation_losses_are_averaged_over_the_calls_and_all_else_is_summed() -> None:
-    """Each call measures the same mean loss: its sum over calls would grow with the number of calls."""
-    sums = step_of(double(2.0, 3.0), double(2.5, 3.5))
-    np.testing.assert_array_equal(sums.val_losses, [2.25, 3.25])
-    np.testing.assert_array_equal(sums.gram, np.full((2, 2), 2.0))
-    np.testing.assert_array_equal(sums.cover, 2 * np.eye(2))
-    np.testing.assert_array_equal(sums.tokens, [4.0, 6.0])
-
-
-def test_calls_without_a_validation_loss_do_not_count_in_its_mean() -> None:
-    np.testing.assert_array_equal(step_of(None, double(2.0, 3.0)).val_losses, [2.0, 3.0])
-    assert np.isnan(step_of(None, None).val_losses).all()
+def test_without_a_validation_set_there_are_no_validation_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.isnan(evaluated(2, None, monkeypatch).val_losses).all()

@@ -1,4 +1,4 @@
-"""The step between `backward` and `commit`: sums over its calls, then over ranks."""
+"""The step between its calls and `commit`: sums over calls, then over ranks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from shapleymix_irds.accounts.ledger import Array
-from shapleymix_irds.batch import Batch, group_sums
 from shapleymix_irds.distributed import World, scalar
-from shapleymix_irds.engines.base import Outcome
+from shapleymix_irds.engines.base import combine_halves
+from shapleymix_irds.engines.observer import Observer
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 
 
@@ -27,6 +27,31 @@ class Sums(NamedTuple):
     val_losses: Array
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of a step.
+
+    Attributes
+    ----------
+    indices, counts : tensor (B,) or (B, S)
+        Language and tokens with a label of each sequence, or of each token.
+    tokens, total : int, optional, and float
+        Tokens of the step as given, and as reckoned with.
+    length : int, optional
+        S, if known.
+    labelled : bool
+        Whether the counts are known to be those of tokens with a label.
+    """
+
+    step: int
+    indices: Tensor
+    counts: Tensor
+    tokens: int | None
+    total: float
+    length: int | None
+    labelled: bool = True
+
+
 @dataclass
 class Pending:
     """One step of the training loop.
@@ -35,28 +60,27 @@ class Pending:
     ----------
     total, given : float, optional, and bool
         Tokens of the step over all ranks and calls; whether the caller gave them.
+    tokens : tensor (G,)
+        Training tokens of this rank by group: a language, or half of one where there is no validation set.
+    losses : tensor (K,)
+        Summed training losses by language, where they are known.
+    labelled : bool
+        Whether the tokens are known to be those with a label.
     calls : int
-        Number of calls of `backward` so far.
+        Number of calls so far.
     """
 
     step: int
     evaluated: bool
     total: float
     given: bool
-    calls: int = 0
-    outcomes: list[Outcome] = field(default_factory=list)
-    tokens: list[Tensor] = field(default_factory=list)
-    losses: list[Tensor] = field(default_factory=list)
-
-    def add(self, outcome: Outcome, batch: Batch, languages: int) -> None:
-        """Book a call."""
-        self.outcomes.append(outcome)
-        self.tokens.append(batch.tokens.view(languages, -1).sum(1))
-        sums = group_sums(outcome.losses.double().cpu(), batch.bounds)
-        self.losses.append(sums.view(languages, -1).sum(1))
+    tokens: Tensor
+    losses: Tensor
+    labelled: bool = True
+    calls: int = field(default=0, init=False)
 
     def check_call(self, step: int, tokens: int | None) -> None:
-        """Whether another call of `backward` goes on with this step.
+        """Whether another call goes on with this step.
 
         Raises
         ------
@@ -72,33 +96,122 @@ class Pending:
         if tokens != self.total:
             raise TrackerError(f"step {step}: backward with tokens={tokens} after one with {self.total:.0f}")
 
-    def close(self, second: Tensor | None, world: World, device: torch.device, languages: Sequence[str]) -> Sums:
-        """The sums of the step over its calls and all ranks.
 
-        Parameters
-        ----------
-        second : tensor, optional
-            Products of second order (K, K), which take the place of the calls' own.
+@dataclass(frozen=True)
+class Numbers:
+    """What ranks add up at a step's end; K languages, G groups, n numbers of a sketch, float64.
 
-        Raises
-        ------
-        NonFiniteError
-            On every rank, naming the step, the language and the rank where it happened.
-        """
-        gram = torch.stack([o.gram for o in self.outcomes]).sum(0) if second is None else second
-        k = len(gram)
-        cover = torch.stack([o.cover for o in self.outcomes]).sum(0)
-        tokens, losses = torch.stack(self.tokens).sum(0), torch.stack(self.losses).sum(0)
-        known = [o.val_losses for o in self.outcomes if o.val_losses is not None]
-        val = torch.stack(known).mean(0) if known else torch.zeros(k, dtype=torch.float64)
-        payload = torch.cat([gram.flatten() / world.size, cover.flatten(), tokens, val / world.size, losses])
-        whole = world.sum(payload.clone().to(device)).cpu()
-        if not torch.isfinite(whole).all():
-            flags = torch.cat([losses, val, gram.flatten()]).to(device)
-            raise NonFiniteError(_explain(self.step, world.gather(flags), languages), hint=_HINT)
-        pieces = [piece.numpy() for piece in torch.split(whole, [k * k, k * k, k, k, k])]
-        val_losses = pieces[3] if known else np.full(k, np.nan)
-        return Sums(pieces[0].reshape(k, k), pieces[1].reshape(k, k), pieces[2], val_losses)
+    Attributes
+    ----------
+    train, val : tensor (G, n) and (K, n)
+        Sketches; G = 2 K and no `val` where halves of languages are measured on each other.
+    tokens, losses : tensor (G,) and (K,)
+        Of training.
+    val_losses, val_tokens : tensor (K,)
+        Of validation.
+    divisor : tensor (2,)
+        The number of tokens that a rank divides by, and its square.
+    """
+
+    train: Tensor
+    val: Tensor
+    tokens: Tensor
+    losses: Tensor
+    val_losses: Tensor
+    val_tokens: Tensor
+    divisor: Tensor
+
+    @classmethod
+    def of_rank(cls, pending: Pending, observer: Observer) -> Numbers:
+        """This rank's own."""
+        device, count = observer.device, len(pending.tokens)
+        train, found = observer.flat(observer.train, count), observer.validated
+        none = torch.zeros(0, dtype=torch.float64, device=device)
+        val = (none, none, none)
+        divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64, device=device)
+        if found is not None:
+            sketches = observer.flat(found.sketches, observer.languages)
+            val = (sketches, found.losses.to(device), found.tokens.to(device))
+        return cls(train, val[0], pending.tokens.to(device), pending.losses.to(device), *val[1:], divisor)
+
+    def over(self, world: World) -> Numbers:
+        """Summed over ranks, in one message."""
+        parts = [self.train, self.val, self.tokens, self.losses, self.val_losses, self.val_tokens, self.divisor]
+        whole = world.sum(torch.cat([part.flatten() for part in parts]))
+        pieces = torch.split(whole, [part.numel() for part in parts])
+        return Numbers(*(piece.view(part.shape).cpu() for piece, part in zip(pieces, parts, strict=True)))
+
+    def finite(self) -> bool:
+        parts = (self.train, self.val, self.losses, self.val_losses)
+        return all(bool(torch.isfinite(part).all()) for part in parts)
+
+    def flags(self) -> Tensor:
+        """For each language: whether its training loss, validation loss, and its gradients on both sides are bad."""
+        languages = len(self.losses)
+        bad_train = ~torch.isfinite(self.train).all(1).view(languages, -1).all(1)
+        empty = torch.zeros_like(bad_train)
+        bad_val = ~torch.isfinite(self.val).all(1) if self.val.numel() else empty
+        bad_loss = ~torch.isfinite(self.val_losses) if self.val_losses.numel() else empty
+        return torch.stack([~torch.isfinite(self.losses), bad_loss, bad_train, bad_val]).double()
+
+
+def close(
+    pending: Pending,
+    observer: Observer,
+    world: World,
+    languages: Sequence[str],
+    grad_scale: float = 1.0,
+    any_divisor: bool = False,
+) -> Sums:
+    """The sums of the step over its calls and all ranks.
+
+    Parameters
+    ----------
+    grad_scale : float
+        What the training loss was multiplied with.
+    any_divisor : bool
+        Whether the step may be divided by another number than that of its tokens.
+
+    Raises
+    ------
+    TrackerError
+        If ranks divide by different numbers, or by one that is not that of the step's tokens.
+    NonFiniteError
+        On every rank, naming the step, the language and the rank where it happened.
+    """
+    own = Numbers.of_rank(pending, observer)
+    total = own.over(world)
+    if not total.finite():
+        rows = world.gather(own.flags().to(observer.device).flatten())
+        raise NonFiniteError(_explain(pending.step, rows, languages), hint=_HINT)
+    check_divisor(pending, total, world, any_divisor)
+    scale = 1.0 / (world.size * grad_scale)
+    k = len(languages)
+    if len(total.tokens) == 2 * k:
+        train = total.train * scale
+        gram, cover = combine_halves(train @ train.T, total.tokens, pending.total)
+        unknown = np.full(k, np.nan)
+        return Sums(gram.numpy(), cover.numpy(), total.tokens.view(k, 2).sum(1).numpy(), unknown)
+    counts = total.val_tokens.clamp(min=1)
+    gram = total.train @ (total.val / counts[:, None]).T * scale
+    cover = total.tokens[:, None] * (total.val_tokens > 0)
+    return Sums(gram.numpy(), cover.numpy(), total.tokens.numpy(), (total.val_losses / counts).numpy())
+
+
+def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: bool) -> None:
+    """Every rank has divided by the tokens of all."""
+    mean, square = (total.divisor / world.size).tolist()
+    if square - mean**2 > 1e-9 * square:
+        hint = "sum the tokens over ranks and calls, and give each rank the sum"
+        raise TrackerError(f"step {pending.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
+    counted = float(total.tokens.sum())
+    if pending.labelled and not any_divisor and abs(pending.total / counted - 1.0) > FAR:
+        hint = "sum the tokens over ranks and calls; if another divisor is meant, Options(any_divisor=True)"
+        told = f"tokens={pending.total:.0f}, but its calls have {counted:.0f} labelled tokens on all ranks"
+        raise TrackerError(f"step {pending.step}: backward has {told}", hint=hint)
+
+
+FAR = 0.25  # ways of counting differ by less, such as the first token of each sequence
 
 
 def learning_rate(lr: float, step: int) -> float:
@@ -139,18 +252,19 @@ def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, s
 _HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"
 
 
-def _explain(step: int, flags: list[Tensor], languages: Sequence[str]) -> str:
-    """Where a number is not finite, by the numbers of each rank."""
-    k = len(languages)
-    parts = [torch.split(~torch.isfinite(values.cpu()), [k, k, k * k]) for values in flags]
-    for kind, what in enumerate(("training loss", "validation loss")):
-        for rank, bad in enumerate(parts):
+def _explain(step: int, rows: list[Tensor], languages: Sequence[str]) -> str:
+    """Where a number is not finite, by the flags of each rank."""
+    flags = [row.cpu().view(len(_BAD), len(languages)) > 0 for row in rows]
+    for kind, what in enumerate(_BAD):
+        for rank, bad in enumerate(flags):
             if bad[kind].any():
-                name = languages[int(bad[kind].nonzero()[0])]
-                return f"step {step}, rank {rank}: the {what} of {name!r} is not finite"
-    for rank, bad in enumerate(parts):
-        if bad[2].any():
-            i, j = divmod(int(bad[2].nonzero()[0]), k)
-            pair = f"{languages[i]!r} (training) and {languages[j]!r} (validation)"
-            return f"step {step}, rank {rank}: the product of the gradients of {pair} is not finite"
+                return f"step {step}, rank {rank}: {what.format(languages[int(bad[kind].nonzero()[0])])} is not finite"
     return f"step {step}: a sum over ranks is not finite"
+
+
+_BAD = (
+    "the training loss of {!r}",
+    "the validation loss of {!r}",
+    "the gradient of the training sequences of {!r}",
+    "the gradient of the validation loss of {!r}",
+)

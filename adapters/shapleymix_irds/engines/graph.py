@@ -1,63 +1,44 @@
-"""What a loss is made of: the leaves of its autograd graph, and the functions that they go into."""
+"""What a loss gets its gradient from, besides probes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from shapleymix_irds.distributed import tidy
-
-# Functions that split a gradient by language. A compiled graph is one function, which cannot be looked into: a
-# compiled model is probed instead.
-SPLITTING = ("Grouped", "CompiledFunction", "ApplyTemplate")
+from shapleymix_irds.errors import CoverageError
 
 
-def leaf_uses(loss: Tensor) -> list[tuple[Tensor, str]]:
-    """Each use of a leaf that gets a gradient, with the name of the function that it goes into.
+def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
+    """Leaves that get a gradient by another way than through probes (see `probes`).
 
-    What runs anew in the backward pass (reentrant checkpointing) is not seen.
+    Raises
+    ------
+    CoverageError
+        If a part of the graph is made in the backward pass only.
     """
-    waiting, seen = [loss.grad_fn], {loss.grad_fn}
-    uses = []
+    waiting: list[Any] = [loss.grad_fn for loss in losses]
+    seen, leaves = set(waiting), {}
     while waiting:
         node = waiting.pop()
-        for following, _ in () if node is None else node.next_functions:
-            if hasattr(following, "variable"):
-                uses.append((following.variable, node.name()))  # type: ignore[union-attr]
-            elif following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return uses
+        if node is None:
+            continue
+        if hasattr(node, "variable"):
+            leaves[id(node.variable)] = node.variable
+            continue
+        if node.name() == "CheckpointFunctionBackward":
+            hint = "take the non-reentrant form (use_reentrant=False), as PyTorch advises"
+            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
+        below = getattr(node, "below", None)
+        following = below if below is not None else _following(node)
+        waiting += [n for n in following if n is not None and n not in seen]
+        seen.update(following)
+    return list(leaves.values())
 
 
-def not_split(loss: Tensor, model: nn.Module, besides: Tensor) -> str:
-    """Why the gradients of a loss cannot be split by language, or nothing; `besides` is no parameter."""
-    uses = [(leaf, name) for leaf, name in leaf_uses(loss) if leaf is not besides]
-    outside = {id(leaf): leaf for leaf, name in uses if not name.startswith(SPLITTING)}
-    count = Counter(id(leaf) for leaf, name in uses if name.startswith("Grouped"))
-    twice = {id(leaf): leaf for leaf, _ in uses if count[id(leaf)] > 1 and id(leaf) not in outside}
-    return explain(names_of(model, outside.values()), names_of(model, twice.values()))
-
-
-def strangers(loss: Tensor, known: Iterable[Tensor]) -> list[tuple[int, ...]]:
-    """Shapes of the leaves that get a gradient from the loss and are not among those known."""
-    identities = {id(value) for value in known}
-    return [tuple(leaf.shape) for leaf, _ in leaf_uses(loss) if id(leaf) not in identities]
-
-
-def explain(outside: list[str], twice: list[str]) -> str:
-    """The words for parameters that are not covered, and for those that are used more than once."""
-    texts = []
-    if outside:
-        texts.append(f"parameters used in calls that are not covered: {', '.join(outside)}")
-    if twice:
-        texts.append(f"parameters tied or used more than once: {', '.join(twice)}")
-    return "; ".join(texts)
-
-
-def names_of(model: nn.Module, leaves: Iterable[Tensor]) -> list[str]:
-    """Names of parameters, or shapes of what the model does not hold now."""
-    names = {id(parameter): tidy(name) for name, parameter in model.named_parameters()}
-    return [names.get(id(leaf), f"one of shape {tuple(leaf.shape)}, not in the model") for leaf in leaves]
+def _following(node: Any) -> list[Any]:
+    """The functions that a function's operands come from; a compiled graph takes parameters itself."""
+    nodes = [edge for edge, _ in node.next_functions if edge is not None]
+    opaque = node.name().startswith("CompiledFunction")
+    return [edge for edge in nodes if not (opaque and hasattr(edge, "variable"))]

@@ -28,8 +28,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import read_json
-from shapleymix_irds.distributed import World, put_back, tidy
+from shapleymix_irds.distributed import World
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.wrappers import put_back, tidy
 
 LOCK = ".lock"  # held by the process that trains in a folder
 STEP_FOLDER = re.compile(r"step-(\d{9,})")

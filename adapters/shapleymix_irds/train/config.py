@@ -75,8 +75,11 @@ class TrainConfig:
     irds_pool: int = setting(256, "Validation sequences of each language through which evaluations rotate.")
     irds_measure: int = setting(16, "Validation sequences of each language on which the loss drop is measured.")
     irds_order: str = setting("1", "1, or 2 for the midpoint rule.", choices=("1", "2"))
-    irds_engine: str = setting("auto", "How gradients are split.", choices=("auto", "grouped", "micro"))
-    irds_precondition: bool = setting(False, "Weight gradients as AdamW does, by its second moment.")
+    irds_engine: str = setting(
+        "auto",
+        "How gradients are held: whole, or sketched; auto: whole in small models.",
+        choices=("auto", "sketch", "exact"),
+    )
     irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
 
     parallel: str = setting("ddp", "Of several ranks.", choices=("ddp", "fsdp"))
@@ -306,14 +309,8 @@ def _choices(config: TrainConfig) -> list[Fault]:
 
 
 def _combinations(config: TrainConfig) -> list[Fault]:
-    second = config.irds_order == "2"
-    faults = []
-    if config.irds_engine == "grouped" and (second or config.irds_precondition):
-        what = "--irds-order 2" if second else "--irds-precondition"
-        faults.append(Fault(f"{what} does not go with --irds-engine grouped", hint="--irds-engine auto"))
-    if config.irds_fresh and second:
-        faults.append(Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1"))
-    return faults
+    both = config.irds_fresh and config.irds_order == "2"
+    return [Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1")] if both else []
 
 
 def flag(name: str) -> str:

@@ -48,13 +48,13 @@ def launch(config: TrainConfig) -> None:
         missing = ", ".join(name for name, ratio in zip(languages, ratios, strict=True) if ratio == 0)
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
-    if config.irds:
-        check_shares(config, languages, ratios)
     with joined_world(config.device) as world, told():
         _train(config, languages, mixture, world)
 
 
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
+    if config.irds:
+        check_shares(config, languages, mixture.ratios, world.size)
     corpus, tokenizer = _corpus(config, languages)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
     parts = make_parts(config, tokenizer.vocabulary, world)
@@ -73,9 +73,9 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
-        every = plan_of(config, len(languages)).every
+        every = plan_of(config, len(languages), world.size).every
         overhead, ratios = tracker.overhead, tracker.efficiency
-        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.choice.fallback))
+        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback))
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 

@@ -51,7 +51,7 @@ class Trainer:
         self.losses = Losses(parts.model, config.z_loss, parts.autocast)
         self.sampler = Sampler(ratios, np.array([stream.windows for stream in corpus.train]), config.seed)
         self.tracker = make_tracker(config, corpus, parts, world) if config.irds else None
-        self.measured = plan_of(config, len(corpus.languages)).measured if config.irds else frozenset()
+        self.measured = plan_of(config, len(corpus.languages), world.size).measured if config.irds else frozenset()
         self.efficiency = dict.fromkeys(corpus.languages if config.irds else (), math.nan)  # as last measured
         self.out = Path(config.out)
         self.checkpoints = Checkpoints(self.out, world, config.keep)

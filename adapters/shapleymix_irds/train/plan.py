@@ -1,8 +1,8 @@
 """When a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop.
 
-Everything follows from the settings, not from the clock or the number of ranks, so that a run can be repeated bit for
-bit and continued by other ranks. Costs are shares of the time that one rank needs for the same run without IRDS; of R
-ranks each works through all validation sequences, so that their part is R times as large.
+Everything follows from the settings and the number of ranks, not from the clock, so that a run can be repeated bit for
+bit. Costs are shares of the time that the same run takes without IRDS. Ranks divide validation sequences as they divide
+training sequences, so that the plan is the same for any number of ranks that is not above the sequences'.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Plan:
     cost: float
 
 
-def plan_of(config: TrainConfig, languages: int) -> Plan:
+def plan_of(config: TrainConfig, languages: int, ranks: int = 1) -> Plan:
     """The plan of a run.
 
     Parameters
     ----------
-    languages : int
-        Number of languages, K.
+    languages, ranks : int
+        Number of languages, K, and of ranks, R.
     """
-    extra = extra_cost(config.step_tokens, _val_tokens(config, languages), languages, config.irds_fresh)
+    extra = extra_cost(config.step_tokens, _val_tokens(config, languages, ranks), config.irds_fresh)
     each = _measurement(config, languages)
     every = config.fixed_every or _every(config, extra, config.irds_overhead - 3 * each)
     spare = config.irds_overhead - extra / every - 2 * each  # the start and the end are always measured
@@ -57,7 +57,7 @@ def plan_of(config: TrainConfig, languages: int) -> Plan:
     return Plan(every, measured, extra / every + each * (len(measured) + 1))
 
 
-def check_shares(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray) -> None:
+def check_shares(config: TrainConfig, languages: tuple[str, ...], ratios: FloatArray, ranks: int = 1) -> None:
     """Refuse languages of which the evaluated steps have next to nothing.
 
     Raises
@@ -65,7 +65,7 @@ def check_shares(config: TrainConfig, languages: tuple[str, ...], ratios: FloatA
     UsageError
         Naming each language, its ratio and the number of its sequences.
     """
-    every = plan_of(config, len(languages)).every
+    every = plan_of(config, len(languages), ranks).every
     sequences = config.steps / every * config.batch
     steps = f"1 step of {every} of {config.steps} steps of {config.batch} sequences is evaluated"
     faults = [
@@ -88,10 +88,9 @@ def _every(config: TrainConfig, extra: float, overhead: float) -> int:
     return longest if overhead <= 0 else min(longest, choose_every(extra, overhead, config.steps))
 
 
-def _val_tokens(config: TrainConfig, languages: int) -> float:
-    """V of one evaluated step: each micro-batch may need a sequence of each language."""
-    pieces = -(-config.batch // (config.micro_batch or config.batch))
-    return max(config.irds_val, pieces) * languages * config.seq
+def _val_tokens(config: TrainConfig, languages: int, ranks: int) -> float:
+    """V of one evaluated step, over all ranks: each has a sequence or more."""
+    return max(config.irds_val, -(-ranks // languages)) * languages * config.seq
 
 
 def _measurement(config: TrainConfig, languages: int) -> float:

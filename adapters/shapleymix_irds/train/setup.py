@@ -90,22 +90,19 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
     """The IRDS tracker of this run."""
     from shapleymix_irds.tracker import IRDS, Options
 
-    micro = config.micro_batch or config.batch
     options = Options(
         seed=config.seed,
         val_sequences=config.irds_val,
         total_steps=config.steps,
         measure_sequences=config.irds_measure,
         unseen_limit=config.steps + 1,  # `check_shares` has seen to it that each language comes
-        micro_batches=-(-config.batch // (micro * world.size)),
     )
     return IRDS(
         parts.model,
         corpus.languages,
         val=None if config.irds_fresh else validation(corpus, config.irds_pool, parts.device),
-        every=plan_of(config, len(corpus.languages)).every,
+        every=plan_of(config, len(corpus.languages), world.size).every,
         engine=cast(Any, config.irds_engine),
-        precondition=parts.optimiser if config.irds_precondition else None,
         order=cast(Any, int(config.irds_order)),
         out=config.out,
         options=options,

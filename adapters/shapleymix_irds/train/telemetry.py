@@ -61,10 +61,10 @@ def ratio_range(ratios: Iterable[float]) -> str:
 
 
 def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float], fallback: str | None) -> str:
-    """What the measuring of a whole run came to; `fallback` is why it took the engine of micro-batches."""
+    """What the measuring of a whole run came to; `fallback` says what took passes of its own."""
     time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
     ratios = ratio_range(efficiency) or "not known"
-    engine = f"; engine micro, since there are {fallback}" if fallback else ""
+    engine = f"; {fallback}" if fallback else ""
     return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}{engine}"
 
 

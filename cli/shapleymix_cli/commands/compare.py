@@ -58,31 +58,31 @@ def command(
     is undefined on a row, all are scored on the rows common to them, and the table says on what share each is defined.
     """
     from shapleymix.fitting.comparison import compare
-    from shapleymix_cli import inputs, own_laws
+    from shapleymix_cli import inputs
     from shapleymix_cli.documents.scores import comparison_document
+    from shapleymix_cli.own_laws import laws_of
 
     if (folds is not None) + leave_largest_N + split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
-    chosen = own_laws.laws_of(laws)
+    chosen = laws_of(laws)
     log, matrix, table = (
         inputs.read_log(out, logs),
         inputs.read_matrix(out, transfer, kind),
         inputs.read_table(out, languages),
     )
-    with own_laws.blaming(chosen):
-        found = compare(
-            log,
-            chosen,
-            matrix,
-            table,
-            folds=folds or Settings.folds,
-            leave_largest_N=leave_largest_N,
-            split=split,
-            seed=seed,
-            threads=threads,
-            progress=out.progress,
-            **options.estimation_settings(settings),
-        )
+    found = compare(
+        log,
+        chosen,
+        matrix,
+        table,
+        folds=folds or Settings.folds,
+        leave_largest_N=leave_largest_N,
+        split=split,
+        seed=seed,
+        threads=threads,
+        progress=out.progress,
+        **options.estimation_settings(settings),
+    )
     out.note(found.notices)
     out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found, out.verbose))
 

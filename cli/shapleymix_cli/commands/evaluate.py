@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     "shapleymix evaluate fit.json example/coalitions.csv",
 )
 @options.fit_file
+@options.law_file
 @options.logs
 @options.strict
 @options.level
-def command(out: Output, fit_path: str, logs: tuple[str, ...], strict: bool, level: float) -> None:
+def command(
+    out: Output, fit_path: str, law_file: str | None, logs: tuple[str, ...], strict: bool, level: float
+) -> None:
     """Score a fit on a log: PE, R2, rank correlation, and how often its intervals hold the loss.
 
     PE is the mean absolute error over the mean loss. Give runs that were not fitted; the fit's own held-out scores
@@ -31,7 +34,7 @@ def command(out: Output, fit_path: str, logs: tuple[str, ...], strict: bool, lev
     from shapleymix_cli.documents.scores import evaluation_document
     from shapleymix_cli.inputs import load_fit, read_log
 
-    fit = load_fit(out, fit_path)
+    fit = load_fit(out, fit_path, law_file)
     log = read_log(out, logs)
     if log.digest and log.digest == fit.provenance.get("log_sha256"):
         out.warn(["this is the log that was fitted: these are no held-out scores"])

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     "shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
 )
 @options.logs
-@click.option("--law", default="auto", show_default=True, metavar="LAW", help="A name of `shapleymix laws`, or auto.")
+@click.option(
+    "--law",
+    default="auto",
+    show_default=True,
+    metavar="LAW",
+    help="A name of `shapleymix laws`, auto, or my_law.py:MyLaw.",
+)
 @options.transfer
 @options.kind
 @options.languages
@@ -75,16 +81,15 @@ def command(
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.fits import fit_document
     from shapleymix_cli.documents.writing import save
-    from shapleymix_cli.own_laws import known_law
+    from shapleymix_cli.own_laws import chosen_law, marked
 
-    if law != "auto":
-        known_law(law)
+    chosen = chosen_law(law)
     if output and not output.lower().endswith(".json"):
         raise UsageError("-o writes a fit as .json only", hint="end the name in .json")
     log = inputs.read_log(out, logs)
     found = fit(
         log,
-        law,
+        chosen if isinstance(chosen, str) else chosen.law,
         inputs.read_matrix(out, transfer, kind),
         inputs.read_table(out, languages),
         seed=seed,
@@ -95,6 +100,9 @@ def command(
         progress=out.progress,
         **options.estimation_settings(settings),
     )
+    if not isinstance(chosen, str):
+        out.used(chosen.file, chosen.sha256)
+        found = marked(found, chosen)
     out.note(notice for notice in found.notices if notice not in log.notices)
     out.warn(found.warnings)
     if output:

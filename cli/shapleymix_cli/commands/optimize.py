@@ -109,11 +109,13 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
 )
 @options.fit_file
+@options.law_file
 @_all(BUDGET, WEIGHTS, BOUNDS, SOLVING)
 @options.output("the mixtures (.json), or all their numbers as a table (.csv, .csv.gz, .parquet, .jsonl)")
 def command(
     out: Output,
     fit_path: str,
+    law_file: str | None,
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,
     flops: float | None,
@@ -134,7 +136,7 @@ def command(
     from shapleymix_cli.inputs import load_fit
 
     options.require_ending(output)
-    fit = load_fit(out, fit_path)
+    fit = load_fit(out, fit_path, law_file)
     demands = _demands(out, asked)
     _require_budget(flops, sizes, tokens)
     if frontier is not None or points is not None:

@@ -44,6 +44,7 @@ class Points:
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
 )
 @options.fit_file
+@options.law_file
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.option(
     "--mixture",
@@ -63,6 +64,7 @@ class Points:
 def command(
     out: Output,
     fit_path: str,
+    law_file: str | None,
     table: str | None,
     mixtures: tuple[str, ...],
     sizes: Sizes,
@@ -89,7 +91,7 @@ def command(
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     options.require_ending(output)
-    fit = load_fit(out, fit_path)
+    fit = load_fit(out, fit_path, law_file)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)

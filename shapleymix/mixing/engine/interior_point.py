@@ -31,6 +31,7 @@ MAX_HALVINGS = 25
 RIDGES = (1e-16, 1e-13, 1e-10)
 (GETRF,) = get_lapack_funcs(("getrf",), dtype=np.float64)
 TRUST = 1e8
+ROUNDING = 1e-12
 LAG, PATIENCE, SLOWLY = 1e3, 4, 0.01
 # Where rounding lets the products fall no further for so many steps, the iteration ends.
 SMALL, STALE = 1e-10, 10
@@ -234,6 +235,14 @@ def _factor(matrix: FloatArray, signs: FloatArray) -> tuple[NDArray[np.float64],
     return None
 
 
+def _correction(equal: FloatArray, short: FloatArray, x: FloatArray) -> FloatArray:
+    """What puts a move on the equalities, which an ill-conditioned matrix meets to some digits only: most of it where x
+    is large, since a rounding is much beside a tiny ratio."""
+    if np.abs(short).max(initial=0.0) <= ROUNDING or not np.isfinite(short).all():
+        return np.zeros(len(x))
+    return x * np.asarray(np.linalg.lstsq(equal * x, short, rcond=1e-12)[0], dtype=np.float64)
+
+
 @dataclass
 class _System:
     """Newton's matrix at one iterate, factorised once.
@@ -273,9 +282,8 @@ class _System:
         move, free = np.zeros(len(x)), self.program.free
         if self.factor is None:
             return np.full(len(x), np.nan)
+        equal, missing = self.program.equal, self.program.totals - self.program.equal @ x
         pull = -(gradient + self.J.T @ (target / self.point.s))[free] / self.size
-        right = np.concatenate(
-            [pull, np.zeros(np.count_nonzero(self.own)), self.program.totals - self.program.equal @ x]
-        )
+        right = np.concatenate([pull, np.zeros(np.count_nonzero(self.own)), missing])
         move[free] = lu_solve(self.factor, right, check_finite=False)[: len(pull)] / self.size
-        return move
+        return move + _correction(equal, missing - equal @ move, x)

@@ -1,0 +1,40 @@
+"""Second order by the midpoint rule: validation at the middle of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from shapleymix_irds.distributed import local
+from shapleymix_irds.errors import TrackerError
+
+
+@contextmanager
+def at_midpoint(parameters: Iterable[nn.Parameter], lr: float) -> Iterator[None]:
+    """Within, the weights are `w - lr / 2 * gradient`; then they are what they were, bit for bit.
+
+    It holds a copy of this rank's weights.
+
+    Raises
+    ------
+    TrackerError
+        If there are no gradients any more.
+    """
+    listed = [parameter for parameter in parameters if parameter.grad is not None]
+    if not listed:
+        hint = "commit before they are moved or used up, or take order=1"
+        raise TrackerError("second order needs the step's gradients, and `.grad` is empty", hint=hint)
+    before = [local(parameter.detach()).clone() for parameter in listed]
+    try:
+        with torch.no_grad():
+            for parameter in listed:
+                assert parameter.grad is not None
+                local(parameter).sub_(local(parameter.grad).to(parameter.dtype), alpha=lr / 2)
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, values in zip(listed, before, strict=True):
+                local(parameter).copy_(values)

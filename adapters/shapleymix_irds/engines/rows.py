@@ -1,0 +1,107 @@
+"""Whose each row of a layer's input is: a label for each sequence, or for each token of packed sequences.
+
+Legend: B sequences of S tokens, G groups (languages, or their halves); a call's rows are U units of n rows each, and
+a unit is of one group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+BLOCK = 32  # rows of one group that are multiplied at a time, where labels change from token to token
+
+
+@dataclass(frozen=True)
+class Units:
+    """The rows of one call, as units of one group each.
+
+    Attributes
+    ----------
+    groups : tensor (U,)
+        Group of each unit.
+    slots : tensor (U n,), optional
+        Which row stands in each place (the number of rows: none); None where rows stand in their order.
+    """
+
+    groups: Tensor
+    slots: Tensor | None = None
+
+
+@dataclass
+class Labels:
+    """The labels of one batch.
+
+    Attributes
+    ----------
+    groups : tensor (B,) or (B, S)
+        Group of each sequence, or of each token, on the model's device.
+    count : int
+        Number of groups, G.
+    length : int, optional
+        S; None: as the first call tells.
+    """
+
+    groups: Tensor
+    count: int
+    length: int | None = None
+    blocks: Units = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.by_token:
+            self.length = self.groups.shape[1]
+        self.blocks = _blocks(self.groups.flatten(), self.count)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether each token has its own label."""
+        return self.groups.dim() == 2
+
+    @property
+    def batch(self) -> int:
+        return self.groups.shape[0]
+
+    def learn(self, shape: torch.Size) -> None:
+        """Take S from the first call that has sequences and tokens in front."""
+        if self.length is None and len(shape) >= 2 and shape[0] == self.batch:
+            self.length = shape[1]
+
+    def lead(self, shape: torch.Size) -> int:
+        """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are."""
+        if not shape:
+            return 0
+        if self.length is not None and shape[0] == self.batch * self.length:
+            return 1
+        if shape[0] != self.batch:
+            return 0
+        if self.by_token:
+            return 2 if len(shape) >= 2 and shape[1] == self.length else 0
+        return 1
+
+    def units(self, shape: torch.Size) -> tuple[Units, int]:
+        """The units of rows of this shape, and how many rows there are in each."""
+        rows = math.prod(shape)
+        if not self.by_token:
+            return Units(self.groups), rows // self.batch
+        each = rows // self.groups.numel()
+        return (self.blocks, BLOCK) if each == 1 else (Units(self.groups.flatten()), each)
+
+
+def _blocks(groups: Tensor, count: int) -> Units:
+    """Rows sorted by group, each group padded to whole blocks; the number of blocks is that of the worst case."""
+    rows = len(groups)
+    total = rows // BLOCK + count
+    order = torch.argsort(groups, stable=True)
+    sizes = torch.bincount(groups, minlength=count)
+    needed = (sizes + BLOCK - 1) // BLOCK
+    first = torch.cumsum(needed, 0) - needed
+    begin = torch.cumsum(sizes, 0) - sizes
+    sorted_groups = groups[order]
+    place = first[sorted_groups] * BLOCK + torch.arange(rows, device=groups.device) - begin[sorted_groups]
+    slots = torch.full((total * BLOCK,), rows, device=groups.device, dtype=torch.long)
+    slots[place] = order
+    owner = torch.searchsorted(torch.cumsum(needed, 0), torch.arange(total, device=groups.device), right=True)
+    return Units(owner.clamp(max=count - 1), slots)

@@ -1,0 +1,129 @@
+"""An evaluated step: its projections, its validation sequences and its training calls, until their sums are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from torch import Tensor, nn
+
+from shapleymix_irds.accounts.step import Pending, Sums, close
+from shapleymix_irds.batch import Piece, ValidationSet, halves
+from shapleymix_irds.distributed import World
+from shapleymix_irds.engines.base import LossFn
+from shapleymix_irds.engines.midpoint import at_midpoint
+from shapleymix_irds.engines.observer import Observer, Watched
+from shapleymix_irds.engines.rows import Labels
+from shapleymix_irds.engines.sketches import Form
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.options import Setting
+from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
+
+Engine = Literal["auto", "sketch", "exact"]
+ROOM = 2**24  # numbers of exact gradients by group that "auto" holds
+
+
+class Evaluator:
+    """What a tracker evaluates its steps with.
+
+    Attributes
+    ----------
+    loss_fn : LossFn, optional
+        The loss of validation sequences; `backward` gives its own.
+    sample : Piece, optional
+        Training sequences on which the model is looked at where there is no validation set.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        world: World,
+        languages: Sequence[str],
+        validation: ValidationSet | None,
+        engine: Engine,
+        form: Form,
+        order: Literal[1, 2],
+        any_divisor: bool = False,
+    ) -> None:
+        self.any_divisor = any_divisor
+        self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
+        self.groups = len(languages) * (2 if validation is None else 1)
+        numbers = self.groups * sum(p.numel() for p in model.parameters() if p.requires_grad)
+        exact = engine == "exact" or (engine == "auto" and numbers <= ROOM)
+        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages))
+        self.loss_fn: LossFn | None = None
+        self.sample: Piece | None = None
+        self.evaluation, self.known = 0, False
+
+    def settings(self) -> dict[str, Setting]:
+        """What must not change over a resume."""
+        form = self.observer.form
+        return {"order": self.order, "engine": self.observer.name, "numbers": form.width, "side": form.side}
+
+    @property
+    def passed(self) -> str | None:
+        """Which parameters take a pass a language, in words."""
+        names = sorted(self.observer.coverage.passed)
+        return f"a pass a language for {', '.join(names)}" if names else None
+
+    @contextmanager
+    def watch(
+        self, pending: Pending, indices: Tensor, length: int | None, evaluation: int, seed: int
+    ) -> Iterator[tuple[Watched, Labels]]:
+        """One call of an evaluated step: whose language each sequence (B,) or token (B, S) is, and S if known.
+
+        Raises
+        ------
+        CoverageError
+            See `Observer.watch`.
+        """
+        if pending.calls == 1:
+            self.evaluation = evaluation
+            self.observer.open(seed * 1_000_003 + pending.step)
+            self.check()
+            self._look()
+            if self.order == 1:
+                self._validate()
+        turn = self.world.rank + pending.calls + 1
+        groups = halves(indices, len(self.languages), turn) if self.validation is None else indices
+        labels = Labels(groups.to(self.observer.device), self.groups, length)
+        with self.observer.watch(labels, self._validate) as watched:
+            yield watched, labels
+
+    def finish(self, pending: Pending, lr: float, grad_scale: float) -> Sums:
+        """The sums of the step, with clipped gradients in `.grad`; `lr` is what they are multiplied with."""
+        check_averaged(self.observer.parameters, self.world, pending.step)
+        if self.order == 2:
+            with at_midpoint(self.observer.parameters.values(), lr):
+                self._validate()
+            self.observer.coverage.agree(self.observer.device, by_passes=False)
+        return close(pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
+
+    def check(self) -> None:
+        """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
+        sequences."""
+        check_wrappers(self.observer.model, self.observer.parameters, self.world)
+        check_hooks(self.observer.parameters)
+        check_attention()
+
+    def _look(self) -> None:
+        """Before the first evaluation: what is covered."""
+        if self.known:
+            return
+        sample = self.sample if self.validation is None else self.validation.sample(self.observer.device)
+        if sample is not None:
+            self.observer.rehearse(self._loss(), sample)
+        self.known, self.sample = True, None
+
+    def _validate(self) -> None:
+        if self.validation is not None:
+            world, device = self.world, self.observer.device
+            pieces = self.validation.share(self.evaluation, world.rank, world.size, device)
+            self.observer.validated = self.observer.validate(self._loss(), pieces)
+
+    def _loss(self) -> LossFn:
+        if self.loss_fn is None:
+            hint = "give the tracker `loss_fn`, which it needs for validation sequences"
+            raise TrackerError("`watch` has no loss for validation sequences", hint=hint)
+        return self.loss_fn

@@ -1,0 +1,393 @@
+"""Every wrapper crossed with every engine and feature on two ranks: `torchrun ... matrix_ranks.py FOLDER`.
+
+Each case trains the same model twice, with and without the tracker, and compares the weights; phi is compared with the
+naive reference on the batch of all ranks. A case is right, or refused by name.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "adapters"), str(Path(__file__).parent)]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from irds_models import LANGUAGES, VOCAB, Decoder, batch, dot, gradient, loss_of, relative, validation  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import FSDPModule, fully_shard  # noqa: E402
+from torch.distributed.tensor import DTensor, Replicate  # noqa: E402
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module  # noqa: E402
+
+STEPS, LR, TOLERANCE = 4, 0.01, 1e-8
+Part = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the matrix."""
+
+    wrapper: str
+    engine: str
+    feature: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.wrapper} {self.engine} {self.feature}"
+
+
+# -- models ----------------------------------------------------------------------------------------------------
+
+
+class Small(Decoder):
+    """One block; `tied` shares the embedding with the output layer."""
+
+    def __init__(self, tied: bool = False) -> None:
+        super().__init__(width=8, layers=1)
+        if tied:
+            self.head.weight = self.embed.weight
+
+
+class Experts(Small):
+    """A sequence goes through the expert that its first token chooses; the last expert is never chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.blocks[0](self.embed(ids))
+        chosen = ids[:, 0] % 3
+        moved = torch.zeros_like(x)
+        for k, expert in enumerate(self.experts):
+            if (chosen == k).any():
+                moved[chosen == k] = expert(x[chosen == k])
+        return self.head(self.norm(x + moved))
+
+
+class Counting(Small):
+    """Counts its tokens, and follows the mean of its activations, in buffers that the next pass reads."""
+
+    load: Tensor
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("load", torch.zeros(VOCAB, dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(8, dtype=torch.float64))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.blocks[0](self.embed(ids))
+        bias, mean = self.load[ids] / 100, self.mean.clone()
+        with torch.no_grad():
+            self.load += torch.bincount(ids.flatten(), minlength=VOCAB)
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean((0, 1))
+        return self.head(self.norm(x + bias[..., None] + mean))
+
+
+def make(feature: str) -> Small:
+    torch.manual_seed(0)
+    model = Experts() if "experts" in feature else Counting() if feature == "buffers" else Small("tied" in feature)
+    return model.double()
+
+
+# -- wrappers --------------------------------------------------------------------------------------------------
+
+
+def wrap(model: Small, case: Case) -> Any:
+    if case.feature.startswith("tensor parallel"):
+        mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+        parallelize_module(model, mesh["tp"], {"head": ColwiseParallel(output_layouts=Replicate())})
+        return fully_shard(model, mesh=mesh["dp"]) if case.feature.endswith("sharded") else model
+    if case.feature == "half a mesh":
+        mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("rest", "dp"))
+        return fully_shard(model, mesh=mesh["dp"])
+    if case.wrapper == "alone":
+        return model
+    if case.wrapper == "ddp":
+        unused = "experts" in case.feature
+        return nn.parallel.DistributedDataParallel(
+            model, find_unused_parameters=unused, static_graph=case.feature == "static graph"
+        )
+    shape = {"fsdp": (2,), "hsdp 2x1": (2, 1), "hsdp 1x2": (1, 2)}[case.wrapper]
+    names = ("dp",) if len(shape) == 1 else ("replicate", "shard")
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    fully_shard(model.blocks[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    if case.feature == "divide factor":
+        model.set_gradient_divide_factor(1.0)  # type: ignore[operator]
+    if case.feature == "experts":
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.set_reduce_scatter_unused_params(True)
+    return model
+
+
+@contextmanager
+def syncing(model: Any, case: Case, last: bool) -> Iterator[None]:
+    """Gradients are reduced in the last call of a step only."""
+    off: AbstractContextManager[Any] = nullcontext()
+    if case.wrapper == "ddp" and not last:
+        off = model.no_sync()
+    elif isinstance(model, FSDPModule):
+        if case.feature == "late all-reduce":
+            model.set_requires_all_reduce(last)
+        else:
+            model.set_requires_gradient_sync(last)
+        model.set_is_last_backward(last)
+    with off:
+        yield
+
+
+# -- hooks and optimisers --------------------------------------------------------------------------------------
+
+
+class Steps:
+    """How gradients become weights."""
+
+    def __init__(self, model: Any, case: Case) -> None:
+        self.model, self.case, self.nodes = model, case, []
+        self.parameters = list(model.parameters())
+        self.optimisers: list[torch.optim.Optimizer] = []
+        if case.feature == "optimiser in backward":
+            self._step_in_backward()
+        else:
+            self.optimisers = [torch.optim.AdamW(self.parameters, lr=LR)]
+        if case.feature.startswith("main_grad"):
+            self._move()
+        if case.feature == "tensor hook":
+            self.parameters[0].register_hook(lambda grad: grad * 0.5)
+
+    def _step_in_backward(self) -> None:
+        for parameter in self.parameters:
+            optimiser = torch.optim.AdamW([parameter], lr=LR)
+
+            def step(_: Tensor, optimiser: torch.optim.Optimizer = optimiser) -> None:
+                optimiser.step()
+                optimiser.zero_grad()
+
+            parameter.register_post_accumulate_grad_hook(step)
+
+    def _move(self) -> None:
+        for parameter in self.parameters:
+            parameter.main_grad = torch.zeros_like(parameter)
+
+            def move(*_: Any, parameter: Any = parameter) -> None:
+                if parameter.grad is not None:
+                    parameter.main_grad.add_(parameter.grad)
+                parameter.grad = None
+
+            if self.case.feature == "main_grad":
+                parameter.register_post_accumulate_grad_hook(move)
+            else:
+                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+                node.register_hook(move)
+                self.nodes.append(node)
+
+    def reduce(self) -> None:
+        """What a loop without a wrapper does by hand."""
+        if self.case.wrapper != "alone" or self.case.feature in ("unreduced", "wrapped later", "sharded later"):
+            return
+        for parameter in self.parameters:
+            grad = getattr(parameter, "main_grad", parameter.grad)
+            dist.all_reduce(grad)
+            grad /= dist.get_world_size()
+
+    def step(self) -> None:
+        for parameter in self.parameters:
+            if hasattr(parameter, "main_grad"):
+                parameter.grad = parameter.main_grad.clone()
+                parameter.main_grad.zero_()
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+
+
+# -- data ------------------------------------------------------------------------------------------------------
+
+
+def parts_of(case: Case, step: int) -> list[list[Part]]:
+    """Calls of each rank: `parts_of(...)[rank][call]`. Ranks are uneven, and some have no sequence of a language."""
+    x, y, lang = batch((3, 4, 0, 3) if step % 2 else (2, 3, 2, 3), seed=10 + step)
+    order = torch.argsort(lang, stable=True)
+    shares = [order[:4], order[4:]]
+    if case.feature == "some experts":  # every rank reaches the first three of them, not every language does
+        x[:, 0] = torch.arange(len(x))[torch.argsort(order)] % 3
+    result = []
+    for rank, share in enumerate(shares):
+        calls = (
+            share.split(2 if rank == 0 else 3) if "accumulation" in case.feature or "late" in case.feature else [share]
+        )
+        odd = len(calls) - 1 if case.feature.startswith("ragged") and step == 1 and rank == 1 else None
+        lengths = [5 if number == odd else x.shape[1] for number in range(len(calls))]
+        result.append([(x[r, :n], y[r, :n], lang[r]) for r, n in zip(calls, lengths, strict=True)])
+    return result
+
+
+def truth_of(model: Small, parts: list[list[Part]]) -> Tensor:
+    """<h_j, g_i> on the whole batch by separate backward passes."""
+    val, every = validation(), [part for calls in parts for part in calls]
+    tokens = sum(int((y != -100).sum()) for _, y, _ in every)
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+
+    def losses(x: Tensor, y: Tensor) -> Tensor:
+        model.load_state_dict(kept, strict=False)
+        return loss_of(model)(x, y).sum()
+
+    h = [gradient(model, losses(x, y) / (y != -100).sum()) for x, y in val.values()]
+    rows = []
+    for i in range(len(LANGUAGES)):
+        each = [losses(x[lang == i], y[lang == i]) / tokens for x, y, lang in every if (lang == i).any()]
+        g = gradient(model, torch.stack(each).sum()) if each else [torch.zeros_like(p) for p in model.parameters()]
+        rows.append([dot(g, h_j) for h_j in h])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+# -- one case --------------------------------------------------------------------------------------------------
+
+
+def full(values: Any) -> Tensor:
+    return values.full_tensor() if isinstance(values, DTensor) else values
+
+
+def state(model: Any) -> dict[str, Tensor]:
+    return {name.removeprefix("module."): full(value).detach().clone() for name, value in model.state_dict().items()}
+
+
+def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str]]:
+    """Weights and buffers at the end; the largest error of phi; the engines of the evaluated steps."""
+    inner = make(case.feature)
+    model = wrap(inner, case)
+    options = Options(val_sequences=3, measure_sequences=2)
+    engine: Any = case.engine
+
+    def tracker_of(of: Any) -> IRDS:
+        return IRDS(of, LANGUAGES, val=validation(), every=2, engine=engine, options=options)
+
+    tracker = tracker_of(model) if tracked else None
+    if case.feature == "wrapped later":
+        model = nn.parallel.DistributedDataParallel(model)
+    if case.feature == "sharded later":
+        model = fully_shard(model)
+    steps, loss_fn, reference = Steps(model, case), loss_of(model), make(case.feature)
+    error, engines = 0.0, []
+    for step in range(STEPS):
+        parts = parts_of(case, step)
+        calls = parts[dist.get_rank()]
+        tokens = sum(int((y != -100).sum()) for each in parts for _, y, _ in each)
+        if case.feature == "own tokens":
+            tokens = sum(int((y != -100).sum()) for _, y, _ in calls)
+        tokens //= 2 if case.feature == "half of the tokens" else 1
+        before = torch.as_tensor(tracker.ledger.phi).clone() if tracker else None
+        expected = None
+        for buffer in () if case.wrapper == "ddp" else model.buffers():
+            dist.broadcast(buffer, 0)  # DDP does so at its next pass
+        if tracker is not None and tracker.evaluates(step):
+            reference.load_state_dict(state(model))
+            for buffer in reference.buffers():
+                dist.broadcast(buffer, 0)
+            expected = 2 * LR * truth_of(reference, parts)
+        for number, (x, y, lang) in enumerate(calls):
+            with syncing(model, case, last=number == len(calls) - 1):
+                if tracker is None:
+                    (loss_fn(x, y).sum() * dist.get_world_size() / tokens).backward()
+                else:
+                    tracker.backward(loss_fn, x, y, lang, step=step, tokens=tokens)
+        steps.reduce()
+        if tracker is not None:
+            tracker.commit(lr=LR)
+            if expected is not None:
+                error = max(error, relative(torch.as_tensor(tracker.ledger.phi) - before, expected))
+                engines.append(tracker.fallback)
+        steps.step()
+    return state(model), error, engines
+
+
+def outcome(case: Case) -> dict[str, Any]:
+    """What became of a case on this rank."""
+    try:
+        weights, phi, engines = train(case, tracked=True)
+    except ValueError as error:  # ours
+        return {"refused": str(error), "error": type(error).__name__}
+    expected, _, _ = train(case, tracked=False)
+    worst = [name for name in expected if not torch.equal(weights[name], expected[name])]
+    return {"worst": worst, "phi": phi, "engines": engines}
+
+
+def cases() -> list[Case]:
+    """The matrix."""
+    features = {
+        "ddp": [
+            "plain",
+            "accumulation",
+            "tied",
+            "tied accumulation",
+            "experts",
+            "experts accumulation",
+            "ragged",
+            "ragged accumulation",
+        ],
+        "fsdp": [
+            "plain",
+            "accumulation",
+            "tied",
+            "tied accumulation",
+            "experts",
+            "some experts",
+            "ragged",
+            "ragged accumulation",
+        ],
+        "alone": ["plain", "accumulation", "tied", "main_grad", "main_grad node", "main_grad accumulation"],
+    }
+    for wrapper in ("ddp", "fsdp"):  # DDP steps an optimiser in its backward pass on a GPU only
+        features[wrapper] += ["tensor hook", "buffers"]
+    features["fsdp"] += ["optimiser in backward"]
+    features["hsdp 2x1"] = [*features["fsdp"], "late all-reduce"]
+    features["hsdp 1x2"] = ["plain", "accumulation", "tied accumulation"]
+    features["ddp"] += ["static graph", "own tokens", "half of the tokens"]
+    features["fsdp"] += ["divide factor"]
+    features["alone"] += [
+        "unreduced",
+        "wrapped later",
+        "sharded later",
+        "tensor parallel",
+        "tensor parallel sharded",
+        "half a mesh",
+    ]
+    every = [Case(w, e, f) for w, names in features.items() for f in names for e in ("exact",)]
+    some = ("plain", "accumulation", "tied", "ragged", "optimiser in backward")
+    sketched = [Case(w, "sketch", f) for w in ("ddp", "fsdp", "hsdp 2x1") for f in some if f in features[w]]
+    return [*every, *sketched]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    folder, *wanted = sys.argv[1:]
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    found: dict[str, Any] = {}
+    for case in cases():
+        if wanted and case.name not in wanted:
+            continue
+        try:
+            found[case.name] = outcome(case)
+        except Exception:
+            found[case.name] = {"crashed": traceback.format_exc()[-3000:]}
+        gc.collect()
+        Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
+    gc.collect()  # models must go before their process group
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Wrappers x engines x features on two ranks: each case trains as without the tracker, or is refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from matrix_ranks import TOLERANCE, Case, cases  # noqa: E402
+
+SCRIPT = Path(__file__).with_name("matrix_ranks.py")
+REFUSED = {  # what the message says
+    "tensor hook": "parameter 'embed.weight' has a hook that changes its gradient",
+    "static graph": "DDP with static_graph=True",
+    "own tokens": "ranks give different tokens=",
+    "half of the tokens": "labelled tokens on all ranks",
+    "divide factor": "FSDP2 has a gradient divide factor of its own",
+    "tensor parallel": "'head.weight' is not data parallel only (mesh axes: tp)",
+    "tensor parallel sharded": "is not data parallel only (mesh axes: dp, tp)",
+    "half a mesh": "is sharded over 1 ranks, the tracker counts 2",
+    "sharded later": "the model was sharded after the tracker was made",
+    "unreduced": "nothing has averaged gradients over ranks",
+}
+SHARDED = {  # where parameters are sharded, no passes of single parameters are to be had
+    "experts": "not covered: experts",
+    "some experts": "not covered: experts",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What became of each case on either rank."""
+    folder = tmp_path_factory.mktemp("matrix")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [*command, str(SCRIPT), str(folder)], env=environment, capture_output=True, text=True, timeout=400
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_a_case_is_right_or_refused_by_name(case: Case, found: list[dict[str, Any]]) -> None:
+    sharded = SHARDED.get(case.feature) if "sdp" in case.wrapper else None
+    message = REFUSED.get(case.feature, sharded)
+    for rank in found:
+        result = rank[case.name]
+        assert "crashed" not in result, result["crashed"]
+        if message is not None:
+            assert message in result.get("refused", ""), result
+            continue
+        assert "refused" not in result, result["refused"]
+        assert result["worst"] == [], "weights are those of an untracked run, bit for bit"
+        assert case.engine == "sketch" or result["phi"] < TOLERANCE
+        assert ["experts" in str(told) for told in result["engines"]] == ["experts" in case.feature] * 2

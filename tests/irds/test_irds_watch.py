@@ -1,0 +1,200 @@
+"""`watch`: any forward and backward pass, looked at and not changed; packed sequences, dictionaries, scaled losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from irds_models import (  # noqa: E402
+    LANGUAGES,
+    VOCAB,
+    WIDTH,
+    Decoder,
+    batch,
+    dot,
+    gradient,
+    loss_of,
+    make_model,
+    mean_losses,
+    naive_gram,
+    relative,
+    sequence_losses,
+)
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+OPTIONS = Options(val_sequences=3, measure_sequences=1)
+
+
+def tracker_of(model: Any, loss_fn: Any, val: Any, **options: Any) -> IRDS:
+    settings = {"every": 1, "engine": "exact", "options": OPTIONS, "loss_fn": loss_fn}
+    return IRDS(model, LANGUAGES, val=val, **(settings | options))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+@pytest.mark.parametrize("form", ["backward", "autograd", "retained", "in two"])
+def test_any_backward_pass_is_seen(form: str, scale: float, val: Any) -> None:
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    total = int((y != -100).sum())
+    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    expected = gradient(model, loss_fn(x, y).sum() / total)
+    tracker = tracker_of(model, loss_fn, val)
+    with tracker.watch(lang, step=0, tokens=total):
+        losses = loss_fn(x, y) * scale
+        if form == "autograd":
+            torch.autograd.backward(losses.sum() / total)
+        elif form == "in two":
+            (losses[:3].sum() / total).backward(retain_graph=True)
+            (losses[3:].sum() / total).backward()
+        else:
+            (losses.sum() / total).backward(retain_graph=form == "retained")
+    for parameter, grad in zip(model.parameters(), expected, strict=True):
+        assert relative(parameter.grad, scale * grad) < 1e-12
+    tracker.commit(lr=0.3, grad_scale=scale)
+    assert relative(tracker.ledger.phi, 0.3 * truth) < 1e-10
+
+
+def naive_by_token(model: Any, x: Tensor, y: Tensor, lang: Tensor, val: Any) -> Tensor:
+    """<h_j, g_i> where each token of x (B, S) has a language."""
+    flat = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction="none", ignore_index=-100).view(y.shape)
+    total = float((y != -100).sum())
+    parts = [(flat * (lang == i)).sum() / total for i in range(4)]
+    params = list(model.parameters())
+    g = [torch.autograd.grad(part, params, retain_graph=True, allow_unused=True) for part in parts]
+    g = [[torch.zeros_like(p) if v is None else v for v, p in zip(each, params, strict=True)] for each in g]
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_of(model), val)]
+    return torch.tensor([[dot(gi, hj) for hj in h] for gi in g], dtype=torch.float64)
+
+
+class Flat(nn.Module):
+    """A model without attention, so that tokens of packed documents are apart; `flat` has tokens in one row."""
+
+    def __init__(self, flat: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.norm = nn.Embedding(VOCAB, WIDTH), nn.LayerNorm(WIDTH)
+        self.up, self.head = nn.Linear(WIDTH, 16), nn.Linear(16, VOCAB)
+        self.scale, self.heads, self.flat = nn.Parameter(torch.rand(16)), nn.RMSNorm(4), flat
+
+    def forward(self, ids: Tensor) -> Tensor:
+        h = self.up(self.norm(self.embed(ids.flatten() if self.flat else ids)))
+        h = self.heads(h.unflatten(-1, (4, 4))).flatten(-2) * self.scale
+        return self.head(torch.tanh(h)).view(*ids.shape, VOCAB)
+
+
+@pytest.mark.parametrize("shape", [(1, 56), (4, 14), (8, 7)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_language_for_each_token_of_packed_sequences(flat: bool, shape: tuple[int, int], val: Any) -> None:
+    model = Flat(flat).double()
+    x, y, _ = batch((8, 0, 0, 0))
+    lang = torch.randint(0, 4, (7,), generator=torch.Generator().manual_seed(3)).repeat_interleave(8)
+    x, y, lang = x.reshape(shape), y.reshape(shape), lang.view(shape)
+    truth = naive_by_token(model, x, y, lang, val)
+    tracker = tracker_of(model, loss_of(model), val)
+    tracker.backward(loss_of(model), x, y, lang, step=0)
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-10
+    assert tracker.ledger.count == 1
+
+
+def test_inputs_may_be_dictionaries_of_ragged_lengths(val: Any) -> None:
+    model = make_model().double()
+    plain = loss_of(model)
+
+    def loss_fn(inputs: Any, y: Tensor) -> Tensor:
+        return sequence_losses(model(inputs["ids"]), y)
+
+    named = {name: ({"ids": x[:, : 3 + k], "mask": x[:, : 3 + k] >= 0}, y[:, : 3 + k]) for k, (name, (x, y)) in
+             enumerate(val.items())}  # fmt: skip
+    short = {name: (pair["ids"], y) for name, (pair, y) in named.items()}
+    x, y, lang = batch((1, 4, 0, 3))
+    tracker = tracker_of(model, loss_fn, named)
+    tracker.backward(loss_fn, {"ids": x, "mask": x >= 0}, y, lang, step=0)
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, naive_gram(model, plain, x, y, lang, short)) < 1e-10
+
+
+def test_without_a_backward_pass_or_a_loss_for_validation_watch_says_so(val: Any) -> None:
+    model = make_model()
+    x, y, lang = batch((1, 1, 1, 1))
+    tracker = tracker_of(model, loss_of(model), val)
+    with pytest.raises(TrackerError, match="step 0: no backward pass was seen"), tracker.watch(lang, step=0):
+        loss_of(model)(x, y)
+    tracker = tracker_of(model, None, val)
+    with pytest.raises(TrackerError, match="`watch` has no loss for validation"), tracker.watch(lang, step=0):
+        loss_of(model)(x, y).sum().backward()
+
+
+def test_what_is_not_covered_is_refused_before_anything_is_differentiated(val: Any) -> None:
+    class Odd(Decoder):
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.norm(self.embed(ids)) @ self.head.weight.T
+
+    model = Odd()
+    x, y, lang = batch((1, 1, 1, 1))
+    tracker = tracker_of(model, loss_of(model), val)
+    with pytest.raises(CoverageError, match=r"not covered: head\.weight"), tracker.watch(lang, step=0):
+        loss_of(model)(x, y).sum().backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_outputs_may_be_changed_in_place(val: Any) -> None:
+    class InPlace(Decoder):
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.embed(ids)
+            x += 1
+            h = self.blocks[0].out(x)
+            h.mul_(2)
+            return self.head(self.norm(x + F.relu(h, inplace=True)))
+
+    torch.manual_seed(0)
+    model = InPlace().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    tracker = tracker_of(model, loss_fn, val)
+    tracker.backward(loss_fn, x, y, lang, step=0)
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, naive_gram(model, loss_fn, x, y, lang, val)) < 1e-10
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_evaluated_steps_train_as_plain_ones_bit_for_bit(dropout: float, val: Any) -> None:
+    """Random numbers and buffers are those of an untracked run, too."""
+
+    class Noisy(Decoder):
+        load: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("load", torch.zeros(VOCAB))
+
+        def forward(self, ids: Tensor) -> Tensor:
+            self.load += torch.bincount(ids.flatten(), minlength=VOCAB)
+            return self.head(F.dropout(self.norm(self.embed(ids) + self.load[ids][..., None] / 100), dropout))
+
+    weights = []
+    for every in (1, 2, None):
+        torch.manual_seed(0)
+        model = Noisy()
+        optimizer, loss_fn = torch.optim.AdamW(model.parameters(), lr=1e-2), loss_of(model)
+        tracker = tracker_of(model, loss_fn, val, every=every, engine="sketch") if every else None
+        torch.manual_seed(1)
+        for step in range(6):
+            x, y, lang = batch((2, 1, 1, 2), seed=step)
+            if tracker:
+                tracker.backward(loss_fn, x, y, lang, step=step)
+                tracker.commit(lr=1e-2)
+            else:
+                (loss_fn(x, y).sum() * (1 / float((y != -100).sum()))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        weights.append(model.state_dict())
+    for tracked in weights[:2]:
+        assert all(torch.equal(tracked[name], weights[2][name]) for name in weights[2])
