@@ -193,6 +193,7 @@ ON_THE_COMMAND_LINE_ONLY = {
     "least_squares": "delta=inf",
     "law_file": "in Python the law's module is imported",
     "frontier": "a function of its own, whose `between` it is",
+    "law_file": "a law of one's own is imported before the fit is read",
 }
 
 
