@@ -191,7 +191,6 @@ ON_THE_COMMAND_LINE_ONLY = {
     "quiet": "Python's `warnings` are filtered by Python's own means",
     "verbose": "a result is there as a whole",
     "least_squares": "delta=inf",
-    "law_file": "in Python the law's module is imported",
     "frontier": "a function of its own, whose `between` it is",
     "law_file": "a law of one's own is imported before the fit is read",
 }
