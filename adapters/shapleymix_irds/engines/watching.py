@@ -18,7 +18,7 @@ from shapleymix_irds.engines.calls import READERS, Use, broadcast_shape
 from shapleymix_irds.engines.probes import MatrixProbe, VectorProbe
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form, key_of
-from shapleymix_irds.wrappers import tidy
+from shapleymix_irds.wrappers import tidy, whole_names
 
 OnLoss = Callable[[Sequence[Tensor]], None]
 
@@ -56,8 +56,12 @@ class Book:
         self.look()
 
     def look(self) -> None:
-        """Learn the parameters by their identities; sharding swaps whole ones in while a block runs."""
-        for name, parameter in self.model.named_parameters():
+        """Learn the parameters by their identities, and by those of the whole ones that sharding swaps in for a block.
+
+        A compiler traces a block while they are in place and cannot look then, so they are learnt before.
+        """
+        parameters = dict(self.model.named_parameters())
+        for name, parameter in parameters.items():
             known = tidy(name)
             if known in self.skipped or id(parameter) in self.places:
                 continue
@@ -65,6 +69,9 @@ class Book:
                 self.dummies[known] = self._zeros(parameter.numel())
             dummy = self.dummies[known if self.form.exact else ""]
             self.places[id(parameter)] = (known, key_of(known), dummy)
+        sharded = {name: parameter for name, parameter in parameters.items() if id(parameter) in self.places}
+        for whole, name in whole_names(self.model, sharded).items():
+            self.places.setdefault(whole, self.places[id(sharded[name])])
 
     def place(self, weight: Tensor) -> tuple[str, int, Tensor] | None:
         """Name, key and dummy of a parameter; None for one that is not the model's."""

@@ -138,11 +138,9 @@ class Decoder(nn.Module):
     def forward(self, tokens_BT: Tensor) -> Tensor:
         x = self.embedding(tokens_BT)
         turn = rotation(tokens_BT.shape[1], self.config.hidden // self.config.heads, x.device)
+        again = self.recompute and torch.is_grad_enabled()
         for block in self.blocks:
-            if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(block, x, turn, use_reentrant=False)
-            else:
-                x = block(x, turn)
+            x = recomputed(block, x, turn) if again else block(x, turn)
         return self.output(self.norm(x))
 
     @torch.no_grad()
@@ -157,6 +155,15 @@ class Decoder(nn.Module):
             scale = inner if name.endswith(("attention.out.weight", "down.weight")) else 0.02
             drawn = torch.randn(weight.shape, generator=generator).mul_(scale)
             weight.copy_(_sharded_like(weight, drawn))
+
+
+@torch.compiler.disable(recursive=False)
+def recomputed(block: nn.Module, x: Tensor, turn: Tensor) -> Tensor:
+    """The block's output, computed again in the backward pass.
+
+    A compiler that traced through this would hide the block's layers from the tracker; it begins anew inside of it.
+    """
+    return checkpoint(block, x, turn, use_reentrant=False)
 
 
 def _sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
