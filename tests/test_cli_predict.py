@@ -168,6 +168,9 @@ def test_a_loss_that_no_trained_model_has_is_no_number(run: Run, fixtures: Path,
     assert "fr" in outcome.err
     assert outcome.document["comparisons"][0]["candidates"][1]["gain"] is None
     assert run("predict", goal, "--mixture", "en=1", *BUDGET, "--strict").code == 1
+    best = run("optimize", goal, *BUDGET, "--floor", "en=0.99").out
+    assert "Certificate" not in best
+    assert "No proof: where the law gives more than an untrained model's loss" in " ".join(best.split())
 
 
 def test_200_languages_are_readable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,7 +179,9 @@ def _proof(found: Mixture, law: str) -> list[Part]:
     lines: list[Part] = [f"{objective}{within}"]
     if found.kl > 0:
         lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
-    if np.isfinite(found.gap):
+    if not np.isfinite(found.objective):
+        lines.append("No proof: where the law gives more than an untrained model's loss, its optimum says nothing.")
+    elif np.isfinite(found.gap):
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
         bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
