@@ -14,8 +14,8 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from collections.abc import Mapping, Sized
+from typing import ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-Hint = Any  # what an annotation says: a class, or a generic alias, for which there is no common type
+Hint = object  # what an annotation says: a class, or a generic alias, for which there is no common type
 
 T = typing.TypeVar("T")
 
@@ -221,20 +221,20 @@ def _check_derived(record: Record, document: Mapping[str, object], known: set[st
             place.at(name).refuse(f"the field {name!r} does not follow from the others", hint)
 
 
-def _check_labels(values: dict[str, Any], place: _Place) -> None:
+def _check_labels(values: dict[str, object], place: _Place) -> None:
     for name in _LABELS:
-        labels = values.get(name) or ()
+        labels = typing.cast("tuple[str, ...]", values.get(name) or ())
         again = next((label for label in labels if labels.count(label) > 1), None)
         if again is not None:
             place.at(name).refuse(f"the field {name!r} holds {again!r} twice")
 
 
-def _check_axes(cls: type[Record], values: dict[str, Any], place: _Place) -> None:
+def _check_axes(cls: type[Record], values: dict[str, object], place: _Place) -> None:
     """Hold fields to their axes; an empty array, of which JSON forgets the other lengths, gets its shape back."""
     lengths: dict[str, int] = {}
     for name, axes in cls.axes.items():
         value = values[name]
-        if value is None:
+        if not isinstance(value, Sized):  # None: the field is left out
             continue
         found = value.shape if isinstance(value, np.ndarray) else (len(value),)
         if len(found) == len(axes):
@@ -261,6 +261,8 @@ def _decode(hint: Hint, value: object, place: _Place) -> object:
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _decode(_only_member(hint), value, place)
+    if hint is np.ndarray:  # as an author of a law may write it
+        return _decode_array(np.float64, value)
     if origin is np.ndarray:
         return _decode_array(typing.get_args(typing.get_args(hint)[1])[0], value)
     if origin is tuple:
@@ -283,7 +285,7 @@ def _decode_plain(hint: Hint, value: object) -> object:
         return value
     if hint is float:
         return float(_decode_array(np.float64, [value])[0])
-    if hint in (str, int, bool):
+    if isinstance(hint, type) and hint in (str, int, bool):
         _expect(hint, value)
         return value
     return _free(value)
@@ -339,9 +341,7 @@ def _decode_array(scalar: type[np.generic], value: object) -> NDArray[np.generic
     if odd and scalar is np.float64:
         specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
         flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
-        shaped = np.empty(len(flat), dtype=object)
-        shaped[:] = flat
-        cells = shaped.reshape(cells.shape)
+        cells = np.fromiter(flat, dtype=object, count=len(flat)).reshape(cells.shape)
         odd = set(map(type, flat)) - allowed
     if odd:
         found = next(cell for cell in flat if type(cell) in odd)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_tools import Run, runner
+
+from shapleymix.fitting.fits import Fit
 
 ROOT = Path(__file__).parents[1]
 LOG = ROOT / "fixtures" / "multilingual5_runs.csv"
@@ -80,8 +84,6 @@ def test_a_fit_of_ones_own_law_answers_as_its_twin_in_the_library(run: Run, made
 def test_the_fit_is_read_back_bit_for_bit_and_says_where_its_law_is(made: Path) -> None:
     from shapleymix_cli.own_laws import own_law
 
-    from shapleymix.fitting.fits import Fit
-
     own = own_law(f"{made}/mine.py:Twin")
     found = Fit.load(made / "twin.json")
     assert type(found.law) is own.law
@@ -89,6 +91,23 @@ def test_the_fit_is_read_back_bit_for_bit_and_says_where_its_law_is(made: Path) 
     assert found.provenance["law_file"] == f"{made}/mine.py:Twin"
     assert found.provenance["law_sha256"] == hashlib.sha256(TWIN.encode()).hexdigest()
     assert found.provenance["inputs"][f"{made}/mine.py"] == found.provenance["law_sha256"]
+
+
+def test_the_readmes_own_law_is_fitted_read_back_and_optimised(run: Run, tmp_path: Path) -> None:
+    """Fault: a symbol that is annotated as np.ndarray, without a type of its cells, was read back as a list."""
+    text = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    (tmp_path / "my_law.py").write_text(text.split("\n\n\nfit = ")[0] + "\n")
+    law, goal = f"{tmp_path}/my_law.py:Roots", tmp_path / "fit.json"
+    made = run("fit", LOG, "--law", law, *QUICK, "-o", goal, "--json").document
+    read = ("--law-file", law, *AT, "--json")
+    predicted = run("predict", goal, "--mixture", "uniform", "--mixture", "en=0.5,zh=0.5", *read).document
+    assert len(predicted["predictions"]) == 2
+    best = run("optimize", goal, "--allow-nonconvex", *read).document
+    uniform = np.mean(list(predicted["predictions"][0]["loss"].values()))
+    assert best["objective"] < uniform
+    found = Fit.load(goal)
+    assert json.loads(goal.read_text()) == found.to_document()
+    assert made["law"] == "roots"
 
 
 @pytest.mark.parametrize("command", QUESTIONS)

@@ -164,5 +164,5 @@ def test_options_tell_look_alikes_apart(asked):
     _, _, log = log_of("additive", rows=20, noise=1e-3)
     names = ("ja\u0440", *log.sources[1:])
     fitted = fit(replace(log, sources=names, targets=names), "additive", bootstrap=0, folds=0, starts=1, threads=1)
-    with pytest.raises(UsageError, match="looks like .* written with other characters"):
+    with pytest.raises(UsageError, match=r"looks like .* written with other characters"):
         optimize(fitted, 1e8, 1e9, **asked)

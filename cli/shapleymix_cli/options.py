@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -40,7 +40,7 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
 
     def make(function: Callable[..., None]) -> Command:
         @functools.wraps(function)
-        def call(as_json: bool, quiet: bool, verbose: bool, **options: Any) -> None:
+        def call(as_json: bool, quiet: bool, verbose: bool, **options: object) -> None:
             line = recorded_command(click.get_current_context().find_root().obj or [])
             check_output(options)
             try:
@@ -143,9 +143,9 @@ class Number(click.ParamType):
     def __init__(self, low: float = -math.inf, high: float = math.inf, *, open_ends: bool = False) -> None:
         self.low, self.high, self.open_ends = low, high, open_ends
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            number = float(value)
+            number = float(str(value))
         except ValueError:
             number = math.nan
         inside = self.low < number < self.high if self.open_ends else self.low <= number <= self.high
@@ -170,9 +170,9 @@ class Count(click.ParamType):
     def __init__(self, low: int = 0) -> None:
         self.low = low
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            number = int(value)
+            number = int(str(value))
         except ValueError:
             number = self.low - 1
         if number < self.low:
@@ -243,13 +243,38 @@ _ESTIMATION = (
 )
 
 
-def estimation_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+class _Estimation(TypedDict):
+    prior: float
+    min_tokens: float
+    min_own_tokens: float
+    drop_warmup: float
+
+
+class EstimationOptions(_Estimation):
+    """Those options as they are typed."""
+
+    delta: float | None
+    least_squares: bool
+
+
+class EstimationKeywords(_Estimation):
+    """Those options as the core takes them."""
+
+    delta: float
+
+
+def estimation_settings(given: EstimationOptions) -> EstimationKeywords:
     """Those options as the core takes them: plain least squares is an infinite threshold."""
-    settings = dict(given)
-    delta, plain = settings.pop("delta"), settings.pop("least_squares")
+    delta, plain = given["delta"], given["least_squares"]
     if plain and delta is not None:
         raise UsageError("--delta and --least-squares exclude each other")
-    return settings | {"delta": math.inf if plain else Settings.delta if delta is None else delta}
+    return {
+        "prior": given["prior"],
+        "min_tokens": given["min_tokens"],
+        "min_own_tokens": given["min_own_tokens"],
+        "drop_warmup": given["drop_warmup"],
+        "delta": math.inf if plain else Settings.delta if delta is None else delta,
+    }
 
 
 def output(what: str) -> Callable[[Decorated], Decorated]:
@@ -261,10 +286,10 @@ def output(what: str) -> Callable[[Decorated], Decorated]:
     return add
 
 
-def check_output(options: Mapping[str, Any]) -> None:
+def check_output(options: Mapping[str, object]) -> None:
     """Refuse a name of `-o` now that could not be written to after a long computation."""
     name = options.get("output")
-    if name is None:
+    if not isinstance(name, str):
         return
     goal, place = Path(name), Location(file=name)
     if name == "-":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
+from shapleymix.files import Json
 from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
@@ -80,7 +81,7 @@ class Fit(Tabular, Record):
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
-    provenance: dict[str, Any]
+    provenance: dict[str, Json]
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):

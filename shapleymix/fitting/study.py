@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 
 from shapleymix.errors import UsageError
+from shapleymix.files import Json
 from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.evidence import (
     Evidence,
@@ -106,7 +106,7 @@ class Study:
             return _some_of_both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
         return self.cross_validation(self.settings.folds)
 
-    def provenance(self, law: type[Law]) -> dict[str, Any]:
+    def provenance(self, law: type[Law]) -> dict[str, Json]:
         """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""
         transfer = self.inputs.transfer
         told = {name: value for name, value in asdict(self.settings).items() if name not in ("threads", "tolerance")}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.demands import Demands, FitLike
 from shapleymix.mixing.gains import Rival, gain, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
@@ -34,10 +35,10 @@ class Summary:
     """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
     `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each."""
 
-    fit: Any
+    fit: FitLike
     N: float
     D: float
-    demands: Any
+    demands: Demands
     problem: Problem
     weights: Weights
     answer: Answer
@@ -159,7 +160,7 @@ def _notices(
     return tuple(dict.fromkeys(found))
 
 
-def _provenance(summary: Summary) -> dict[str, Any]:
+def _provenance(summary: Summary) -> dict[str, Json]:
     from importlib.metadata import version
 
     own = getattr(summary.fit, "provenance", None)

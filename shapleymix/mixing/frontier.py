@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, caution
+from shapleymix.files import Json
 from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer, Certificate
@@ -121,7 +122,7 @@ class Frontier(Tabular, Record):
     level: float
     replicates: int
     notices: tuple[str, ...]
-    provenance: dict[str, Any]
+    provenance: dict[str, Json]
 
     def __post_init__(self) -> None:
         for place, entry in enumerate(self.entries):

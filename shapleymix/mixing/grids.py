@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class MixtureGrid(Tabular, Record):
 
     law: str
     entries: tuple[Mixture, ...]
-    provenance: dict[str, Any]
+    provenance: dict[str, Json]
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -80,7 +79,7 @@ class MixtureGrid(Tabular, Record):
         return super().to_document() | {"notices": list(self.notices)}
 
 
-def grid_of(law: str, entries: Sequence[Mixture], provenance: Mapping[str, Any] | None = None) -> MixtureGrid:
+def grid_of(law: str, entries: Sequence[Mixture], provenance: Mapping[str, Json] | None = None) -> MixtureGrid:
     """Mixtures as `optimize_scales` returns them as one result."""
     return MixtureGrid(law, tuple(entries), dict(provenance or {}))
 

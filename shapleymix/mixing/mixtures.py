@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Mixture(Tabular, Record):
     level: float
     replicates: int
     notices: tuple[str, ...]
-    provenance: dict[str, Any]
+    provenance: dict[str, Json]
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -50,7 +50,7 @@ def command(
     split: bool,
     seed: int,
     threads: int,
-    **settings: Any,
+    **settings: Unpack[options.EstimationOptions],
 ) -> None:
     """Score laws on runs that they were not fitted to, the same for all.
 

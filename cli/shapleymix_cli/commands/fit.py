@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -69,7 +69,7 @@ def command(
     threads: int,
     output: str | None,
     force: bool,
-    **settings: Any,
+    **settings: Unpack[options.EstimationOptions],
 ) -> None:
     """Fit a law of the loss in N, D and the mixture.
 

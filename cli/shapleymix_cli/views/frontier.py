@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from shapleymix.mixing.frontier import Frontier, FrontierPoint
 from shapleymix_cli.views.numbers import count, fixed, interval, size
-from shapleymix_cli.views.tables import heading, table
+from shapleymix_cli.views.tables import Part, heading, table
 
 LARGEST = 6
 """Sources whose ratios are shown without `-v`: those that are largest anywhere on the curve."""
 
 
-def frontier_view(found: Frontier, law: str, verbose: bool) -> list[Any]:
+def frontier_view(found: Frontier, law: str, verbose: bool) -> list[Part]:
     """A row a point: the two mean losses with their intervals, and the ratios of the largest sources."""
     ratios = np.array([entry.p for entry in found.entries])
     order = np.argsort(-ratios.max(axis=0), kind="stable").tolist()

@@ -8,7 +8,8 @@ cones, vectorised over pairs: `cp.power` a language is a hundred times slower an
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
+
+if TYPE_CHECKING:
+    from cvxpy import Constraint, Expression
+    from cvxpy import Problem as Program
 
 NEARLY_ZERO = 1e-9
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}
@@ -72,7 +77,7 @@ def least_tangent(problem: Problem, p: FloatArray) -> tuple[float, float]:
     return here + unit * float(np.asarray(program.value)), 1e-7 * (unit + abs(problem.total(p)))
 
 
-def losses_expression(cp: Any, terms: Terms, p: Any) -> tuple[Any, list[Any]]:
+def losses_expression(cp: ModuleType, terms: Terms, p: Expression) -> tuple[Expression, list[Constraint]]:
     """Losses (K,) as a convex expression in the cvxpy variable p, and the cones that it needs."""
     if isinstance(terms, ExponentialTerms):
         return terms.floor + cp.multiply(terms.k, cp.exp(terms.t.T @ p)), []
@@ -86,7 +91,7 @@ def losses_expression(cp: Any, terms: Terms, p: Any) -> tuple[Any, list[Any]]:
     return terms.floor + cp.multiply(terms.a, power), cones
 
 
-def _concave(cp: Any, phi: FloatArray, s: FloatArray, p: Any) -> tuple[Any, list[Any]]:
+def _concave(cp: ModuleType, phi: FloatArray, s: FloatArray, p: Expression) -> tuple[Expression, list[Constraint]]:
     """Theta_j = sum_i phi_ij u_ij with u_ij <= p_i^s_ij as cones u <= p^s 1^(1 - s)."""
     K = phi.shape[1]
     i, j = np.nonzero(phi)
@@ -101,9 +106,9 @@ def _concave(cp: Any, phi: FloatArray, s: FloatArray, p: Any) -> tuple[Any, list
     return total @ u, cones
 
 
-def _demands(cp: Any, problem: Problem, p: Any) -> list[Any]:
+def _demands(cp: ModuleType, problem: Problem, p: Expression) -> list[Constraint]:
     bounds = problem.constraints
-    rows: list[Any] = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
+    rows: list[Constraint] = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
     if bounds.grouped:
         rows += [bounds.members @ p >= bounds.group_lower, bounds.members @ p <= bounds.group_upper]
     near = bounds.near
@@ -114,15 +119,19 @@ def _demands(cp: Any, problem: Problem, p: Any) -> list[Any]:
         rows.append(cp.sum(cp.rel_entr(p[live], near.center[live])) <= near.radius)
     for write in problem.further:
         made = write(p)
-        listed = list(made) if isinstance(made, (list, tuple)) else [made]
-        if not all(isinstance(one, cp.Constraint) for one in listed):
+        listed: list[object] = list(made) if isinstance(made, (list, tuple)) else [made]
+        if not _are_constraints(listed, cp):
             hint = "return one constraint or a list, such as p[0] <= 0.5"
             raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
         rows += listed
     return rows
 
 
-def _run(cp: Any, program: Any) -> None:
+def _are_constraints(listed: list[object], cp: ModuleType) -> TypeGuard[list[Constraint]]:
+    return all(isinstance(one, cp.Constraint) for one in listed)
+
+
+def _run(cp: ModuleType, program: Program) -> None:
     try:
         with warnings.catch_warnings():
             # An inaccurate answer is reported by its certificate, in numbers.

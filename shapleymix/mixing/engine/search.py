@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, minimize
@@ -11,6 +11,7 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.demands import FitLike
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
@@ -24,8 +25,11 @@ STARTS = DRAWS * (1 + ROUNDS)
 """Random mixtures that are tried."""
 NAME = "random search and SLSQP"
 
+Value = Callable[[FloatArray], FloatArray]
+"""What is minimised, at mixtures (R, M)."""
 
-def is_convex(fit: Any, N: float, D: float) -> bool:
+
+def is_convex(fit: FitLike, N: float, D: float) -> bool:
     """Whether the law has convex pieces in the mixture."""
     try:
         fit.terms(N, D)
@@ -38,12 +42,12 @@ def is_convex(fit: Any, N: float, D: float) -> bool:
 class Surface(Terms):
     """The predicted losses of a law without convex pieces at one budget: values, and no derivatives."""
 
-    fit: Any
+    fit: FitLike
     N: float
     D: float
 
     @classmethod
-    def of(cls, fit: Any, N: float, D: float) -> Surface:
+    def of(cls, fit: FitLike, N: float, D: float) -> Surface:
         """The losses of a fit at N parameters and D tokens."""
         return cls(np.zeros(len(fit.targets)), fit, N, D)
 
@@ -67,7 +71,7 @@ def search(problem: Problem, seed: int) -> FloatArray:
     return _refined(problem.value, _searched(problem.value, bounds, seed), bounds)
 
 
-def _searched(value: Any, bounds: Constraints, seed: int) -> FloatArray:
+def _searched(value: Value, bounds: Constraints, seed: int) -> FloatArray:
     """The best few of several rounds of draws, each nearer to the best so far."""
     rng = np.random.default_rng(seed)
     corners = _corners(rng, bounds) if bounds.grouped else np.eye(len(bounds.sources))
@@ -134,7 +138,7 @@ def _inside(p: FloatArray, bounds: Constraints) -> FloatArray:
     return p[np.all((sums >= low - WITHIN) & (sums <= high + WITHIN), axis=1)]
 
 
-def _refined(value: Any, starts: FloatArray, bounds: Constraints) -> FloatArray:
+def _refined(value: Value, starts: FloatArray, bounds: Constraints) -> FloatArray:
     """SLSQP from each start; a step-shaped law keeps the start."""
     linear = [LinearConstraint(np.ones((1, starts.shape[1])), 1.0, 1.0)]
     equal = bounds.group_lower == bounds.group_upper

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -168,7 +167,7 @@ def finite_members(terms: Terms) -> BoolArray:
     return sane
 
 
-def _stack(values: list[Any], batch: tuple[int, ...], matrix: bool) -> Any:
+def _stack(values: list[FloatArray], batch: tuple[int, ...], matrix: bool) -> FloatArray:
     tail = 2 if matrix else 1
     arrays = [np.asarray(value, dtype=float) for value in values]
     shared = arrays[0].ndim == tail and all(array is values[0] for array in values)
@@ -178,7 +177,7 @@ def _stack(values: list[Any], batch: tuple[int, ...], matrix: bool) -> Any:
     return np.stack(whole)
 
 
-def _map(terms: Terms, change: Any) -> Terms:
+def _map(terms: Terms, change: Callable[[FloatArray], FloatArray]) -> Terms:
     present = {field.name: getattr(terms, field.name) for field in fields(terms)}
     return replace(terms, **{name: change(value) for name, value in present.items() if value is not None})
 
