@@ -76,6 +76,13 @@ HARD = {
         2834, 20, 13, "concave", "large", "worst", "extreme", "tight", True, 0, (BAND, BAND, FLOOR, FLOOR), 0.0,
         near="l1", sparse=True,
     ),
+    "bands of 2e-9 beside an L1 ball": Case(
+        143, 29, 24, "concave", "spread", "worst", "zeros", groups=(CAP, CAP, BAND, BAND), slack=1e-9, near="l1"
+    ),
+    "two ratios that share 1e-9, where slopes are 1e4": Case(
+        17, 12, 23, "concave", "plain", "mean", "random", floors=True, groups=(FLOOR, CAP, EQUAL), slack=1e-9,
+        sparse=True,
+    ),
 }  # fmt: skip
 
 NOWHERE = {

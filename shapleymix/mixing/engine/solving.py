@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ BARRIER, INTERIOR_POINT, CONE = "barrier Newton", "primal-dual interior point", 
 ENOUGH = 1e-8
 SNAP = 1e-11
 MENDED = 1e-6
+THIN = 1e-6
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
 
@@ -108,7 +110,25 @@ def _first_proven(problem: Problem, best: Answer | None) -> Answer:
 
 
 def _engines(problem: Problem) -> list[tuple[str, Callable[[Problem], FloatArray]]]:
-    return [(CONE, _cone)] if problem.further else [(INTERIOR_POINT, solve_interior), (CONE, _cone)]
+    if problem.further:
+        return [(CONE, _cone)]
+    return [(INTERIOR_POINT, solve_interior), *_along_thin_groups(problem), (CONE, _cone)]
+
+
+def _along_thin_groups(problem: Problem) -> list[tuple[str, Callable[[Problem], FloatArray]]]:
+    """Searches that keep groups with next to no room in its middle, or at one end: steps across it are cut short."""
+    bounds = problem.constraints
+    room = bounds.group_upper - bounds.group_lower
+    thin = (room > 0) & (room < THIN)
+    if not thin.any():
+        return []
+
+    def search(place: float, problem: Problem) -> FloatArray:
+        at = bounds.group_lower + place * room
+        lower, upper = (np.where(thin, at, side) for side in (bounds.group_lower, bounds.group_upper))
+        return solve_interior(replace(problem, constraints=replace(bounds, group_lower=lower, group_upper=upper)))
+
+    return [(INTERIOR_POINT, partial(search, place)) for place in (0.5, 0.0, 1.0)]
 
 
 def _cone(problem: Problem) -> FloatArray:
