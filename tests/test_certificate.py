@@ -155,3 +155,15 @@ def test_the_worst_case_is_proved_under_coefficients_that_are_next_to_nothing(D)
     names = tuple("abcde")
     answer = solve(Problem(terms, np.ones(5), Bounds().at(names, D), WORST))
     assert answer.certificate.relative_gap < 1e-8
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7, 13, 30])
+def test_rounding_of_huge_losses_is_no_contradiction(seed):
+    """Losses of 3e9 round by 4e-7: as much less than nothing as a gap may come out."""
+    rng = np.random.default_rng(seed)
+    phi = rng.uniform(0, 0.3, (6, 6))
+    np.fill_diagonal(phi, 1.0)
+    terms = PowerTerms(np.full(6, 3e9), rng.uniform(0.5, 2, 6), rng.uniform(0.05, 0.4, 6), phi)
+    bounds = Bounds(caps={"l0": 0.05}).at(tuple(f"l{i}" for i in range(6)), 1e9)
+    answer = solve(Problem(terms, np.ones(6), bounds, objective="worst"))
+    assert answer.certificate.relative_gap <= 1e-12

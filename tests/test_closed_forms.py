@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_optimization import FakeFit
 
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.terms import PowerTerms
@@ -17,6 +18,7 @@ from shapleymix.mixing.closed_forms import (
     interior,
 )
 from shapleymix.mixing.engine.barrier import minimise
+from shapleymix.mixing.optimization import optimize
 
 K = 10
 
@@ -118,3 +120,18 @@ def test_refusals_say_why():
         closed_form("fist-order", terms, w, free)
     with pytest.raises(SolveError, match="singular"):
         interior(a, gamma, np.ones((K, K)))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"objective": "worst"},
+        {"constraints": [lambda p: p[0] <= 0.5]},
+        {"groups": "en+de<=0.5"},
+        {"near": "uniform", "within": 0.2},
+        {"anchor": "uniform", "kl": 0.1},
+    ],
+)
+def test_a_formula_is_refused_where_it_knows_nothing_of_what_is_asked(asked):
+    with pytest.raises(UsageError, match="knows only the mean objective under caps"):
+        optimize(FakeFit(B=0), 1e9, 1e11, method="first-order", **asked)

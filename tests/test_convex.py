@@ -28,7 +28,9 @@ def terms_of(seed: int, kind: str):
         return ExponentialTerms(rng.uniform(0, 1, K), rng.uniform(1, 2, K), -rng.uniform(0, 2, (M, K)))
     phi = rng.uniform(0.01, 0.5, (M, K))
     np.fill_diagonal(phi, 1.0)
-    s = np.broadcast_to(rng.uniform(0.3, 0.9, K), (M, K)) if kind == "concave" else None
+    s = np.broadcast_to(rng.uniform(0.3, 0.9, K), (M, K)) if kind in ("concave", "partly") else None
+    if kind == "partly" and s is not None:
+        s = np.where(np.arange(M)[:, None] % 2, s, 1.0)  # a source is linear, the next concave
     return PowerTerms(rng.uniform(0, 1, K), rng.uniform(1, 3, K), rng.uniform(0.05, 0.4, K), phi, s)
 
 
@@ -38,7 +40,7 @@ def problem_of(seed: int, kind: str, **options) -> Problem:
     return Problem(terms_of(seed, kind), w, bounds, **options)
 
 
-@pytest.mark.parametrize("kind", ["linear", "concave", "exponential"])
+@pytest.mark.parametrize("kind", ["linear", "concave", "partly", "exponential"])
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_the_engine_agrees_with_cvxpy(kind, kl):
     problem = problem_of(1, kind, kl=kl, anchor=np.full(M, 1 / M) if kl else None)

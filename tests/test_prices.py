@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from test_optimization import SOURCES, FakeFit
 
+from shapleymix.laws.terms import PowerTerms
+from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.engine.cone import solve_cone
+from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.optimization import optimize
-from shapleymix.mixing.prices import CAP, FLOOR, GROUP_CAP, GROUP_FLOOR, _Bound
+from shapleymix.mixing.prices import CAP, FLOOR, GROUP_CAP, GROUP_FLOOR, MANY, RANGED, RANGED_DEAR, _Bound, prices_of
 from shapleymix.mixing.problem import Problem
 
 BUDGET = (1e9, 1e11)
@@ -72,3 +75,20 @@ def test_a_price_is_what_relaxing_saves(bound, ball, kind):
         other = moved(problem, side, int(index))
         saved = (base - other.total(solve_cone(other))) / STEP
         assert found.get((side, name), 0.0) == pytest.approx(saved, rel=2e-2, abs=2e-3), (side, name)
+
+
+@pytest.mark.parametrize(("sources", "ranged"), [(12, RANGED), (MANY, RANGED_DEAR)])
+def test_the_dearest_bounds_have_ranges_fewer_of_them_where_problems_are_large(sources, ranged):
+    rng = np.random.default_rng(0)
+    phi = rng.uniform(0, 0.01, (sources, sources))
+    np.fill_diagonal(phi, 1.0)
+    terms = PowerTerms(np.zeros(sources), np.ones(sources), rng.uniform(0.05, 0.4, sources), phi)
+    names, w = tuple(f"l{i}" for i in range(sources)), np.ones(sources)
+    free = solve(Problem(terms, w, Bounds().at(names, 1e9))).p
+    tight = dict(zip(names[: RANGED + 2], (0.8 * free).tolist(), strict=False))
+    problem = Problem(terms, w, Bounds(caps=tight).at(names, 1e9))
+    found = prices_of(problem, solve(problem))
+    assert len(found) > RANGED
+    known = [bool(np.isfinite(price.free_at)) for price in found]
+    assert known == [place < ranged for place in range(len(found))]
+    assert [price.per_ratio for price in found] == sorted((price.per_ratio for price in found), reverse=True)
