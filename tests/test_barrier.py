@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
 from shapleymix.mixing.certificate import frank_wolfe_gap, linear_minimiser
-from shapleymix.mixing.engine.barrier import minimise
+from shapleymix.mixing.engine.barrier import _interior, minimise
 from shapleymix.mixing.engine.newton import LARGE, Factor, face_bound
 
 
@@ -249,3 +249,16 @@ def test_powers_just_below_one_have_an_infinite_slope_at_zero_all_the_same():
         p = minimise(terms, np.ones(6), np.zeros(12), np.ones(12)).p
         assert (p > 0).all()
         assert relative_gap(terms, np.ones(6), p, np.zeros(12), np.ones(12)) <= 1e-9
+
+
+def test_the_search_starts_strictly_between_its_bounds():
+    """Floors next to their caps leave little room, and the start must share what is left by it."""
+    rng = np.random.default_rng(5)
+    lower = rng.dirichlet(np.ones(6), 200) * rng.uniform(0.1, 0.95, (200, 1))
+    upper = np.minimum(lower + rng.uniform(0.02, 0.5, lower.shape), 1.0)
+    upper = upper[(room := upper.sum(1) > 1.05)]
+    (start, low, high), free = _interior(lower[room], upper)
+    assert len(start) > 50
+    np.testing.assert_allclose(start.sum(1), 1, atol=1e-12)
+    assert np.all((start > low) & (start < high) | ~free)
+    assert free.mean() > 0.9
