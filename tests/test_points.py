@@ -163,3 +163,7 @@ def test_a_keyword_that_is_misspelt_is_named(fitted: Fit):
         wrong, meant = ("delto", "delta") if name in ("fit", "compare") else ("cap", "caps")
         with pytest.raises(UsageError, match=rf"{name}\(\) has no keyword '{wrong}'\s+hint: did you mean '{meant}'"):
             call(**{wrong: 0.1})
+
+
+def test_only_a_loose_proof_is_told(fitted: Fit):
+    assert not any("certificate" in notice for notice in sm.optimize(fitted, N, "2B").notices)
