@@ -183,6 +183,8 @@ def test_weights_change_what_is_optimal():
     alone = np.diag(FakeFit().terms(1e9, 1e11).losses(np.eye(4))[:3])
     np.testing.assert_allclose(normalized.weights, 1 / alone / 3)
     assert "predicted" in normalized.weights_origin
+    with pytest.raises(UsageError, match="not a positive number"):
+        mixture(weights="normalized", monolingual={"en": 2.0, "de": 0.0, "fi": 4.0})
     measured = mixture(weights="normalized", monolingual={"en": 2.0, "de": 2.0, "fi": 4.0})
     np.testing.assert_allclose(measured.weights, [1 / 6, 1 / 6, 1 / 12])
     assert "measured" in measured.weights_origin
