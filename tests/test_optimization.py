@@ -250,6 +250,15 @@ def test_compute_needs_a_law_in_both_N_and_D():
         optimize_compute(FakeFit(B=0, data_matter=False, held={"B": "the log holds one D"}), 1e21)
 
 
+def test_sizes_without_a_mixture_are_passed_over():
+    """With few tokens at hand a small model, on the many tokens of its share, has no mixture; a larger one has."""
+    fit = FakeFit(B=0)
+    found = optimize_compute(fit, 1e21, available=dict.fromkeys(SOURCES, 2e10), max_epochs=4)
+    assert found.D <= 4 * 4 * 2e10 * (1 + 1e-9)
+    with pytest.raises(InfeasibleError, match="floors sum to"):
+        optimize_compute(fit, 1e21, floors=0.3)
+
+
 def test_methods_are_compared_with_the_exact_optimum():
     fit = Square()
     exact = optimize(fit, 1e9, 1e11)
