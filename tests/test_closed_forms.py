@@ -135,3 +135,9 @@ def test_refusals_say_why():
 def test_a_formula_is_refused_where_it_knows_nothing_of_what_is_asked(asked):
     with pytest.raises(UsageError, match="knows only the mean objective under caps"):
         optimize(FakeFit(B=0), 1e9, 1e11, method="first-order", **asked)
+
+
+def test_an_interior_solution_needs_every_part_of_it_positive():
+    """phi^-1 1 = (1, -1): its first part alone is positive."""
+    with pytest.raises(SolveError, match="not positive"):
+        interior(np.ones(2), np.full(2, 0.3), np.array([[1.0, 0.0], [2.0, 1.0]]))

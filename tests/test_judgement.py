@@ -10,6 +10,7 @@ import pytest
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
+from shapleymix.mixing.judgement import Judgement
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 EVERY = "en=0.2,de=0.2,fr=0.2,zh=0.2,ja=0.2"
@@ -69,3 +70,12 @@ def test_python_is_warned_once(fit):
     assert any("D lies outside" in text for text in texts)
     assert set(texts) <= set(found.notices)
     assert all(one.filename == __file__ for one in caught)
+
+
+def test_what_does_not_count_takes_no_number_away(fit):
+    """The first row is outside for the second target alone, whose weight is nothing; the other is above for it."""
+    one = np.array([[False, True], [False, False]])
+    seen = Judgement(fit.predict("uniform", 97_600, "2M"), ("a", "b"), one, one[::-1], (), strict=True)
+    assert [seen.reason(row, np.array([1.0, 0.0])) for row in (0, 1)] == ["", ""]
+    told = [seen.reason(row, np.ones(2)) for row in (0, 1)]
+    assert told == ["outside of what was fitted for b", "above an untrained model's loss for b"]
