@@ -12,8 +12,10 @@ import pytest
 pytest.importorskip("torch")
 
 from shapleymix_irds.train.app import command, main
-from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml
+from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.mixtures import read_mixture
+from shapleymix_irds.train.settings import fields, flag
+from shapleymix_irds.train.settings_file import read_toml
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 
