@@ -7,6 +7,7 @@ Modules, in reading order:
   config       settings of a run that fit together, and what follows from them: its length, evaluations and name
   settings_file  CONFIG.toml: settings under their own names, below headings that mean nothing
   disk         a disk that takes no more is an error that says which file
+  optimisers   the optimiser of a run, and its state by parameter name
   checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
   distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
   mixtures     the mixture a run trains on: written out, or in a file

@@ -16,6 +16,7 @@ from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import wrap
 from shapleymix_irds.train.evaluate import spread, windows_of
 from shapleymix_irds.train.model import Decoder, model_config, sequence_losses
+from shapleymix_irds.train.optimisers import Optimiser, make_optimiser
 from shapleymix_irds.train.plan import plan_of
 
 
@@ -24,7 +25,7 @@ class Parts:
     """A model ready to train."""
 
     model: nn.Module
-    optimiser: torch.optim.AdamW
+    optimiser: Optimiser
     N: int
     vocabulary: int
     autocast: torch.dtype | None
@@ -74,16 +75,6 @@ def make_parts(config: TrainConfig, vocabulary: int, world: World) -> Parts:
     autocast = torch.bfloat16 if bf16 else None
     optimiser = make_optimiser(model, config)
     return Parts(model, optimiser, shape.non_embedding, shape.vocab, autocast, world.device)
-
-
-def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only, as Megatron has it."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2))
 
 
 def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World) -> Any:

@@ -65,10 +65,9 @@ class Stepper:
         lr = config.learning_rate(step)
         if self.tracker is not None:
             self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+        self.optimiser.set_rate(lr)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         return Shown(sums, lr, norm), stop
 
     def _backward(self, step: int, languages: np.ndarray, places: np.ndarray) -> Tensor:
