@@ -23,7 +23,7 @@ import torch  # noqa: E402
 from irds_models import VOCAB, Decoder, loss_of  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.train.model import Decoder as LanguageModel  # noqa: E402
-from shapleymix_irds.train.model import ModelConfig  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, EACH = 6, 16, 4

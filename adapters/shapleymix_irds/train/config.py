@@ -13,6 +13,7 @@ from shapleymix.errors import UsageError
 from shapleymix.tables.sizes import parse_size, parse_sizes
 from shapleymix_irds.train.limits import faults_of
 from shapleymix_irds.train.settings import Settings, fields
+from shapleymix_irds.train.shapes import BYTE_VOCABULARY, ModelConfig, model_config, peak_rate
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TrainConfig(Settings):
     def __post_init__(self) -> None:
         if faults := faults_of(self):
             raise UsageError.of(faults, "the configuration")
+        _ = self.peak_lr  # the model is known
         if self.total_tokens < self.step_tokens / 2:
             step = f"{self.step_tokens:,} tokens (--batch {self.batch} x --seq {self.seq})"
             message = f"--tokens {self.tokens} is less than half a step of {step}"
@@ -84,13 +86,28 @@ class TrainConfig(Settings):
             raise UsageError(message, hint="auto, or a smaller number")
         return int(self.irds_every)
 
+    def shape(self, vocabulary: int) -> ModelConfig:
+        """Sizes of the model, with this vocabulary if the settings give none."""
+        sizes = {name: getattr(self, name) for name in ("layers", "hidden", "ffn", "heads")}
+        return model_config(self.model, **sizes, vocab=self.vocab or vocabulary)
+
+    @property
+    def peak_lr(self) -> float:
+        """The peak learning rate, by the size of the model if it is not given."""
+        return self.lr if self.lr is not None else peak_rate(self.shape(BYTE_VOCABULARY).non_embedding, self.optimizer)
+
+    @property
+    def actual_momentum(self) -> float:
+        """The momentum of SGD or Muon."""
+        return self.momentum if self.momentum is not None else 0.95 if self.optimizer == "muon" else 0.0
+
     def learning_rate(self, step: int) -> float:
         """Linear warm-up, then a cosine from the peak to `min_lr` of it; `step` counts from 0."""
         warm = math.ceil(self.warmup * self.steps)
         if step < warm:
-            return self.lr * (step + 1) / warm
+            return self.peak_lr * (step + 1) / warm
         done = (step - warm) / max(self.steps - warm, 1)
-        return self.lr * (self.min_lr + (1 - self.min_lr) * 0.5 * (1 + math.cos(math.pi * done)))
+        return self.peak_lr * (self.min_lr + (1 - self.min_lr) * 0.5 * (1 + math.cos(math.pi * done)))
 
     @property
     def result_settings(self) -> dict[str, Any]:
@@ -99,12 +116,12 @@ class TrainConfig(Settings):
         return {field.name: values[field.name] for field in fields() if field.metadata["result"]}
 
     def resolved(self, languages: tuple[str, ...], mixture: str, corpus: str) -> TrainConfig:
-        """These settings with what they stand for: the languages, the ratios of the mixture, and the run's name.
+        """These settings with what they stand for: languages, the ratios of the mixture, the learning rate, the name.
 
         The name is the one given, or a hash of the settings and of `corpus`, the fingerprint: the same run has the
         same name anywhere, and another mixture in the same file or other text in the same folder has another.
         """
-        found = dataclasses.replace(self, languages=",".join(languages), mixture=mixture)
+        found = dataclasses.replace(self, languages=",".join(languages), mixture=mixture, lr=self.peak_lr)
         text = json.dumps({**found.result_settings, "corpus": corpus}, sort_keys=True)
         name = self.run or f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
         return dataclasses.replace(found, run=name)

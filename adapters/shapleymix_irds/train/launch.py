@@ -68,7 +68,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         if config.force:
             _clear(config, world)
         resumed = trainer.resume()
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+        rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
+        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, {rate}, from step {resumed}")
         _run(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")

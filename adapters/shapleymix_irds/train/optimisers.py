@@ -1,4 +1,4 @@
-"""The optimiser of a run, and its state by parameter name."""
+"""The optimiser of a run: AdamW, SGD, Muon or Adafactor, in groups with learning rates of their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from shapleymix.errors import UsageError
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.wrappers import put_back, tidy
+
+EMBEDDINGS = ("embedding.weight", "output.weight")
+SCALE = "scale"  # of a group: its learning rate as a multiple of the scheduled one
+
+Group = dict[str, object]
 
 
 class Optimiser:
@@ -20,10 +26,10 @@ class Optimiser:
             _make_state(part)
 
     def set_rate(self, lr: float) -> None:
-        """Give each group the scheduled learning rate."""
+        """Give each group its multiple of the scheduled learning rate."""
         for part in self.parts:
             for group in part.param_groups:
-                group["lr"] = lr
+                group["lr"] = lr * group[SCALE]
 
     def step(self) -> None:
         for part in self.parts:
@@ -63,10 +69,46 @@ def _make_state(optimiser: torch.optim.Optimizer) -> None:
 
 
 def make_optimiser(model: nn.Module, config: TrainConfig) -> Optimiser:
-    """AdamW with decay on matrices only, as Megatron has it."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
-    ]
-    return Optimiser([torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2))])
+    """The optimiser of the settings.
+
+    Matrices decay and vectors do not, as Megatron has it. Muon takes the matrices between the embeddings and AdamW the
+    rest; Muon's steps are scaled to the size of AdamW's, so that one learning rate serves both (Liu et al. 2025,
+    arXiv:2502.16982, section 2.2).
+
+    Raises
+    ------
+    UsageError
+        If this PyTorch does not have the optimiser.
+    """
+    matrices, embeddings, vectors = _groups(model, config)
+    if config.optimizer == "muon":
+        if not hasattr(torch.optim, "Muon"):
+            message = f"--optimizer muon needs PyTorch 2.9 or newer, this is {torch.__version__}"
+            raise UsageError(message, hint="--optimizer adamw")
+        options = {"momentum": config.actual_momentum, "adjust_lr_fn": "match_rms_adamw"}
+        muon = torch.optim.Muon([matrices], lr=config.peak_lr, **options)
+        return Optimiser([muon, _adamw([embeddings, vectors], config)])
+    groups = [matrices, embeddings, vectors]
+    if config.optimizer == "sgd":
+        return Optimiser([torch.optim.SGD(groups, lr=config.peak_lr, momentum=config.actual_momentum)])
+    if config.optimizer == "adafactor":
+        return Optimiser([torch.optim.Adafactor(groups, lr=config.peak_lr)])
+    return Optimiser([_adamw(groups, config)])
+
+
+def _adamw(groups: list[Group], config: TrainConfig) -> torch.optim.AdamW:
+    return torch.optim.AdamW(groups, lr=config.peak_lr, betas=(config.beta1, config.beta2))
+
+
+def _groups(model: nn.Module, config: TrainConfig) -> tuple[Group, Group, Group]:
+    """Parameters of matrices, of the input and output embedding, and of vectors."""
+    named = [(tidy(name), weight) for name, weight in model.named_parameters() if weight.requires_grad]
+    matrices = [weight for name, weight in named if weight.ndim >= 2 and name not in EMBEDDINGS]
+    embeddings = [weight for name, weight in named if name in EMBEDDINGS]
+    vectors = [weight for _, weight in named if weight.ndim < 2]
+    decay = config.weight_decay
+    return (
+        {"params": matrices, "weight_decay": decay, SCALE: 1.0},
+        {"params": embeddings, "weight_decay": decay, SCALE: config.lr_embedding},
+        {"params": vectors, "weight_decay": 0.0, SCALE: 1.0},
+    )

@@ -47,10 +47,21 @@ class Settings:
     seq: int = setting(128, "Tokens of a sequence.")
     batch: int = setting(32, "Sequences of a step, over all ranks.")
     micro_batch: int = setting(0, "Sequences of one pass of a rank; 0 for all of its share at once.")
-    lr: float = setting(6e-3, "Peak learning rate.")
+    optimizer: str = setting(
+        "adamw",
+        "adamw, or sgd; muon for the matrices of the layers with adamw for the rest; adafactor (not sharded).",
+        choices=("adamw", "sgd", "muon", "adafactor"),
+    )
+    lr: float | None = setting(
+        None,
+        "Peak learning rate. If not given, by N: 6e-3 for tiny and below, 4.2e-3 mini, 1.7e-3 small, 8.6e-4 50M, "
+        "5.8e-4 243M, 4.4e-4 684M, 3.7e-4 1460M, 3e-4 3171M (the paper's); sgd 50, adafactor 10 times that.",
+    )
+    lr_embedding: float = setting(1.0, "Learning rate of both embeddings, as a multiple of the others'.")
+    momentum: float | None = setting(None, "Momentum of sgd and muon; 0 and 0.95 if not given.")
     min_lr: float = setting(0.1, "Last learning rate as a part of the peak.")
     warmup: float = setting(0.05, "Part of the steps that warms up linearly.")
-    weight_decay: float = setting(0.1, "AdamW's weight decay of matrices.")
+    weight_decay: float = setting(0.1, "Weight decay of matrices.")
     beta1: float = setting(0.9, "AdamW's first beta.")
     beta2: float = setting(0.95, "AdamW's second beta.")
     clip: float = setting(1.0, "Largest gradient norm.")
@@ -71,7 +82,12 @@ class Settings:
     )
     irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
 
-    parallel: str = setting("ddp", "Of several ranks.", choices=("ddp", "fsdp"))
+    parallel: str = setting(
+        "ddp",
+        "Of several ranks: ddp; fsdp shards the model; hsdp shards it within rows of ranks that are copies.",
+        choices=("ddp", "fsdp", "hsdp"),
+    )
+    shard_size: int = setting(0, "Ranks of a row of hsdp; 0 for those of a node.", result=False)
     device: str = setting("auto", "Where to train.", choices=("auto", "cpu", "cuda"))
     precision: str = setting("auto", "auto: bf16 on CUDA, else fp32.", choices=("auto", "fp32", "bf16"))
     compile: bool = setting(False, "Compile the model with torch.compile.")
