@@ -18,6 +18,7 @@ Modules, in reading order:
   toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text
   corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
   evaluate     test losses of each language, shared out over the ranks
+  feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
   setup        the parts of a run: model, optimiser, loss, tracker
   loop         the training loop: one model, one mixture, from the first step or from the last checkpoint

@@ -22,10 +22,11 @@ from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import gradient_sync
-from shapleymix_irds.train.evaluate import mean_losses, windows_of
+from shapleymix_irds.train.evaluate import mean_losses
+from shapleymix_irds.train.feed import Feed, Sequences, Share
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
-from shapleymix_irds.train.sampler import Sampler, share_of_rank
+from shapleymix_irds.train.sampler import Sampler
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker
 from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
 from shapleymix_irds.train.telling import Stopped
@@ -60,6 +61,7 @@ class Trainer:
         self.asked = 0  # the signal that this rank got
         self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
+        self.feed: Feed
         self.rate = Rate()
         self.shown = Shown()
         self.faults: list[Fault] = []  # why a matrix is missing at the end
@@ -122,7 +124,7 @@ class Trainer:
             if self.config.eval_untrained or self.config.irds_fresh:
                 self.evaluate(log=self.config.eval_untrained)
             self.save()  # before the first step, so that a disk that cannot take it is known now
-        with self._stoppable():
+        with self._stoppable(), self._fed() as self.feed:
             while self.step < self.config.steps:
                 with self.rate.step(self.config.step_tokens):
                     self.train_step()
@@ -138,12 +140,18 @@ class Trainer:
                     raise Stopped(self.stop, self.step)
         self.finish()
 
+    def _fed(self) -> Feed:
+        """The batches of all steps that are left."""
+        config, world = self.config, self.world
+        share = Share(config.batch, world.rank, world.size, config.micro_batch, mixed=config.irds_fresh)
+        left = config.steps - self.step
+        return Feed(self.corpus.train, self.sampler, share, left, pin=world.device.type == "cuda")
+
     def train_step(self) -> None:
         """One optimiser step over the global batch."""
         config = self.config
-        languages, places = self.sampler.take(config.batch)
-        mine = share_of_rank(config.batch, self.world.rank, self.world.size)
-        sums = self._backward(languages[mine], places[mine])
+        batch = self.feed.next()
+        sums = self._backward(batch.pieces)
         sums, stop = self._agree(sums)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
@@ -156,24 +164,19 @@ class Trainer:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
+        self.sampler.counts[:] = batch.counts
         self.stop = stop
         self.shown = Shown(sums, lr, norm)
 
-    def _backward(self, languages: np.ndarray, places: np.ndarray) -> Tensor:
+    def _backward(self, pieces: list[Sequences]) -> Tensor:
         """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
-        order = np.argsort(languages, kind="stable")
-        size = self.config.micro_batch or len(order)
-        pieces = [order[start : start + size] for start in range(0, len(order), size)]
-        if self.config.irds_fresh:  # languages stand in for each other's validation where they meet
-            pieces = [order[start :: len(pieces)] for start in range(len(pieces))]
         sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
         for number, piece in enumerate(pieces):
-            x, y = self._batch(languages[piece], places[piece])
-            lang = torch.from_numpy(languages[piece]).to(x.device)
+            x, y, lang = piece.on(self.world.device)
             with gradient_sync(self.model, last=number == len(pieces) - 1):
                 losses = self._one_backward(x, y, lang)
-            sums[0].index_add_(0, lang.cpu(), losses.double().cpu())
-            sums[1] += torch.bincount(lang.cpu(), minlength=sums.shape[1]) * x.shape[1]
+            sums[0].index_add_(0, piece.languages, losses.double().cpu())
+            sums[1] += torch.bincount(piece.languages, minlength=sums.shape[1]) * x.shape[1]
         return sums
 
     def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> Tensor:
@@ -185,13 +188,6 @@ class Trainer:
         trained, measured = self.losses(x, y)
         (trained.sum() * (self.world.size / tokens)).backward()
         return measured.detach()
-
-    def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
-        windows = [
-            windows_of(self.corpus.train[language], places[at : at + 1]) for at, language in enumerate(languages)
-        ]
-        x, y = (torch.cat(rows).to(self.world.device) for rows in zip(*windows, strict=True))
-        return x, y
 
     def _agree(self, sums: Tensor) -> tuple[Tensor, int]:
         """Loss sums over all ranks, and whether any rank was asked to stop.
