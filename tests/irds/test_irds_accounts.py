@@ -79,12 +79,13 @@ def test_one_step_of_each_block_is_evaluated() -> None:
 
 
 def test_auto_holds_the_overhead_and_aims_at_enough_evaluations() -> None:
-    extra = extra_cost(4096, 1024)
+    extra = extra_cost(4096, 1024, 1 / 3)
     every = choose_every(extra, 0.05, None)
     assert extra / every <= 0.05 < extra / (every - 1)
     assert choose_every(extra, 0.05, 100_000) == 200
     assert choose_every(extra, 0.05, 1000) == every
-    assert extra_cost(4096, 1024, free=True) < extra
+    assert extra_cost(4096, 0, 1 / 3) < extra
+    assert extra_cost(4096, 1024, 0.05) < extra
 
 
 def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
