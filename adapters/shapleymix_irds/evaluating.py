@@ -23,7 +23,7 @@ from shapleymix_irds.rates import Rates
 from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
 
 Engine = Literal["auto", "sketch", "exact"]
-ROOM = 2**24  # numbers of exact gradients by group that "auto" holds
+ROOM = 2**22  # numbers of exact gradients by group that "auto" holds
 
 
 class Evaluator:

@@ -14,7 +14,8 @@ from shapleymix_irds.batch import Piece
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.observer import Observer
 from shapleymix_irds.engines.sketches import Form
-from shapleymix_irds.train.model import Decoder, ModelConfig, sequence_losses
+from shapleymix_irds.train.model import Decoder, sequence_losses
+from shapleymix_irds.train.shapes import ModelConfig
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
