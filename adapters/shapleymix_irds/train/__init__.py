@@ -12,7 +12,12 @@ Modules, in reading order:
   sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks
   telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
   app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
-  telemetry    what a run shows and keeps
+  measured     what a run has measured so far, for those who look on
+  telemetry    what a run shows and keeps: its metrics, as plain lines and in metrics.jsonl
+  heat         a matrix as a heat table
+  picture      a matrix as a picture and as a text
+  live         the live view of a run on a terminal
+  loggers      TensorBoard, and Weights & Biases
   textfiles    documents of text out of `.txt`, `.jsonl` (plain, gzip or zstd) and `.parquet` files
   tokens       text to token numbers, and token numbers that are on disk already
   toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text

@@ -91,8 +91,9 @@ class TrainConfig:
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False)
     keep: int = setting(2, "Checkpoints that are kept.", result=False)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False)
-    tensorboard: bool = setting(False, "Write TensorBoard scalars (needs tensorboard).", result=False)
-    wandb: str = setting("", "Weights & Biases project to log to (needs wandb).", result=False)
+    live: bool = setting(True, "On a terminal, show the matrix as it grows; otherwise lines.", result=False)
+    tensorboard: bool = setting(False, "Log to OUT/tensorboard, the matrix, too (needs tensorboard).", result=False)
+    wandb: str = setting("", "Weights & Biases project to log to, the matrix, too (needs wandb).", result=False)
 
     def __post_init__(self) -> None:
         faults = [fault for check in (_positive, _fractions, _choices, _combinations) for fault in check(self)]

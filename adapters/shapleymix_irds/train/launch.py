@@ -21,12 +21,14 @@ from shapleymix_irds.train.corpus import (
     open_corpus,
 )
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.live import LiveView
+from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
-from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
+from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
@@ -81,7 +83,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
 
 
 def _run(trainer: Trainer, world: World, resumed: int) -> None:
-    trainer.sinks += _sinks(trainer.config, world, resumed)
+    trainer.sinks += shown_by(trainer.config, world, resumed)
     try:
         trainer.run()
     finally:
@@ -158,6 +160,8 @@ def _clear(config: TrainConfig, world: World) -> None:
     if world.main:
         Checkpoints(Path(config.out), world, config.keep).clear()
         clear_results(Path(config.out))
+        if not config.wandb:  # which has taken a new id by now
+            (Path(config.out) / RUN_ID).unlink(missing_ok=True)
     world.wait()
 
 
@@ -165,16 +169,19 @@ def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     """Sinks that need a package of their own, and so may be refused."""
     sinks: list[Sink] = []
     if world.main and config.tensorboard:
-        sinks.append(TensorBoard(Path(config.out) / "tensorboard"))
+        sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
     if world.main and config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
+        settings, out = config.result_settings, Path(config.out)
+        sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
 
 
-def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+def shown_by(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+    """Where the run is shown: in its folder, and on a terminal or in lines."""
     if not world.main:
         return []
-    shown = Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps)
+    live = config.live and sys.stderr.isatty()
+    shown = LiveView(config.steps, resumed) if live else Lines(config.steps)
     return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
 
 

@@ -23,6 +23,7 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import gradient_sync
 from shapleymix_irds.train.evaluate import mean_losses, windows_of
+from shapleymix_irds.train.measured import News
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.sampler import Sampler, share_of_rank
@@ -62,6 +63,7 @@ class Trainer:
         self.sinks: list[Sink] = []
         self.rate = Rate()
         self.shown = Shown()
+        self.news = News(self.tracker)
         self.faults: list[Fault] = []  # why a matrix is missing at the end
 
     # -- position ------------------------------------------------------------------------------------------
@@ -298,6 +300,9 @@ class Trainer:
         )
         for sink in self.sinks:
             sink.step(metrics)
+        if (measured := self.news.since()) is not None:
+            for sink in self.sinks:
+                sink.show(metrics, measured)
 
     @contextlib.contextmanager
     def _stoppable(self) -> Iterator[None]:
