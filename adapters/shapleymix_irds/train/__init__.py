@@ -22,6 +22,7 @@ Modules, in reading order:
   tokens       text to token numbers, and token numbers that are on disk already
   toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text
   corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
+  fresh        whether a run sees each sequence once: then training sequences can stand in for validation text
   evaluate     test losses of each language, shared out over the ranks
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
   setup        the parts of a run: model, optimiser, loss, tracker

@@ -80,7 +80,7 @@ class TrainConfig:
         "How gradients are held: whole, or sketched; auto: whole in small models.",
         choices=("auto", "sketch", "exact"),
     )
-    irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
+    irds_fresh: bool = setting(False, "Measure without validation text, by training text; it must be seen once.")
 
     parallel: str = setting("ddp", "Of several ranks.", choices=("ddp", "fsdp"))
     device: str = setting("auto", "Where to train.", choices=("auto", "cpu", "cuda"))

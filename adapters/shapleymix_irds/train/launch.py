@@ -21,6 +21,7 @@ from shapleymix_irds.train.corpus import (
     open_corpus,
 )
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.fresh import check_fresh, how_measured
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
@@ -58,6 +59,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     if config.irds:
         check_shares(config, languages, mixture.ratios, world.size)
     corpus, tokenizer = _corpus(config, languages)
+    check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
     parts = make_parts(config, tokenizer.vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
@@ -71,13 +73,17 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
             _clear(config, world)
         resumed = trainer.resume()
         _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+        if config.irds:
+            _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages), world.size).every
         overhead, ratios = tracker.overhead, tracker.efficiency
-        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback))
+        _tell(
+            world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback, fresh=config.irds_fresh)
+        )
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 

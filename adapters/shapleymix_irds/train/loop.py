@@ -296,6 +296,7 @@ class Trainer:
             loss=dict(zip(self.corpus.languages, losses, strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
+            irds_fresh=self.config.irds_fresh,
             efficiency=self.efficiency,
         )
         for sink in self.sinks:

@@ -28,7 +28,8 @@ def picture(measured: Measured) -> NDArray[np.uint8]:
 
     count = len(measured.languages)
     side = min(CELL, max(LEAST, SIDE // count))
-    canvas = Image.new("RGB", (EDGE + side * count + 8,) * 2, LIGHT)
+    whole = EDGE + side * count + 8
+    canvas = Image.new("RGB", (whole, whole), LIGHT)
     draw = ImageDraw.Draw(canvas)
     shades = measured.shades
     for i, j in np.ndindex(count, count):
@@ -36,7 +37,9 @@ def picture(measured: Measured) -> NDArray[np.uint8]:
         draw.rectangle((left, top, left + side - 1, top + side - 1), fill=ground)
         if side == CELL:
             place = (left + side // 2, top + side // 2)
-            draw.text(place, measured.number(measured.values[i, j]), fill=ink(ground), font=_font(16), anchor="mm")
+            draw.text(
+                place, measured.number(float(measured.values[i, j])), fill=ink(ground), font=_font(16), anchor="mm"
+            )
     if side >= LABELLED:
         canvas.paste(_labels(measured.languages, side, EDGE - 6, "rm"), (0, EDGE))
         above = _labels(measured.languages, side, 6, "lm")

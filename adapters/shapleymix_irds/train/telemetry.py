@@ -30,6 +30,7 @@ class Metrics:
     loss: dict[str, float]
     tokens_per_second: float
     irds_overhead: float = math.nan
+    irds_fresh: bool = False
     efficiency: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -49,18 +50,27 @@ class Metrics:
         losses = " ".join(f"{name} {value:.3f}" for name, value in self.loss.items() if math.isfinite(value))
         parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
         if math.isfinite(self.irds_overhead):
-            parts.append(f"IRDS +{self.irds_overhead:.1%}")
+            parts.append(f"IRDS {'without validation text ' if self.irds_fresh else ''}{self.irds_overhead:+.1%}")
         if ratios := ratio_range(self.efficiency.values()):
             parts.append(f"efficiency {ratios}")
         return " | ".join(parts)
 
 
-def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float], fallback: str | None) -> str:
+def irds_line(
+    evaluations: int,
+    every: int,
+    overhead: float,
+    efficiency: Iterable[float],
+    fallback: str | None,
+    *,
+    fresh: bool = False,
+) -> str:
     """What the measuring of a whole run came to; `fallback` says what took passes of its own."""
     time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
     ratios = ratio_range(efficiency) or "not known"
     engine = f"; {fallback}" if fallback else ""
-    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}{engine}"
+    of = ", without validation text" if fresh else ""
+    return f"IRDS: {evaluations} evaluations, 1 step of {every}{of}; {time}; efficiency {ratios}{engine}"
 
 
 class Sink(Protocol):
