@@ -34,7 +34,16 @@ def test_a_run_whose_text_is_seen_once_tells_that_it_needs_no_validation_text(
 @pytest.mark.parametrize(
     "more",
     [
-        ("--tokens", "60k", "--toy-size", "20k", "--irds-every", "40"),  # 20,000 tokens of a language, of 14,000
+        (
+            "--tokens",
+            "120k",
+            "--toy-size",
+            "40k",
+            "--batch",
+            "56",
+            "--irds-every",
+            "9",
+        ),  # 40,000 tokens of a language, of 28,000
         ("--mixture", "a=.8,b=.1,c=.1", "--irds-every", "1"),  # less than a sequence of b in a step
         ("--irds-order", "2"),
     ],

@@ -50,6 +50,7 @@ class TrainConfig:
     test_share: float = setting(0.05, "Share of documents kept for the test losses.")
     test_windows: int = setting(256, "Test sequences of each language that are evaluated, at most.")
     toy_overlap: float = setting(0.5, "Share of words that neighbouring toy languages have in common.")
+    toy_languages: int = setting(4, "Toy languages, where --languages does not name them.")
     toy_size: str = setting("400k", "Characters of each toy language.")
 
     tokens: str = setting("1M", "D, tokens to train on.")
@@ -270,6 +271,7 @@ POSITIVE = (
     "lr",
     "clip",
     "test_windows",
+    "toy_languages",
     "irds_val",
     "irds_pool",
     "irds_measure",

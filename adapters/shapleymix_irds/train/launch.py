@@ -32,8 +32,7 @@ from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
-
-TOY_LANGUAGES = ("a", "b", "c", "d")
+from shapleymix_irds.train.toy import toy_names
 
 
 def launch(config: TrainConfig) -> None:
@@ -107,7 +106,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
     if not names:
-        names = TOY_LANGUAGES if config.corpus == "toy" else tuple(languages_in(config.corpus))
+        names = toy_names(config.toy_languages) if config.corpus == "toy" else tuple(languages_in(config.corpus))
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
     for name in names:
