@@ -16,6 +16,7 @@ model on the meta device; a rank has 80 GiB.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import subprocess
 import sys
@@ -29,13 +30,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "irds")]
 import torch  # noqa: E402
 from irds_models import VOCAB, Decoder, loss_of  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.engines.sketches import Form, multiplications, shortened  # noqa: E402
 from shapleymix_irds.train.model import Decoder as LanguageModel  # noqa: E402
-from shapleymix_irds.train.model import ModelConfig, model_config, sequence_losses  # noqa: E402
+from shapleymix_irds.train.model import sequence_losses  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, EACH = 6, 16, 4
 NAMES = tuple(f"l{k}" for k in range(K))
-FORMS = ((4096, 64), (16_384, 32), (16_384, 64))
+FORMS = ((16_384, 64), (16_384, 128), (4096, 256), (16_384, 256), (65_536, 256))
 RANKS, TOKENS, ROOM = 512, 4096, 80 * 2**30
 
 
@@ -165,17 +168,19 @@ def reckoning() -> None:
     options = Options()
     matrices = [weight for weight in model.parameters() if weight.dim() == 2]
     longest = max(max(weight.shape) for weight in matrices)
-    flops = sum(2 * options.side * sum(weight.shape) for weight in matrices)  # a token, to project both sides
+    form = Form(options.numbers, options.side)
+    cores = {tuple(weight.shape): shortened(tuple(weight.shape), form) for weight in matrices}
+    flops = sum(2 * multiplications(tuple(weight.shape), cores[tuple(weight.shape)]) for weight in matrices)
     step = sum(6 * weight.numel() for weight in matrices)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {RANKS} ranks, {TOKENS} tokens each")
-    print(f"projections: {flops / step:.2%} of the multiplications of a plain step; validation: V/T = 1")
+    print(f"sketches: {flops / step:.2%} of the multiplications of a plain step; validation: V/T = 1")
     head = ("languages", "sketches, MiB", "at work on a layer, MiB", "at the end, MiB", "of 80 GiB", "message, MiB")
     print(f"| {' | '.join(head)} | extra time at m = 50 |\n|{' --- |' * 7}")
     for languages in (20, 200):
         held = 3 * languages * options.numbers * 4  # training, validation, and the sum that autograd makes
         signs = longest * options.side * 2
         groups = min(languages, 8)  # of the sequences that a rank passes at a time
-        rows = 2 * TOKENS * options.side * 4 + groups * options.side**2 * 4
+        rows = 2 * TOKENS * options.side * 4 + groups * max(map(math.prod, cores.values())) * 4
         at_work = signs + rows + groups * options.numbers * 4
         message = 2 * languages * options.numbers * 8
         share, extra = (held + max(at_work, 3 * message)) / ROOM, (1 + 2 * flops / step) / 50
