@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -166,18 +165,3 @@ def test_weights_and_biases_that_is_not_there_or_refuses_is_an_error(
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UsageError, match="pip install wandb"):
         WeightsAndBiases("project", "name", {}, tmp_path, 9, anew=False)
-
-
-@pytest.mark.skipif(os.environ.get("SHAPLEYMIX_WANDB") is None, reason="needs wandb; SHAPLEYMIX_WANDB=1 to try it")
-def test_the_real_package_takes_it_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    for _ in range(2):  # the second continues the first
-        sink = WeightsAndBiases("project", "name", {"lr": 1}, tmp_path, 9, anew=False)
-        sink.step(metrics(3))
-        sink.show(metrics(3), measured(4))
-        sink.close()
-    runs = sorted((tmp_path / "wandb").glob("offline-run-*"))
-    assert len({run.name.rsplit("-", 1)[1] for run in runs}) == 1
-    assert list((tmp_path / "wandb").rglob("*.png"))
-    assert list((tmp_path / "wandb").rglob("*.table.json"))
