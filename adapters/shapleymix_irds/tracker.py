@@ -57,9 +57,11 @@ class IRDS(Stepping):
         Names of the K languages.
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
-        model's inputs. The same on every rank, which divide them. None:
-        validation-free, where fresh training sequences stand in (single-epoch data from the validation distribution
-        only).
+        model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which
+        costs no pass and is right where each is trained on once and is of the kind that validation would be of. A
+        sequence that comes again in a later epoch has been learnt, and makes values too small; the tracker cannot see
+        that. Losses for calibration then come by `record_losses`, and a language's own value needs two sequences of
+        it on a rank, or one on each of two, now and then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
