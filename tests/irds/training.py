@@ -49,7 +49,7 @@ def train_several(outs: dict[Path, tuple[str, ...]], ranks: int) -> None:
     command = [sys.executable, *launcher, str(folder / "train_many.py"), json.dumps(cases)]
     places = os.pathsep.join(map(str, (SCRIPT.parent, SCRIPT.parents[1])))
     found = {**environment(), "PYTHONPATH": places}
-    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -12,6 +12,7 @@ Modules, in reading order:
   checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
   distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
   mixtures     the mixture a run trains on: written out, or in a file
+  attention    causal attention over whole sequences, or within the documents of packed ones
   model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings
   plan         when a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop
   sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks

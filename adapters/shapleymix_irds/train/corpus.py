@@ -226,6 +226,24 @@ def _too_small(language: str, split: str, documents: Documents, stream: Stream) 
     return DataError(message, hint=hint)
 
 
+def document_end(corpus: Corpus, tokenizer: Tokenizer, given: int | None) -> int:
+    """The token that ends each document of the corpus; where tokens are on disk already it has to be given.
+
+    Raises
+    ------
+    UsageError
+        If it is not known.
+    """
+    parts = [part for stream in corpus.train for part in stream.documents.parts]
+    ready = any(isinstance(part, np.memmap) for part in parts)
+    end = given if ready else tokenizer.end
+    if end is None:
+        kind = "the corpus has tokens without their tokenizer" if ready else f"{tokenizer.name} has none that is known"
+        message = f"--mask-documents needs the token that ends a document; {kind}"
+        raise UsageError(message, hint="give --end-token, or --no-mask-documents")
+    return end
+
+
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
     """Look through all tokens for numbers that the model has no row for (a ready-made corpus may have them).
 

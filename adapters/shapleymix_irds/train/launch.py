@@ -17,6 +17,7 @@ from shapleymix_irds.train.corpus import (
     Corpus,
     CorpusOptions,
     check_vocabulary,
+    document_end,
     languages_in,
     open_corpus,
 )
@@ -57,7 +58,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         check_shares(config, languages, mixture.ratios, world.size)
     corpus, tokenizer = _corpus(config, languages)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    parts = make_parts(config, tokenizer.vocabulary, world)
+    end = document_end(corpus, tokenizer, config.end_token) if config.mask_documents else None
+    parts = make_parts(config, tokenizer.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)

@@ -91,6 +91,10 @@ class Settings:
     device: str = setting("auto", "Where to train.", choices=("auto", "cpu", "cuda"))
     precision: str = setting("auto", "auto: bf16 on CUDA, else fp32.", choices=("auto", "fp32", "bf16"))
     compile: bool = setting(False, "Compile the model with torch.compile.")
+    mask_documents: bool = setting(
+        False,
+        "Let no document see another of its sequence, each from position 0. Off, as Megatron-LM and the paper have it.",
+    )
     recompute: bool = setting(False, "Activation checkpointing: recompute each layer in the backward pass.")
 
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False)

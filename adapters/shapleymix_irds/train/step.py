@@ -15,7 +15,7 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import gradient_sync
 from shapleymix_irds.train.evaluate import windows_of
-from shapleymix_irds.train.sampler import Sampler, share_of_rank
+from shapleymix_irds.train.sampler import Sampler, passes, share_of_rank
 from shapleymix_irds.train.setup import Losses, Parts
 
 UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
@@ -73,10 +73,11 @@ class Stepper:
     def _backward(self, step: int, languages: np.ndarray, places: np.ndarray) -> Tensor:
         """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
         order = np.argsort(languages, kind="stable")
-        size = self.config.micro_batch or len(order)
-        pieces = [order[start : start + size] for start in range(0, len(order), size)]
+        count = passes(self.config.batch, self.config.micro_batch, self.world.size)
         if self.config.irds_fresh:  # languages stand in for each other's validation where they meet
-            pieces = [order[start :: len(pieces)] for start in range(len(pieces))]
+            pieces = [order[start::count] for start in range(count)]
+        else:
+            pieces = np.array_split(order, count)
         sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
         for number, piece in enumerate(pieces):
             x, y = self._batch(languages[piece], places[piece])
