@@ -47,7 +47,7 @@ def test_sketches_are_those_of_the_uncompiled_model(compiled: str, parallel: str
     for seed in (1, 2):  # the graph of the first evaluation is used again in the second
         observer.open(seed)
         found = validated(observer)
-        assert sorted(found) == sorted(eager) == sorted(observer.numbers())
+        assert sorted(found) == sorted(eager) == sorted(observer.layout.numbers())
         for name, sketch in found.items():
             torch.testing.assert_close(sketch, eager[name], rtol=1e-4, atol=1e-5 * float(eager[name].abs().max()))
 

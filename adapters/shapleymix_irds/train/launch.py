@@ -58,7 +58,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         check_shares(config, languages, mixture.ratios, world.size)
     corpus, tokenizer = _corpus(config, languages)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    end = document_end(corpus, tokenizer, config.end_token) if config.mask_documents else None
+    end = document_end(config.corpus, tokenizer, config.end_token) if config.mask_documents else None
     parts = make_parts(config, tokenizer.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:

@@ -103,6 +103,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         every=plan_of(config, len(corpus.languages), world.size).every,
         engine=cast(Any, config.irds_engine),
         order=cast(Any, int(config.irds_order)),
+        parameter_groups=None if config.lr_embedding == 1 else parts.optimiser.groups,
         out=config.out,
         options=options,
     )
