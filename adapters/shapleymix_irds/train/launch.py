@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
+from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
     Corpus,
@@ -20,11 +21,13 @@ from shapleymix_irds.train.corpus import (
     languages_in,
     open_corpus,
 )
+from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
+from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
@@ -67,7 +70,9 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         trainer.sinks = _loggers(config, world)
         if config.force:
             _clear(config, world)
-        resumed = trainer.resume()
+        if config.keep == 1:
+            _tell(world, ALONE)
+        resumed = trainer.resume(functools.partial(_tell, world))
         _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
         _run(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
