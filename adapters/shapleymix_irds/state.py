@@ -71,7 +71,7 @@ class State:
             if every is not None and document["every"] not in (None, every):
                 raise ResumeError(f"the checkpoint was made with every={document['every']}, now it is {every}")
             ledger, losses = Ledger.from_document(document["ledger"]), Losses(*document["losses"])
-            return cls(settings, document["every"], ledger, losses, *document["run"], document["passed"])
+            return cls(settings, document["every"], ledger, losses, *document["run"], passed=document["passed"])
 
 
 @contextmanager

@@ -35,7 +35,16 @@ from torch import Tensor  # noqa: E402
 
 RANKS, LARGEST = 512, "3171M"
 KEPT = ("model", "optimiser/exp_avg", "optimiser/exp_avg_sq")
-META = {"step": 0, "settings": {}, "corpus": "", "counts": [], "rows": [], "efficiency": {}, "trained_with": {}}
+META = {
+    "step": 0,
+    "settings": {},
+    "corpus": "",
+    "counts": [],
+    "rows": [],
+    "efficiency": {},
+    "trained_with": {},
+    "tracker": None,
+}
 
 
 class Training:
@@ -61,7 +70,7 @@ class Training:
 
     def save(self) -> None:
         self.number += 1
-        self.checkpoints.save(self.number, self.model, self.optimiser, {**META, "tracker": None})
+        self.checkpoints.save(self.number, self.model, self.optimiser, META.copy)
 
     def waiting(self, count: int) -> None:
         self.save()

@@ -68,7 +68,7 @@ def saved(folder: Path, keep: int = 2) -> tuple[Checkpoints, nn.Module, Any]:
     """A checkpoint of step 3 in a folder, and what it is of."""
     checkpoints = Checkpoints(folder, World.of(None, torch.device("cpu")), keep)
     model, optimiser = parts(1)
-    checkpoints.save(3, model, optimiser, META)
+    checkpoints.save(3, model, optimiser, META.copy)
     checkpoints.finish()
     return checkpoints, model, optimiser
 
@@ -89,7 +89,7 @@ def test_whatever_an_optimiser_keeps_goes_on_bit_for_bit(
 ) -> None:
     checkpoints = Checkpoints(tmp_path, World.of(None, torch.device("cpu")), 2)
     model, optimiser = parts(1, kind, steps, **settings)
-    checkpoints.save(3, model, optimiser, META)
+    checkpoints.save(3, model, optimiser, META.copy)
     expected = go_on(model, optimiser, 3)
     checkpoints.finish()
     other, its = parts(2, kind, 0, **settings)
@@ -238,7 +238,7 @@ def test_a_broken_checkpoint_does_not_count_among_those_that_are_kept(tmp_path: 
     assert again.found() == [3, 6, 9]
     again.load(3, model, optimiser)
     for step in (5, 6, 7):
-        again.save(step, model, optimiser, META)
+        again.save(step, model, optimiser, META.copy)
     again.finish()
     assert again.steps() == [6, 7, 9]
     assert again.sound == [6, 7]
@@ -264,12 +264,12 @@ def test_what_is_written_is_the_step_that_was_saved(gate: threading.Event, tmp_p
     checkpoints = Checkpoints(tmp_path, World.of(None, torch.device("cpu")), 2)
     model, optimiser = parts(1)
     expected = go_on(model, optimiser, 0)
-    checkpoints.save(3, model, optimiser, META)
+    checkpoints.save(3, model, optimiser, META.copy)
     go_on(model, optimiser, 2)
     checkpoints.settle()
     assert checkpoints.steps() == []
     gate.set()
-    checkpoints.save(4, model, optimiser, META)  # waits for the one before
+    checkpoints.save(4, model, optimiser, META.copy)  # waits for the one before
     assert checkpoints.steps() == [3]
     checkpoints.finish()
     assert checkpoints.steps() == [3, 4]
@@ -287,11 +287,11 @@ def test_a_disk_that_is_full_in_the_background_is_the_same_error(
     checkpoints, model, optimiser = saved(tmp_path)
     before = tree(tmp_path)
     monkeypatch.setattr(checkpoint, "write_blocks", full)
-    checkpoints.save(4, model, optimiser, META)
+    checkpoints.save(4, model, optimiser, META.copy)
     while end == "settle" and not checkpoints.written:
         pass
     with pytest.raises(UsageError, match="cannot be written: No space left on device"):
-        getattr(checkpoints, end)(*((5, model, optimiser, META) if end == "save" else ()))
+        getattr(checkpoints, end)(*((5, model, optimiser, META.copy) if end == "save" else ()))
     assert checkpoints.found() == [3]
     assert tree(tmp_path) == before
 

@@ -136,6 +136,25 @@ def test_a_disk_of_one_rank_that_is_full_ends_both(ranks: Ranks, whole: Path, tm
     assert tree(out) == tree(whole)
 
 
+def test_a_rank_that_is_killed_alone_is_missed_in_plain_words(ranks: Ranks, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ranks.begin(out)
+    del ranks.pids[0]
+    assert ranks.end(out, 2, signal.SIGKILL) == [1, -signal.SIGKILL]
+    assert "error: another rank has ended; if it has not said why, it was killed" in said(out)
+    assert "Traceback" not in said(out)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "sv_raw.csv"])
+def test_a_file_that_the_first_rank_cannot_write_ends_both(name: str, ranks: Ranks, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / name).symlink_to("/dev/full")
+    assert ranks.run(out) == [2, 2], said(out)
+    assert f"error: {out / name}: cannot be written: No space left on device" in said(out)
+    assert "Traceback" not in said(out)
+
+
 def test_two_ranks_continue_a_checkpoint_of_one(ranks: Ranks, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     ranks.begin(out, ranks=1)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,8 +79,8 @@ class Checkpoints:
 
     # -- writing; every rank must call ------------------------------------------------------------------------
 
-    def save(self, step: int, model: nn.Module, optimiser: Optimizer, meta: dict[str, Any]) -> None:
-        """Begin to write the checkpoint of `step`; first the one before it is finished.
+    def save(self, step: int, model: nn.Module, optimiser: Optimizer, meta: Callable[[], dict[str, Any]]) -> None:
+        """Begin to write the checkpoint of `step`, with what `meta` gives; first the one before it is finished.
 
         Raises
         ------
@@ -89,13 +90,12 @@ class Checkpoints:
         self.finish()
         if step in self.sound:
             return
-        partial = self._partial(step)
-        on_main(self.world, lambda: self._make(step))
+        document: dict[str, Any] = {}
+        on_every(self.world, lambda: self._begin(step, meta, document))
         tensors = own_blocks(tensors_of(model, optimiser), self.world)
         blocks = {name: block_of(tensor) for name, tensor in tensors.items()}
         copies = self._staging.copy(tensors)
-        record = json.dumps(meta) if self.world.main else None
-        self._flight = Flight(step, self._writer.submit(self._write, partial, copies, blocks, record))
+        self._flight = Flight(step, self._writer.submit(self._write, self._partial(step), copies, blocks, document))
 
     def settle(self) -> None:
         """Finish the checkpoint that is being written if every rank has written; errors are those of `save`."""
@@ -120,21 +120,25 @@ class Checkpoints:
     def _partial(self, step: int) -> Path:
         return self.folder / f".step-{step:09d}"
 
-    def _make(self, step: int) -> None:
+    def _begin(self, step: int, meta: Callable[[], dict[str, Any]], document: dict[str, Any]) -> None:
+        """Find out what goes beside the tensors, which may write files itself, and make the folder."""
+        document |= meta()
+        if not self.world.main:
+            return
         with disk_errors(self.place(step)):
             shutil.rmtree(self._partial(step), ignore_errors=True)
             self._partial(step).mkdir(parents=True)
 
     def _write(
-        self, partial: Path, copies: dict[str, Tensor], blocks: dict[str, Block], record: str | None
+        self, partial: Path, copies: dict[str, Tensor], blocks: dict[str, Block], document: dict[str, Any]
     ) -> dict[str, str]:
         """Write the files of this rank, in a thread; their checksums by name."""
         name = f"rank-{self.world.rank:05d}.safetensors"
         with disk_errors(partial / name):
             sums = {name: write_blocks(partial / name, copies, blocks)}
-        if record is not None:
+        if self.world.main:
             with disk_errors(partial / RECORD):
-                sums[RECORD] = write_synced(partial / RECORD, record)
+                sums[RECORD] = write_synced(partial / RECORD, json.dumps(document))
         return sums
 
     def _commit(self, step: int, sums: dict[str, str], sound: list[int]) -> None:

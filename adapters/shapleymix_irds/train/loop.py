@@ -17,6 +17,7 @@ from shapleymix.errors import DataError, Fault
 from shapleymix.records import FloatArray
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.train.agreement import on_every, on_main
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
@@ -95,7 +96,7 @@ class Trainer:
 
     def save(self) -> None:
         """Begin to checkpoint the run as it stands."""
-        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta())
+        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta)
 
     def _meta(self) -> dict[str, Any]:
         return {
@@ -256,10 +257,10 @@ class Trainer:
     def finish(self) -> None:
         """Write runs.csv, summary.json and the SV matrices; doing it again gives the same files."""
         self._write_rows()
-        if self.world.main:
-            facts = {"run": self.config.run, "N": self.N, "D": self.D, **self.trained_with}
-            facts |= {"settings": self.config.result_settings}
-            write_summary(self.out / "summary.json", summary(self.corpus, self.sampler, facts))
+        facts = {"run": self.config.run, "N": self.N, "D": self.D, **self.trained_with}
+        facts |= {"settings": self.config.result_settings}
+        told = summary(self.corpus, self.sampler, facts)
+        on_main(self.world, lambda: write_summary(self.out / "summary.json", told))
         self._write_matrix("sv_raw.csv", "raw", "train for longer, or evaluate more steps (--irds-every)")
         self._write_matrix("sv.csv", "calibrated", "sv_raw.csv holds the values as they were summed")
         self.world.wait()
@@ -268,8 +269,9 @@ class Trainer:
         """Write one of the matrices, or keep in `faults` why there is none."""
         if self.tracker is None:
             return
+        save = self.tracker.save
         try:
-            self.tracker.save(self.out / name, kind, force=True)
+            on_every(self.world, lambda: save(self.out / name, kind, force=True))
         except TrackerError as error:
             self.faults.append(Fault(f"there is no {name}: {error.message}", hint=hint))
             if self.world.main:  # of an earlier run in this folder
@@ -277,20 +279,17 @@ class Trainer:
                     (self.out / stale).unlink(missing_ok=True)
 
     def _write_rows(self) -> None:
-        if self.world.main:
-            write_run_log(
-                self.out / "runs.csv",
-                self.rows,
-                run=self.config.run,
-                N=self.N,
-                ratios=self.ratios,
-                languages=self.corpus.languages,
-                seed=self.config.seed,
-            )
+        """Write runs.csv; every rank must call."""
+        facts = {"run": self.config.run, "N": self.N, "seed": self.config.seed}
+        facts |= {"ratios": self.ratios, "languages": self.corpus.languages}
+        on_main(self.world, lambda: write_run_log(self.out / "runs.csv", self.rows, **facts))
 
     def _report(self) -> None:
-        if not self.sinks or (self.step % self.config.log_every and self.step != self.config.steps):
-            return
+        """Show the step where it is one to be shown; every rank must call."""
+        if self.step % self.config.log_every == 0 or self.step == self.config.steps:
+            on_main(self.world, self._show)
+
+    def _show(self) -> None:
         tracker, shown = self.tracker, self.shown
         losses = (shown.sums[0] / shown.sums[1]).tolist()
         metrics = Metrics(

@@ -136,7 +136,7 @@ def write_blocks(path: Path, tensors: Mapping[str, Tensor], blocks: Mapping[str,
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def read_places(path: Path) -> dict[str, Block]:
