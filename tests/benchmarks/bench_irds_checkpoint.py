@@ -29,7 +29,9 @@ from _report import finish, must, row, table  # noqa: E402
 from shapleymix_irds.distributed import World  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
 from shapleymix_irds.train.checksums import check_file  # noqa: E402
-from shapleymix_irds.train.model import Decoder, model_config, sequence_losses  # noqa: E402
+from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
+from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
+from shapleymix_irds.train.shapes import model_config  # noqa: E402
 from shapleymix_irds.train.shards import Block, Reader, Staging, read_places, write_blocks  # noqa: E402
 from torch import Tensor  # noqa: E402
 
@@ -55,7 +57,7 @@ class Training:
         config = model_config(name, vocab=256)
         self.model = Decoder(config)
         self.model.initialise(0)
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.optimiser = Optimiser([torch.optim.AdamW(self.model.parameters(), lr=1e-4)])
         self.x = torch.randint(0, 256, (8, 128))
         self.checkpoints = Checkpoints(folder, World.of(None, torch.device("cpu")), keep=2)
         self.number = 0

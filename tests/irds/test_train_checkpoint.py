@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 from shapleymix_irds.distributed import World  # noqa: E402
 from shapleymix_irds.train import checkpoint  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
+from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
 from shapleymix_irds.train.shards import Block  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -49,7 +50,7 @@ def parts(seed: int, kind: Any = torch.optim.AdamW, steps: int = 2, **settings: 
     """A small model and its optimiser after some steps."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
-    optimiser = kind(model.parameters(), lr=0.1, **settings)
+    optimiser = Optimiser([kind(model.parameters(), lr=0.1, **settings)])
     go_on(model, optimiser, steps)
     return model, optimiser
 

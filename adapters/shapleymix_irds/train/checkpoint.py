@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from shapleymix.errors import Location, StoreError
 from shapleymix.files import read_json
@@ -25,6 +24,7 @@ from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_every, on_main
 from shapleymix_irds.train.checksums import check_file, read_sums, write_sums, write_synced
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.optimisers import Optimiser
 from shapleymix_irds.train.shards import Block, Reader, Staging, block_of, own_blocks, read_places, write_blocks
 from shapleymix_irds.train.tensors import fill, tensors_of
 
@@ -79,7 +79,7 @@ class Checkpoints:
 
     # -- writing; every rank must call ------------------------------------------------------------------------
 
-    def save(self, step: int, model: nn.Module, optimiser: Optimizer, meta: Callable[[], dict[str, Any]]) -> None:
+    def save(self, step: int, model: nn.Module, optimiser: Optimiser, meta: Callable[[], dict[str, Any]]) -> None:
         """Begin to write the checkpoint of `step`, with what `meta` gives; first the one before it is finished.
 
         Raises
@@ -174,7 +174,7 @@ class Checkpoints:
         """
         return on_main(self.world, lambda: _record(self.place(step)))
 
-    def load(self, step: int, model: nn.Module, optimiser: Optimizer) -> None:
+    def load(self, step: int, model: nn.Module, optimiser: Optimiser) -> None:
         """Fill the model and the optimiser from the checkpoint of `step`, which counts as sound from then on.
 
         Raises

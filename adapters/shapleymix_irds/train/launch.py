@@ -32,6 +32,7 @@ from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
+from shapleymix_irds.train.tensors import tensor_bytes
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
@@ -74,7 +75,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         if config.keep == 1:
             _tell(world, ALONE)
         resumed = trainer.resume(functools.partial(_tell, world))
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+        rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
+        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, {rate}, from step {resumed}")
         _run(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
@@ -141,8 +143,7 @@ def _claimed(config: TrainConfig, parts: Parts, world: World) -> Iterator[None]:
         If it is not so.
     """
     out = Path(config.out)
-    size = 12 * sum(weight.numel() for weight in parts.model.parameters())  # weights and two moments in fp32
-    check_folder(out, size * (config.keep + 1))
+    check_folder(out, tensor_bytes(parts.model, parts.optimiser) * (config.keep + 1))
     with locked(out, world):
         if not config.force:
             _check_free(config, world)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
 
 from shapleymix.errors import Fault, Location, StoreError, UsageError
 from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.optimisers import Optimiser
 
 NONE_LEFT = "put back a copy of one of them, choose another --out, or start anew with --force"
 ALONE = "warning: --keep 1 leaves no checkpoint to fall back on, should the last one be broken"
@@ -19,7 +19,7 @@ ALONE = "warning: --keep 1 leaves no checkpoint to fall back on, should the last
 def resume(
     checkpoints: Checkpoints,
     model: nn.Module,
-    optimiser: Optimizer,
+    optimiser: Optimiser,
     now: dict[str, Any],
     tell: Callable[[str], None],
 ) -> dict[str, Any] | None:

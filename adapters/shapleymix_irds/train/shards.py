@@ -34,7 +34,6 @@ CODES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-DTYPES = {code: dtype for dtype, code in CODES.items()}
 PLACES = "places"  # the name under which a header tells where blocks lie
 Sizes = tuple[int, ...]
 
@@ -177,10 +176,6 @@ class Reader:
         for file, blocks in places.items():
             for name, block in blocks.items():
                 self.sources.setdefault(name, {})[file] = block
-
-    def whole(self, name: str) -> Block:
-        """Sizes and kind of a tensor, as the first of its blocks has them."""
-        return next(iter(self.sources[name].values()))
 
     def check(self, name: str, tensor: Tensor) -> None:
         """See that the files have all that this rank holds of a tensor.
