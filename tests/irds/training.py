@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -80,3 +81,22 @@ def reached(out: Path) -> int:
 def results(out: Path) -> dict[str, bytes]:
     """The bytes of a run's results."""
     return {name: (out / name).read_bytes() for name in RESULTS if (out / name).exists()}
+
+
+TIMES = ("tokens_per_second", "irds_overhead")  # of a line of metrics.jsonl
+
+
+def tree(out: Path) -> dict[str, bytes]:
+    """The bytes of every file of a run, by its name; of metrics.jsonl without times."""
+    files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    if lines := files.get("metrics.jsonl"):
+        plain = ({**json.loads(line), **dict.fromkeys(TIMES)} for line in lines.splitlines())
+        files["metrics.jsonl"] = "\n".join(map(json.dumps, plain)).encode()
+    return files
+
+
+def sign(folder: Path) -> None:
+    """Checksums anew, as whoever wants a file to be read would make them."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text("".join(lines))
