@@ -175,7 +175,8 @@ def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     sinks: list[Sink] = []
     if world.main and config.tensorboard:
         sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
-    if world.main and config.wandb:
+    done = not config.force and Checkpoints(Path(config.out), world, config.keep).steps()[-1:] == [config.steps]
+    if world.main and config.wandb and not done:  # which would begin a record of nothing
         settings, out = config.result_settings, Path(config.out)
         sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
