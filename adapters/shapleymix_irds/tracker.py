@@ -218,8 +218,8 @@ class IRDS(Stepping):
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
             ranks = self.world.size
-            val_tokens = None if self.validation is None else self.validation.tokens(ranks)
-            self.schedule = automatic(self.options, total / ranks, val_tokens)
+            val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
+            self.schedule = automatic(self.options, total / ranks, val_tokens, self.evaluator.share)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
