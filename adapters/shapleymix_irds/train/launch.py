@@ -74,7 +74,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
     with _claimed(config, parts, world):
         trainer = Trainer(config, corpus, mixture.ratios, parts, world)
-        on_main(world, lambda: trainer.sinks.extend(_loggers(config)))
+        on_main(world, lambda: trainer.sinks.extend(_loggers(config, world)))
         if config.force:
             _clear(config, world)
         if config.keep == 1:
@@ -177,12 +177,13 @@ def _clear(config: TrainConfig, world: World) -> None:
         on_main(world, lambda: (Path(config.out) / RUN_ID).unlink(missing_ok=True))
 
 
-def _loggers(config: TrainConfig) -> list[Sink]:
+def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     """Sinks that need a package of their own, and so may be refused."""
     sinks: list[Sink] = []
     if config.tensorboard:
         sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
-    if config.wandb:
+    done = not config.force and Checkpoints(Path(config.out), world, config.keep).steps()[-1:] == [config.steps]
+    if config.wandb and not done:  # which would begin a record of nothing
         settings, out = config.result_settings, Path(config.out)
         sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
