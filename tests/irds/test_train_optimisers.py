@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from shapleymix_irds.train.app import main  # noqa: E402
 from shapleymix_irds.train.config import TrainConfig  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
 from shapleymix_irds.train.optimisers import Optimiser, make_optimiser  # noqa: E402
@@ -13,6 +17,7 @@ from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shapleymix.errors import UsageError  # noqa: E402
+from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 
 SMALL = ModelConfig(layers=1, hidden=8, ffn=12, heads=2, vocab=11)
 TOKENS = torch.arange(18).view(2, 9) % 11
@@ -108,3 +113,19 @@ def test_a_pytorch_without_muon_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(UsageError, match=r"needs PyTorch 2\.9 or newer"):
         make_optimiser(decoder(), TrainConfig(optimizer="muon"))
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_tracker_gets_the_rates_of_the_groups(name: str, tmp_path: Path) -> None:
+    """A run in which embeddings hardly learn: what they give to the values is as much less."""
+    found = []
+    for scale in ("1", "1e-9"):
+        out = tmp_path / scale
+        flags = ["--tokens", "8k", "--toy-size", "100k", "--lr", "1e-9", "--irds-every", "1"]
+        options = ["--optimizer", name, "--lr-embedding", scale, "--out", str(out), "--warmup", "0"]
+        main([*flags, *options])
+        found.append(read_transfer(out / "sv_raw.csv").sv)
+    whole, inner = found
+    assert whole is not None
+    assert inner is not None
+    assert 0.01 < float(np.abs(inner).sum() / np.abs(whole).sum()) < 0.9

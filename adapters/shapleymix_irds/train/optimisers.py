@@ -31,6 +31,14 @@ class Optimiser:
             for group in part.param_groups:
                 group["lr"] = lr * group[SCALE]
 
+    def by_scale(self) -> dict[float, list[nn.Parameter]]:
+        """The parameters that have one learning rate, by its multiple of the scheduled one."""
+        found: dict[float, list[nn.Parameter]] = {}
+        for part in self.parts:
+            for group in part.param_groups:
+                found.setdefault(group[SCALE], []).extend(group["params"])
+        return found
+
     def step(self) -> None:
         for part in self.parts:
             part.step()

@@ -95,6 +95,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         every=plan_of(config, len(corpus.languages), world.size).every,
         engine=cast(Any, config.irds_engine),
         order=cast(Any, int(config.irds_order)),
+        parameter_groups=list(parts.optimiser.by_scale().values()),
         out=config.out,
         options=options,
     )

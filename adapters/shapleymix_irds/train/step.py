@@ -59,7 +59,8 @@ class Stepper:
         self._check_gradient(step, norm, sums)
         lr = config.learning_rate(step)
         if self.tracker is not None:
-            self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
+            rates = [lr * scale for scale in self.optimiser.by_scale()]
+            self.tracker.commit(lr=rates, grad_norm=norm, max_norm=config.clip)
         self.optimiser.set_rate(lr)
         self.optimiser.step()
         self.optimiser.zero_grad()
