@@ -125,7 +125,8 @@ class IRDS(Record):
             indices = language_indices(lang, self.languages, step, self.world.rank)
             spread = 1 if indices.dim() == 2 else length or self._usual_length()
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
-            call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length, False)
+            total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
+            call = Call(step, indices, counts, tokens, total, length, False)
             with self._call(call, self.evaluator.loss_fn):
                 yield
 
