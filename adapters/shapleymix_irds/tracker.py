@@ -105,7 +105,7 @@ class IRDS(Record):
     @contextmanager
     def watch(
         self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         The loss is the mean over the step's tokens, whoever takes it: `loss.backward()` gives a rank's part of it, and
@@ -119,6 +119,12 @@ class IRDS(Record):
             As for `backward`. Without `tokens` every token of a sequence counts.
         length : int, optional
             S, where the model's first layer does not tell.
+
+        Returns
+        -------
+        Watched
+            What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
+            of which the loss is made, where parameters are in calls that are not covered.
         """
         step = self._check(step, tokens)
         with self._dropping():
@@ -127,8 +133,8 @@ class IRDS(Record):
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, indices, counts, tokens, total, length, False)
-            with self._call(call, self.evaluator.loss_fn):
-                yield
+            with self._call(call, self.evaluator.loss_fn) as watched:
+                yield watched or Watched()
 
     def backward(
         self,
