@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from irds_models import dot
 from shapleymix_irds.hf import IRDSArguments, IRDSTrainer, IRDSTrainerMixin
@@ -87,11 +88,14 @@ def token_losses(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 class Naive(TrainerCallback):
     """Takes each step's products by one backward pass a language, and sums them as the paper does.
 
-    `steps` gives the batches of the step on all ranks, with their languages under "lang", (B,) or (B, S).
+    `steps` gives the batches of the step on each rank, with their languages under "lang", (B,) or (B, S). With
+    `own_means` each rank divides by its own tokens.
     """
 
-    def __init__(self, steps: Callable[[int], list[dict[str, Tensor]]], limit: float) -> None:
-        self.steps, self.limit = steps, limit
+    def __init__(
+        self, steps: Callable[[int], list[list[dict[str, Tensor]]]], limit: float, own_means: bool = False
+    ) -> None:
+        self.steps, self.limit, self.own_means = steps, limit, own_means
         self.phi = torch.zeros(len(LANGUAGES), len(LANGUAGES), dtype=torch.float64)
         self.val = [collate(rows) for rows in validation().values()]
 
@@ -99,9 +103,11 @@ class Naive(TrainerCallback):
         """Gradients are clipped already; the coefficient is reckoned from whole ones."""
         model, optimizer = kwargs["model"], kwargs["optimizer"]
         kept = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
-        batches = self.steps(state.global_step)
-        total = sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in batches)
-        g = [self._gradient(model, batches, k, total) for k in range(len(LANGUAGES))]
+        ranks = self.steps(state.global_step)
+        counts = [sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in batches) for batches in ranks]
+        totals = [len(ranks) * count if self.own_means else sum(counts) for count in counts]
+        divided = [(batch, total) for batches, total in zip(ranks, totals, strict=True) for batch in batches]
+        g = [self._gradient(model, divided, k) for k in range(len(LANGUAGES))]
         h = [self._validation(model, batch) for batch in self.val]
         norm = sum(sum(parts).double().square().sum() for parts in zip(*g, strict=True)).sqrt().item()
         clip = min(1.0, self.limit / (norm + 1e-6)) if self.limit else 1.0
@@ -110,9 +116,9 @@ class Naive(TrainerCallback):
         for parameter, grad in zip(model.parameters(), kept, strict=True):
             parameter.grad = grad
 
-    def _gradient(self, model: nn.Module, batches: list[dict[str, Tensor]], k: int, total: int) -> list[Tensor]:
+    def _gradient(self, model: nn.Module, divided: list[tuple[dict[str, Tensor], int]], k: int) -> list[Tensor]:
         parts = []
-        for batch in batches:
+        for batch, total in divided:
             losses, lang = token_losses(model, batch), batch["lang"]
             mine = (lang == k)[:, None] if lang.dim() == 1 else (lang == k)[:, : losses.shape[1]]
             parts.append((losses * mine).sum() / total)
@@ -123,14 +129,27 @@ class Naive(TrainerCallback):
         return list(torch.autograd.grad(mean, list(model.parameters())))
 
 
-class Recording(IRDSTrainerMixin, Trainer):
+class RecordingMixin(IRDSTrainerMixin):
     """Keeps the batches of each step."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.recorded: dict[int, list[dict[str, Tensor]]] = {}
         super().__init__(*args, **kwargs)
 
+    def of_step(self, step: int) -> list[list[dict[str, Tensor]]]:
+        """The batches of a step on each rank."""
+        mine = [{k: v for k, v in batch.items() if isinstance(v, Tensor)} for batch in self.recorded[step]]
+        if not dist.is_initialized():
+            return [mine]
+        ranks: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(ranks, mine)
+        return ranks
+
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         batches, items = super().get_batch_samples(*args, **kwargs)
         self.recorded[self.state.global_step] = [dict(batch) for batch in batches]
         return batches, items
+
+
+class Recording(RecordingMixin, Trainer):
+    """`Trainer`, recorded."""

@@ -30,7 +30,7 @@ def test_values_are_those_of_the_naive_reference_and_weights_those_of_the_plain_
     trainer = Recording(
         llama(), arguments(tmp_path), train_dataset=prompted(examples(COUNT)), data_collator=collate, irds=told()
     )
-    naive = Naive(lambda step: trainer.recorded[step], limit=0.5)
+    naive = Naive(trainer.of_step, limit=0.5)
     trainer.add_callback(naive)
     trainer.train()
     tracker = trainer.tracker
