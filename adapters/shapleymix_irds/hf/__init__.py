@@ -21,6 +21,7 @@ Modules, in reading order:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,14 +30,28 @@ if TYPE_CHECKING:
     from shapleymix_irds.hf.packing import label_tokens as label_tokens
     from shapleymix_irds.hf.trainer import IRDSTrainer as IRDSTrainer
     from shapleymix_irds.hf.trainer import IRDSTrainerMixin as IRDSTrainerMixin
+    from shapleymix_irds.hf.validation import causal_loss as causal_loss
+    from shapleymix_irds.hf.validation import validation_of as validation_of
 
-__all__ = ["IRDSArguments", "IRDSTrainer", "IRDSTrainerMixin", "LanguageCollator", "label_tokens"]
+__all__ = [
+    "IRDSArguments",
+    "IRDSTrainer",
+    "IRDSTrainerMixin",
+    "LanguageCollator",
+    "causal_loss",
+    "label_tokens",
+    "validation_of",
+]
+_HOME = {
+    "IRDSArguments": "arguments",
+    "LanguageCollator": "collating",
+    "causal_loss": "validation",
+    "label_tokens": "packing",
+    "validation_of": "validation",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from shapleymix_irds.hf import arguments, collating, packing, trainer
-
-        homes = (arguments, collating, packing, trainer)
-        return next(getattr(home, name) for home in homes if hasattr(home, name))
+        return getattr(import_module(f"shapleymix_irds.hf.{_HOME.get(name, 'trainer')}"), name)
     raise AttributeError(f"module 'shapleymix_irds.hf' has no attribute {name!r}")
