@@ -14,7 +14,6 @@ Modules, in reading order:
   collating   batches that keep the language of each example, or of each token
   validation  validation sequences from datasets, and the loss of a causal language model
   packing     examples with a language for each token, which packing joins
-  committing  the step is committed by the optimiser itself
   callback    what a trainer tells the tracker: the state in a checkpoint, losses, results
   trainer     `IRDSTrainer` and `IRDSTrainerMixin`
 """

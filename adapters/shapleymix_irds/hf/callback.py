@@ -50,15 +50,10 @@ class IRDSCallback(TrainerCallback, ExportableState):
         """Model and optimiser are wrapped and loaded."""
         self.trainer.start_tracking()
 
-    def on_optimizer_step(self, *_: object, **__: object) -> None:
-        """A step that the scaler of fp16 left out is not counted, either."""
-        if self.trainer.tracker is not None:
-            self.trainer.tracker.pending = None
-
     def on_evaluate(self, *_: object, metrics: dict[str, float], **__: object) -> None:
         """Measure the loss drop so far; without validation sequences take it from evaluation sets by language."""
         tracker = self.trainer.tracker
-        if tracker is None or tracker.pending is not None:
+        if tracker is None:
             return
         if tracker.validation is not None:
             self.trainer.measure()
@@ -74,6 +69,7 @@ class IRDSCallback(TrainerCallback, ExportableState):
         tracker = self.trainer.tracker
         if tracker is None or tracker.steps == 0:
             return
+        tracker.unfollow()
         if tracker.validation is not None:
             self.trainer.measure()
         for name, kind in FILES.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import Trainer
 
 from shapleymix_irds.engines.observer import Watched
@@ -20,7 +21,6 @@ from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, Tr
 from shapleymix_irds.hf.arguments import IRDSArguments
 from shapleymix_irds.hf.callback import NAME, callback_of, efficiency, progress
 from shapleymix_irds.hf.collating import KEY, LanguageCollator
-from shapleymix_irds.hf.committing import Committing
 from shapleymix_irds.hf.validation import IGNORED, causal_loss, validation_of
 from shapleymix_irds.tracker import IRDS
 
@@ -45,10 +45,9 @@ class IRDSTrainerMixin(Base):
         self.tracker: IRDS | None = None
         self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
-        _check(self)
+        _check(self, irds)
         self.validation = validation_of(irds.val, irds.languages, irds.column)
         self.data_collator: Any = LanguageCollator(self.data_collator, tuple(irds.languages), irds.column)
-        self.committing = Committing(self.accelerator)
         self.add_callback(callback_of(self))
 
     # -- the tracker's life ------------------------------------------------------------------------------------
@@ -62,6 +61,8 @@ class IRDSTrainerMixin(Base):
         """Make the tracker of a run, and give it the state of the checkpoint that the run goes on from."""
         told, model = self.irds, self.model_wrapped
         assert isinstance(model, nn.Module)
+        if self.tracker is not None:
+            self.tracker.unfollow()
         options = replace(told.options, total_steps=told.options.total_steps or self.state.max_steps)
         self.tracker = IRDS(
             model,
@@ -76,7 +77,12 @@ class IRDSTrainerMixin(Base):
         )
         if self.state.global_step > 0:
             self.tracker.load_state_dict(self._saved())
-        self.committing.follow(self.optimizer, self.tracker)
+        self.tracker.follow(self._optimizer())
+
+    def _optimizer(self) -> Optimizer:
+        found = self.optimizer
+        assert isinstance(found, Optimizer)
+        return found
 
     def measure(self) -> None:
         """Measure the validation losses now, and log the efficiency ratios."""
@@ -108,10 +114,15 @@ class IRDSTrainerMixin(Base):
             return super().training_step(model, inputs, *args, **kwargs)
 
     def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
-        """The batches of a step, whose labelled tokens are counted over all ranks."""
+        """The batches of a step, whose labelled tokens are counted over all ranks.
+
+        Where the trainer takes the mean of each batch, and training sequences stand for validation sequences, the
+        tracker must know; otherwise values are those of the gradients, whatever they are means of.
+        """
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if batches:
-            self.step_tokens = self._count(batches, device)
+            count = self._count(batches, device)
+            self.step_tokens = None if items is None and self.validation is None else count
         return batches, items
 
     def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
@@ -164,19 +175,24 @@ def _fused_losses(model: nn.Module, watched: Watched) -> Iterator[None]:
         handle.remove()
 
 
-def _check(trainer: Trainer) -> None:
+def _check(trainer: Trainer, irds: IRDSArguments) -> None:
     """Refuse by name what no tracker sees into, and take the kind of checkpointing that it does.
 
     Raises
     ------
     CoverageError
-        Under DeepSpeed, DataParallel, and meshes that are not data parallel.
+        Under DeepSpeed, DataParallel, meshes that are not data parallel, and reentrant checkpointing.
+    TrackerError
+        If ranks take means of their own and there are no validation examples.
     """
     if trainer.is_deepspeed_enabled:
         raise CoverageError("DeepSpeed keeps gradients to itself", hint="shard with FSDP2 (fsdp=..., version 2)")
     if trainer.args.n_gpu > 1:
         hint = "start with torchrun or `accelerate launch`, or show one GPU (CUDA_VISIBLE_DEVICES)"
         raise CoverageError("DataParallel copies the model in every step", hint=hint)
+    if irds.val is None and trainer.accelerator.num_processes > 1 and not trainer.args.average_tokens_across_devices:
+        hint = "leave average_tokens_across_devices=False out, or give validation examples"
+        raise TrackerError("each rank divides by its own tokens, and there are no validation examples", hint=hint)
     mesh = getattr(trainer.accelerator, "parallelism_config", None)
     for axis in ("tp", "cp", "sp"):
         if getattr(mesh, f"{axis}_enabled", False):

@@ -13,12 +13,10 @@ pytest.importorskip("accelerate")
 pytest.importorskip("transformers")
 
 import numpy as np
-import torch
 from datasets import Dataset
 from irds_models import relative
 from runs import COUNT, Naive, Recording, arguments, prompted, run, same, told
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
-from shapleymix_irds.hf import LanguageCollator
 from trainers import LANGUAGES, collate, examples, llama, validation
 
 from shapleymix import read_transfer
@@ -157,28 +155,3 @@ def test_what_cannot_be_measured_is_refused_by_name(fault: dict[str, Any], messa
     tracked = told(**fault.pop("told", {}))
     with pytest.raises((LanguageError, TrackerError, CoverageError), match=message):
         run(tmp_path, tracked, **fault)
-
-
-def joined(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """All examples in one row, as collators without padding do."""
-    ids = torch.tensor([token for row in rows for token in row["input_ids"]] + [0])
-    return {"input_ids": ids[None], "labels": ids[None].clone()}
-
-
-def left(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Padded on the left."""
-    return {name: value.flip(1) for name, value in collate(rows).items()}
-
-
-def test_a_language_goes_where_its_tokens_go() -> None:
-    rows = [{"input_ids": [5, 6, 7], "lang": "fr"}, {"input_ids": [8], "lang": "de"}]
-    by_token = [{"input_ids": [5, 6, 7], "lang": ["fr", "fr", 0]}, {"input_ids": [8], "lang": np.array([1])}]
-    assert LanguageCollator(collate, LANGUAGES)(rows)["lang"].tolist() == [2, 1]
-    assert LanguageCollator(joined, LANGUAGES)(rows)["lang"].tolist() == [[2, 2, 2, 1, 1]]
-    assert LanguageCollator(collate, LANGUAGES)(by_token)["lang"].tolist() == [[2, 2, 0], [1, 1, 1]]
-    assert LanguageCollator(left, LANGUAGES)(by_token)["lang"].tolist() == [[2, 2, 0], [1, 1, 1]]
-    assert LanguageCollator(left, LANGUAGES)([by_token[0], rows[1]])["lang"].tolist() == [[2, 2, 0], [1, 1, 1]]
-    assert LanguageCollator(joined, LANGUAGES)(by_token)["lang"].tolist() == [[2, 2, 0, 1, 1]]
-    assert "lang" not in LanguageCollator(collate, LANGUAGES)([lacking(row) for row in rows])
-    with pytest.raises(LanguageError, match="has 2 labels of languages for 1 tokens"):
-        LanguageCollator(collate, LANGUAGES)([{"input_ids": [5], "lang": ["fr", "fr"]}])
