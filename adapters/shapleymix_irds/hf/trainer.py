@@ -5,7 +5,7 @@ Every forward and backward pass runs within `tracker.watch`; the optimiser's ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from shapleymix_irds.hf.validation import IGNORED, causal_loss, validation_of
 from shapleymix_irds.tracker import IRDS
 
 Base = Trainer if TYPE_CHECKING else object
-Batch = MutableMapping[str, Any]
+Batch = dict[str, Any]
 
 
 class IRDSTrainerMixin(Base):

@@ -35,8 +35,9 @@ def validation_of(
     """
     if val is None:
         return None
-    parts = val if isinstance(val, Mapping) else by_language(val, languages, column)
-    return {name: _sequences(list(examples), name) for name, examples in parts.items()}
+    if not isinstance(val, Mapping):
+        val = by_language(val, languages, column)
+    return {str(name): _sequences(list(examples), str(name)) for name, examples in val.items()}
 
 
 def by_language(examples: Examples, languages: Sequence[str], column: str) -> dict[str, list[Mapping[str, object]]]:
