@@ -14,7 +14,8 @@ VOCAB, LENGTH = 31, 9
 def llama(seed: int = 0, **options: Any) -> LlamaForCausalLM:
     """A tiny Llama with random weights."""
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = LlamaConfig(vocab_size=VOCAB, max_position_embeddings=256, pad_token_id=0, **(sizes | options))
+    sizes |= {"max_position_embeddings": 256}
+    config = LlamaConfig(vocab_size=VOCAB, pad_token_id=0, **(sizes | options))
     torch.manual_seed(seed)
     return LlamaForCausalLM(config)
 

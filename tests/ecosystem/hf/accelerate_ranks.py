@@ -40,6 +40,8 @@ def train(tracked: bool, micro: int = 2) -> tuple[torch.nn.Module, Any, Tensor]:
     val = validation_of(validation(), LANGUAGES, "lang")
     options: dict[str, Any] = {"every": 1, "engine": "exact", "options": OPTIONS}
     tracker = IRDS(wrapped, LANGUAGES, val=val, loss_fn=causal_loss(wrapped), **options) if tracked else None
+    if tracker is not None:
+        tracker.follow(optimizer)
     kept: list[Any] = []
     naive = Naive(lambda step: gathered(kept[step]), LIMIT)
     for step, batches in enumerate(zip(*[iter(loader)] * micro, strict=False)):
@@ -52,11 +54,10 @@ def train(tracked: bool, micro: int = 2) -> tuple[torch.nn.Module, Any, Tensor]:
                 items = tokens / (accelerator.num_processes * micro)  # both are averaged over
                 accelerator.backward(wrapped(**batch, num_items_in_batch=items).loss)
             if accelerator.sync_gradients:
-                norm = accelerator.clip_grad_norm_(wrapped.parameters(), LIMIT)
+                accelerator.clip_grad_norm_(wrapped.parameters(), LIMIT)
                 if tracker is not None:
                     state: Any = SimpleNamespace(global_step=step)
                     naive.on_pre_optimizer_step(None, state, None, model=model, optimizer=optimizer)
-                    tracker.commit(lr=LR, grad_norm=norm, max_norm=LIMIT)
             optimizer.step()
             optimizer.zero_grad()
     return model, tracker, naive.phi

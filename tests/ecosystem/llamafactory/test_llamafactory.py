@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def sft(folder: Path, out: str, **options: Any) -> dict[str, torch.Tensor]:
-    """One run of LLaMA-Factory; the weights that it saves."""
-    settings = {
-        "stage": "sft",
+def settings_of(folder: Path, out: str) -> dict[str, Any]:
+    """What LLaMA-Factory is told, besides what the README has."""
+    return {
         "do_train": True,
         "model_name_or_path": str(folder / "model"),
-        "tokenized_path": str(folder / "tokens"),
         "dataset": "none",
         "template": "empty",
         "finetuning_type": "full",
@@ -75,10 +74,14 @@ def sft(folder: Path, out: str, **options: Any) -> dict[str, torch.Tensor]:
         "report_to": "none",
         "use_cpu": True,
         "disable_tqdm": True,
-        "use_reentrant_gc": False,
     }
-    model, data, training, finetuning, generating = get_train_args(settings | options)
-    workflow.run_sft(model, data, training, finetuning, generating)
+
+
+def sft(folder: Path, out: str, **options: Any) -> dict[str, torch.Tensor]:
+    """One run of LLaMA-Factory; the weights that it saves."""
+    fixed = {"stage": "sft", "tokenized_path": str(folder / "tokens"), "use_reentrant_gc": False}
+    told = get_train_args(settings_of(folder, out) | fixed | options)
+    workflow.run_sft(*told)
     (path,) = (folder / out).glob("*model.safetensors")
     return load_file(path)
 
@@ -99,6 +102,16 @@ def test_run_sft_trains_as_without_the_tracker(
     assert tracker.steps == tracker.ledger.count == 6
     assert read_transfer(folder / "tracked" / "sv.csv").sources == LANGUAGES
     assert read_transfer(folder / "tracked" / "sv_raw.csv").sv.diagonal().min() > 0
+
+
+def test_the_lines_of_the_readme(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).resolve().parents[3] / "adapters" / "README.md").read_text(encoding="utf-8")
+    (lines,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "run_exp" in block]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(workflow, "CustomSeq2SeqTrainer", CustomSeq2SeqTrainer)
+    told = IRDSArguments(LANGUAGES, val=validation(), every=1)
+    exec(lines, {"IRDSTrainerMixin": IRDSTrainerMixin, "irds": told, "settings": settings_of(folder, "out")})
+    assert (folder / "out" / "sv.csv").exists()
 
 
 def test_its_reentrant_checkpointing_is_refused_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
