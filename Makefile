@@ -28,7 +28,7 @@ $(ECOSYSTEM)/%/.done: tests/ecosystem/%/requirements.txt $(VENV)/.dev
 	$(PYTHON) -m venv $(ECOSYSTEM)/$*
 	@$(BIN)/python -c "import sys; print(*[p for p in sys.path[1:] if p and not p.startswith(sys.base_prefix)], sep='\n')" \
 	  > "$$($(ECOSYSTEM)/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/main.pth"
-	$(ECOSYSTEM)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(ECOSYSTEM)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(if $(TORCH),"$(TORCH)") -r $<
 	@touch $@
 
 lint: $(VENV)/.dev
