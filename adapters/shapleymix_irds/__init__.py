@@ -20,6 +20,8 @@ Modules, in reading order:
   state        what a tracker writes into a checkpoint, and the check that a resumed run is the same run
   record       the record of a run: its accounts, what is shown of them, and what is saved
   tracker      `IRDS`, which goes into a training loop
+  spanning     a watch that a trainer opens in one of its hooks and closes in another
+  lightning    Lightning: a callback
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
 """
 
