@@ -7,6 +7,7 @@ Modules, in reading order:
 
   distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
+  layout       how a trainer lays out a model: the order of activations, and parameters that ranks divide
   wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
   buffers      buffers that a model writes while it runs
   batch        whose each sequence is, and the validation sequences that ranks divide among them

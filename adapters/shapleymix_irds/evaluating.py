@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
 
-from shapleymix_irds.accounts.step import Pending, Sums, close
+from shapleymix_irds.accounts.step import Pending, Sums, close, over_parts
 from shapleymix_irds.batch import Piece, ValidationSet, halves
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.base import LossFn
@@ -17,6 +18,7 @@ from shapleymix_irds.engines.observer import Observer, Watched
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.layout import Layout
 from shapleymix_irds.options import Setting
 from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
 
@@ -45,13 +47,15 @@ class Evaluator:
         form: Form,
         order: Literal[1, 2],
         any_divisor: bool = False,
+        layout: Layout | None = None,
     ) -> None:
+        self.layout = layout or Layout()
         self.any_divisor = any_divisor
         self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
         self.groups = len(languages) * (2 if validation is None else 1)
         numbers = self.groups * sum(p.numel() for p in model.parameters() if p.requires_grad)
         exact = engine == "exact" or (engine == "auto" and numbers <= ROOM)
-        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages))
+        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages), self.layout)
         self.loss_fn: LossFn | None = None
         self.sample: Piece | None = None
         self.evaluation, self.known = 0, False
@@ -87,18 +91,22 @@ class Evaluator:
                 self._validate()
         turn = self.world.rank + pending.calls + 1
         groups = halves(indices, len(self.languages), turn) if self.validation is None else indices
-        labels = Labels(groups.to(self.observer.device), self.groups, length)
+        labels = self.observer.labels(groups.to(self.observer.device), self.groups, length)
         with self.observer.watch(labels, self._validate) as watched:
             yield watched, labels
 
     def finish(self, pending: Pending, lr: float, grad_scale: float) -> Sums:
         """The sums of the step, with clipped gradients in `.grad`; `lr` is what they are multiplied with."""
-        check_averaged(self.observer.parameters, self.world, pending.step)
+        if not self.layout.scattered:
+            check_averaged(self.observer.parameters, self.world, pending.step)
         if self.order == 2:
             with at_midpoint(self.observer.parameters.values(), lr):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
-        return close(pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
+        args = (pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
+        if self.layout.parts is None:
+            return close(*args)
+        return over_parts(partial(close, *args), self.layout.parts, pending.step)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different

@@ -37,6 +37,7 @@ from shapleymix_irds.engines.observer import Watched
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine, Evaluator
+from shapleymix_irds.layout import Layout
 from shapleymix_irds.measuring import aside, check_sums, measure_losses
 from shapleymix_irds.options import Options, automatic
 from shapleymix_irds.record import Record
@@ -72,6 +73,8 @@ class IRDS(Record):
         The data-parallel group; the default group if torch.distributed is initialised.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
+    layout : Layout, optional
+        What a trainer with a parallelism of its own does to the model.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class IRDS(Record):
         process_group: ProcessGroup | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
+        layout: Layout | None = None,
     ) -> None:
         options = options or Options()
         check_settings(languages, every, engine, order, val is None)
@@ -97,7 +101,7 @@ class IRDS(Record):
         validation = None if val is None else ValidationSet(val, languages, count, seed, ignore)
         schedule = None if every == "auto" else Schedule(every, options.seed)
         form = Form(options.numbers, options.side)
-        evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor)
+        evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor, layout)
         evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
         super().__init__(model, languages, evaluator, schedule, options, out)
         self.sequence_losses = torch.zeros(0)  # of the last `backward`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -196,6 +196,25 @@ def close(
     gram = total.train @ (total.val / counts[:, None]).T * scale
     cover = total.tokens[:, None] * (total.val_tokens > 0)
     return Sums(gram.numpy(), cover.numpy(), total.tokens.numpy(), (total.val_losses / counts).numpy())
+
+
+def over_parts(take: Callable[[], Sums], parts: World, step: int) -> Sums:
+    """The sums of ranks that hold parts of the same layers: products add up, all else is the same on each.
+
+    Raises
+    ------
+    NonFiniteError
+        On every rank.
+    """
+    sums, error = None, None
+    try:
+        sums = take()
+    except NonFiniteError as caught:
+        error = caught
+    if parts.any(error is not None) or sums is None:
+        raise error or NonFiniteError(f"step {step}: a gradient in another part of a layer is not finite", hint=_HINT)
+    gram = torch.as_tensor(sums.gram).to(parts.device)
+    return sums._replace(gram=parts.sum(gram).cpu().numpy())
 
 
 def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: bool) -> None:

@@ -89,7 +89,7 @@ def _read_embedding(
     if not trainable(weight) or max_norm is not None or scale_grad_by_freq or sparse or alone:
         return []
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
-    return [Use(weight, "table", input, padding)] if labels.lead(input.shape) else []
+    return [Use(weight, "table", input, padding)] if labels.lead(input.shape, ids=True) else []
 
 
 def _read_norm(

@@ -23,6 +23,7 @@ from shapleymix_irds.engines.isolation import differentiate, isolated
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form, gradient_sketch, key_of
 from shapleymix_irds.engines.watching import Book, Watching
+from shapleymix_irds.layout import Layout
 from shapleymix_irds.wrappers import is_compiled, named_parameters
 
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of the dummies (see `watching.Book`)
@@ -64,8 +65,11 @@ class Observer:
         The validation sequences of the step.
     """
 
-    def __init__(self, model: nn.Module, world: World, form: Form, languages: int) -> None:
+    def __init__(
+        self, model: nn.Module, world: World, form: Form, languages: int, layout: Layout | None = None
+    ) -> None:
         self.model, self.form, self.languages = model, form, languages
+        self.layout = layout or Layout()
         parameters = named_parameters(model)
         self.coverage = Coverage(model, parameters, world)
         double = any(parameter.dtype == torch.float64 for parameter in parameters.values())
@@ -83,6 +87,10 @@ class Observer:
         self.parameters = self.coverage.parameters = named_parameters(self.model)
         self.train: Sketches = {}
         self.validated: Validated | None = None
+
+    def labels(self, groups: Tensor, count: int, length: int | None) -> Labels:
+        """Labels of a batch, (B,) or (B, S), for activations in this model's order."""
+        return Labels(groups, count, length, self.layout.tokens_first)
 
     @contextmanager
     def watch(self, labels: Labels, again: Callable[[], None] | None = None) -> Iterator[Watched]:
@@ -127,7 +135,7 @@ class Observer:
         CoverageError
             On every rank, if sequences are not apart, or the compiler hands over other calls than Python does.
         """
-        names, mixed = misplaced(self.model, loss_fn, piece)
+        names, mixed = misplaced(self.model, loss_fn, piece, self.layout.tokens_first)
         if self.coverage.world.any(mixed):
             raise MIXED
         self.coverage.found |= names
@@ -154,7 +162,7 @@ class Observer:
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         book = self._book(self.languages)
-        with Watching(Labels(piece.languages, self.languages, length(piece.x)), book):
+        with Watching(self.labels(piece.languages, self.languages, length(piece.x)), book):
             losses = plain(loss_fn(piece.x, piece.y))
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
             losses = losses * (piece.weights * scale).to(losses)
@@ -170,7 +178,7 @@ class Observer:
 
     def _pass_by_group(self, losses: Losses, count: int, into: Sketches) -> None:
         """Whole gradients of the parameters that are not covered, a pass a group; only one is held."""
-        names = sorted(self.coverage.passed)
+        names = sorted(self.coverage.passed - self.layout.copies)
         for group in torch.unique(losses.groups).tolist() if names else ():
             own = losses.values[losses.groups == group].sum()
             grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
@@ -194,7 +202,9 @@ class Observer:
                 self._pass_by_group(watched.losses, mode.labels.count, self.train)
 
     def _book(self, groups: int) -> Book:
-        return Book(self.model, self.form, self.seed, groups, self.dtype, self.device, self.coverage.passed)
+        return Book(
+            self.model, self.form, self.seed, groups, self.dtype, self.device, self.coverage.passed, self.layout.copies
+        )
 
 
 @dataclass

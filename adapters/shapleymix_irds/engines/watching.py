@@ -38,6 +38,8 @@ class Book:
         Name, key and dummy of each parameter, by its identity.
     skipped : set of str
         Parameters that are measured otherwise.
+    copies : frozenset of str
+        Parameters that are measured on another rank.
     """
 
     model: nn.Module
@@ -47,6 +49,7 @@ class Book:
     dtype: torch.dtype
     device: torch.device
     skipped: set[str] = field(default_factory=set)
+    copies: frozenset[str] = frozenset()
     dummies: dict[str, Tensor] = field(default_factory=dict)
     places: dict[int, tuple[str, int, Tensor]] = field(default_factory=dict)
 
@@ -80,6 +83,10 @@ class Book:
             self.look()
             found = self.places.get(id(weight))
         return found
+
+    def silent(self, name: str) -> bool:
+        """Whether nothing is to be measured of a parameter whose calls are covered."""
+        return name in self.skipped or name in self.copies
 
     def _zeros(self, numbers: int) -> Tensor:
         zero = torch.zeros((), dtype=self.dtype, device=self.device)
@@ -133,7 +140,7 @@ class Watching(TorchFunctionMode):
                 y = self._probe(use, y, *place[1:])
                 if not torch.compiler.is_compiling():
                     probe: Any = y.grad_fn
-                    probe.silent = partial(self.book.skipped.__contains__, place[0])
+                    probe.silent = partial(self.book.silent, place[0])
         if y is not whole and not torch.compiler.is_compiling():
             covered = {id(use.weight) for use, place in found if place is not None}
             last: Any = y.grad_fn
@@ -145,7 +152,7 @@ class Watching(TorchFunctionMode):
         if use.kind in ("matrix", "flipped", "table"):
             assert use.x is not None
             shape = use.x.shape if use.kind == "table" else use.x.shape[:-1]
-            units, _ = labels.units(shape)
+            units, _ = labels.units(shape, ids=use.kind == "table")
             flipped = use.kind == "flipped"
             sizes = (flipped, use.padding, labels.count, key, book.form.width, book.form.side, use.weight.shape[0])
             saved = use.x.detach()
@@ -153,8 +160,9 @@ class Watching(TorchFunctionMode):
         x = None if use.x is None else use.x.detach()
         norm = {"rms": 1, "layer": 2}.get(use.kind, 0)
         shape = use.weight.shape if norm else broadcast_shape(use.weight)
-        rest = (shape, norm, use.eps, labels.count, key, book.form.width)
-        return VectorProbe.apply(y, x, dummy, labels.groups.flatten(), book.seed, *rest)
+        groups, times = labels.spread(y.shape)
+        rest = (shape, norm, use.eps, times, labels.count, key, book.form.width)
+        return VectorProbe.apply(y, x, dummy, groups, book.seed, *rest)
 
     def _backward(
         self,
