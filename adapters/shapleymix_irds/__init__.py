@@ -23,6 +23,7 @@ Modules, in reading order:
   tracker      `IRDS`, which goes into a training loop
   spanning     a watch that a trainer opens in one of its hooks and closes in another
   lightning    Lightning: a callback
+  megatron     Megatron-core: its layers made known to the probes, and a run
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
 """
 

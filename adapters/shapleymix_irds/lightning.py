@@ -30,7 +30,7 @@ from shapleymix_irds.batch import Inputs, length
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine
 from shapleymix_irds.options import Options
-from shapleymix_irds.spanning import Span, common_factor, gradient_norms
+from shapleymix_irds.spanning import Span, common_factor, common_rate, gradient_norms
 from shapleymix_irds.tracker import IRDS, Sequences
 
 Labels = Tensor | Sequence[str]
@@ -147,8 +147,7 @@ class IRDSCallback(Callback):
         lang = self._labels(batch, tracker)
         size = length(_tensors(batch))
         calls = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
-        tokens = len(lang) * (size or 1) * tracker.world.size * calls
-        span.begin(lang, tokens, size)
+        span.begin(lang, len(lang) * (size or 1), size, calls)
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         """Refuse a second backward pass of one batch, which would not be seen."""
@@ -235,7 +234,7 @@ class IRDSCallback(Callback):
         before, self._before = self._before, None
         if tracker.pending is None or span.open:  # no backward pass, and so no step
             return
-        rate, factor = common_rate(optimizer, tracker.pending.step), 1.0
+        rate, factor = common_rate(optimizer.param_groups, tracker.pending.step), 1.0
         norms = None if before is None else gradient_norms(self._parameters())
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is not None and self._overflows(norms):
@@ -245,27 +244,12 @@ class IRDSCallback(Callback):
             factor = common_factor(before, norms, tracker.world, tracker.pending.step)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             factor /= float(scaler.get_scale())  # such an optimiser takes the scale out itself
-        tracker.commit(lr=rate, grad_scale=1.0 / factor)
+        span.commit(lr=rate, grad_scale=1.0 / factor)
 
     def _overflows(self, norms: Tensor | None) -> bool:
         """Whether a gradient is not finite on any rank."""
         known = gradient_norms(self._parameters()) if norms is None else norms
         return self._running()[0].world.any(not math.isfinite(float(known.sum())))
-
-
-def common_rate(optimizer: Optimizer, step: int) -> float:
-    """The learning rate of all of an optimiser's parameters.
-
-    Raises
-    ------
-    TrackerError
-        If there are several.
-    """
-    rates = {float(group["lr"]) for group in optimizer.param_groups}
-    if len(rates) > 1:
-        told = ", ".join(f"{rate:g}" for rate in sorted(rates))
-        raise TrackerError(f"step {step}: the optimiser has several learning rates ({told})")
-    return rates.pop()
 
 
 def check_trainer(trainer: Trainer, pl_module: LightningModule) -> None:

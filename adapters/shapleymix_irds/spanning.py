@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Span:
     def __init__(self, tracker: IRDS) -> None:
         self.tracker = tracker
         self._stack: ExitStack | None = None
+        self._own = 0.0  # tokens of the step on this rank
 
     @property
     def open(self) -> bool:
@@ -37,7 +39,7 @@ class Span:
         pending = self.tracker.pending
         return self.tracker.next_step if pending is None else pending.step
 
-    def begin(self, lang: Tensor | Sequence[str], tokens: int, length: int | None = None) -> None:
+    def begin(self, lang: Tensor | Sequence[str], tokens: int, length: int | None = None, calls: int = 1) -> None:
         """Watch from here on.
 
         Parameters
@@ -45,13 +47,21 @@ class Span:
         lang, length : Tensor or list of str, and int, optional
             As `IRDS.watch` takes them.
         tokens : int
-            Tokens of the whole step; in further calls of a step the number of the first one counts.
+            Tokens of this call on this rank.
+        calls : int
+            Calls of the step, if known: "auto" reckons with it.
         """
         self.end()
-        pending, stack = self.tracker.pending, ExitStack()
-        total = tokens if pending is None else int(pending.total)
-        stack.enter_context(self.tracker.watch(lang, step=self.step, tokens=total, length=length))
-        self._stack = stack
+        pending, world, stack = self.tracker.pending, self.tracker.world, ExitStack()
+        if pending is None:
+            self._own = 0.0
+            total = float(tokens * calls * world.size)
+            if self.tracker.schedule is None:  # which is to be the same on all ranks
+                total = float(world.sum(torch.tensor(total / world.size, dtype=torch.float64, device=world.device)))
+        else:
+            total = pending.total
+        stack.enter_context(self.tracker.watch(lang, step=self.step, tokens=int(total), length=length))
+        self._stack, self._own = stack, self._own + tokens
 
     def end(self) -> None:
         """Watch until here.
@@ -64,6 +74,14 @@ class Span:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
+
+    def commit(self, lr: float, **how: Any) -> None:
+        """Commit the step with the tokens that its calls had; `how` is as for `IRDS.commit`."""
+        pending, world = self.tracker.pending, self.tracker.world
+        if pending is not None:
+            own = torch.tensor(self._own, dtype=torch.float64, device=world.device)
+            pending.total = float(world.sum(own)) if pending.evaluated else self._own * world.size
+        self.tracker.commit(lr=lr, **how)
 
     def drop(self) -> None:
         """Forget the step that is under way: its gradients will change no weight."""
@@ -104,6 +122,21 @@ def common_factor(before: Tensor, after: Tensor, world: World, step: int) -> flo
         hint = "clip by the norm of all gradients together, and change them in no other way before the optimiser's step"
         raise TrackerError(f"step {step}: gradients were changed by another factor in each parameter", hint=hint)
     return factor
+
+
+def common_rate(groups: Iterable[Mapping[str, Any]], step: int) -> float:
+    """The learning rate of all groups of an optimiser's parameters.
+
+    Raises
+    ------
+    TrackerError
+        If there are several.
+    """
+    rates = {float(group["lr"]) for group in groups}
+    if len(rates) != 1:
+        told = ", ".join(f"{rate:g}" for rate in sorted(rates))
+        raise TrackerError(f"step {step}: the optimiser has several learning rates ({told}), expected one")
+    return rates.pop()
 
 
 UNEVEN = 1e-2  # rounding of gradients in low precision stays below

@@ -127,7 +127,7 @@ class IRDS(Record):
         step = self._check(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, step, self.world.rank)
-            spread = 1 if indices.dim() == 2 else length or self._usual_length()
+            spread = 1 if indices.dim() == 2 else length or self.usual_length()
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length, False)
             with self._call(call, self.evaluator.loss_fn):
@@ -254,7 +254,8 @@ class IRDS(Record):
             self.pending.check_call(number, tokens)
         return number
 
-    def _usual_length(self) -> int:
+    def usual_length(self) -> int:
+        """Tokens of a validation sequence; 1 without any."""
         first = None if self.validation is None else length_of(self.validation.parts[0][0])
         return first or 1
 
