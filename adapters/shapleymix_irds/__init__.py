@@ -7,12 +7,13 @@ Modules, in reading order:
 
   distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
-  layout       how a trainer lays out a model: the order of activations, and parameters that ranks divide
+  arrangement  how a trainer arranges a model: the order of activations, and parameters that ranks divide
   wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
   buffers      buffers that a model writes while it runs
   batch        whose each sequence is, and the validation sequences that ranks divide among them
   schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
   options      settings of a tracker
+  rates        learning rates of parameter groups, and what a step multiplies gradients with
   engines      how a step is measured: probes behind the layers, sketches of gradients by language
   accounts     what is booked: a step, the ledger, the log, the matrix
   checks       what can be said against a tracker before the first step, and against what it is given in each
@@ -20,6 +21,8 @@ Modules, in reading order:
   evaluating   an evaluated step: its projections, validation sequences and training calls, until their sums are taken
   state        what a tracker writes into a checkpoint, and the check that a resumed run is the same run
   record       the record of a run: its accounts, what is shown of them, and what is saved
+  following    optimisers that commit by themselves, and what they multiply gradients with
+  stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
   spanning     a watch that a trainer opens in one of its hooks and closes in another
   lightning    Lightning: a callback

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
 
 from shapleymix_irds.accounts.step import Pending, Sums, close, over_parts
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Piece, ValidationSet, halves
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.base import LossFn
@@ -18,12 +20,12 @@ from shapleymix_irds.engines.observer import Observer, Watched
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.layout import Layout
 from shapleymix_irds.options import Setting
+from shapleymix_irds.rates import Rates
 from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
 
 Engine = Literal["auto", "sketch", "exact"]
-ROOM = 2**24  # numbers of exact gradients by group that "auto" holds
+ROOM = 2**22  # numbers of exact gradients by group that "auto" holds
 
 
 class Evaluator:
@@ -47,22 +49,22 @@ class Evaluator:
         form: Form,
         order: Literal[1, 2],
         any_divisor: bool = False,
-        layout: Layout | None = None,
+        arrangement: Arrangement | None = None,
     ) -> None:
-        self.layout = layout or Layout()
+        self.arrangement = arrangement or Arrangement()
         self.any_divisor = any_divisor
         self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
         self.groups = len(languages) * (2 if validation is None else 1)
         numbers = self.groups * sum(p.numel() for p in model.parameters() if p.requires_grad)
         exact = engine == "exact" or (engine == "auto" and numbers <= ROOM)
-        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages), self.layout)
+        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages), self.arrangement)
         self.loss_fn: LossFn | None = None
         self.sample: Piece | None = None
         self.evaluation, self.known = 0, False
 
     def settings(self) -> dict[str, Setting]:
         """What must not change over a resume."""
-        form = self.observer.form
+        form = self.observer.layout.form
         return {"order": self.order, "engine": self.observer.name, "numbers": form.width, "side": form.side}
 
     @property
@@ -73,9 +75,17 @@ class Evaluator:
 
     @contextmanager
     def watch(
-        self, pending: Pending, indices: Tensor, length: int | None, evaluation: int, seed: int
+        self,
+        pending: Pending,
+        indices: Tensor,
+        length: int | None,
+        evaluation: int,
+        seed: int,
+        kinds: Callable[[], Mapping[str, int]] = dict,
     ) -> Iterator[tuple[Watched, Labels]]:
         """One call of an evaluated step: whose language each sequence (B,) or token (B, S) is, and S if known.
+
+        `kinds` tells parameters that may have different learning rates (see `Layout`).
 
         Raises
         ------
@@ -85,6 +95,7 @@ class Evaluator:
         if pending.calls == 1:
             self.evaluation = evaluation
             self.observer.open(seed * 1_000_003 + pending.step)
+            self.observer.layout = replace(self.observer.layout, kinds=kinds())
             self.check()
             self._look()
             if self.order == 1:
@@ -95,18 +106,18 @@ class Evaluator:
         with self.observer.watch(labels, self._validate) as watched:
             yield watched, labels
 
-    def finish(self, pending: Pending, lr: float, grad_scale: float) -> Sums:
-        """The sums of the step, with clipped gradients in `.grad`; `lr` is what they are multiplied with."""
-        if not self.layout.scattered:
+    def finish(self, pending: Pending, rates: Rates) -> Sums:
+        """The sums of the step, with gradients in `.grad` as the optimiser gets them."""
+        if not self.arrangement.scattered:
             check_averaged(self.observer.parameters, self.world, pending.step)
         if self.order == 2:
-            with at_midpoint(self.observer.parameters.values(), lr):
+            with at_midpoint(self.observer.parameters, rates.moves):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
-        args = (pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
-        if self.layout.parts is None:
+        args = (pending, self.observer, self.world, self.languages, rates, self.any_divisor)
+        if self.arrangement.parts is None:
             return close(*args)
-        return over_parts(partial(close, *args), self.layout.parts, pending.step)
+        return over_parts(partial(close, *args), self.arrangement.parts, pending.step)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different

@@ -20,7 +20,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
@@ -29,8 +28,10 @@ from torch.optim import Optimizer
 from shapleymix_irds.batch import Inputs, length
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine
+from shapleymix_irds.following import Parameters, squares
 from shapleymix_irds.options import Options
-from shapleymix_irds.spanning import Span, common_factor, common_rate, gradient_norms
+from shapleymix_irds.rates import numbered
+from shapleymix_irds.spanning import Span, measured
 from shapleymix_irds.tracker import IRDS, Sequences
 
 Labels = Tensor | Sequence[str]
@@ -78,7 +79,7 @@ class IRDSCallback(Callback):
         self.out = out
         self.tracker: IRDS | None = None
         self._span: Span | None = None
-        self._before: Tensor | None = None  # norms of gradients before they are clipped
+        self._before: Tensor | None = None  # squared norms of gradients behind the backward pass
         self._saved: dict[str, Any] = {}
 
     # -- the tracker's life ------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ class IRDSCallback(Callback):
             val=self.val,
             loss_fn=loss_fn,
             out=self.out,
+            parameter_groups=trainer.optimizers[0].param_groups,
             **self.settings,
         )
         self._span = Span(self.tracker)
@@ -144,10 +146,7 @@ class IRDSCallback(Callback):
         tracker, span = self._running()
         if span.open:  # a hook has skipped the rest of an epoch
             span.drop()
-        lang = self._labels(batch, tracker)
-        size = length(_tensors(batch))
-        calls = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
-        span.begin(lang, len(lang) * (size or 1), size, calls)
+        span.begin(self._labels(batch, tracker), length(_tensors(batch)))
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         """Refuse a second backward pass of one batch, which would not be seen."""
@@ -160,7 +159,7 @@ class IRDSCallback(Callback):
         tracker, span = self._running()
         span.end()
         evaluated = tracker.pending is not None and tracker.pending.evaluated
-        self._before = gradient_norms(self._parameters()) if evaluated else None
+        self._before = squares(self._parameters()) if evaluated else None
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Manual optimisation has clipped its gradients now."""
@@ -191,8 +190,8 @@ class IRDSCallback(Callback):
         assert self._span is not None
         return self.tracker, self._span
 
-    def _parameters(self) -> list[torch.nn.Parameter]:
-        return list(self._running()[0].evaluator.observer.parameters.values())
+    def _parameters(self) -> Parameters:
+        return self._running()[0].evaluator.observer.parameters
 
     def _labels(self, batch: Any, tracker: IRDS) -> Labels:
         if callable(self.lang):
@@ -231,25 +230,26 @@ class IRDSCallback(Callback):
 
     def _commit(self, trainer: Trainer, optimizer: Optimizer) -> None:
         tracker, span = self._running()
-        before, self._before = self._before, None
-        if tracker.pending is None or span.open:  # no backward pass, and so no step
+        pending, before, self._before = tracker.pending, self._before, None
+        if pending is None or span.open:  # no backward pass, and so no step
             return
-        rate, factor = common_rate(optimizer.param_groups, tracker.pending.step), 1.0
-        norms = None if before is None else gradient_norms(self._parameters())
+        calls = trainer.accumulate_grad_batches
+        if pending.calls < calls:  # Lightning divides by the number of calls of a whole step
+            pending.parts *= pending.calls / calls
         scaler = getattr(trainer.precision_plugin, "scaler", None)
-        if scaler is not None and self._overflows(norms):
+        finite = not tracker.world.any(not math.isfinite(float(squares(self._parameters()).sum())))
+        if scaler is not None and not finite:
             span.drop()  # the scaler will skip this step
             return
-        if before is not None and norms is not None and bool(torch.isfinite(norms).all()):
-            factor = common_factor(before, norms, tracker.world, tracker.pending.step)
-        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
-            factor /= float(scaler.get_scale())  # such an optimiser takes the scale out itself
-        span.commit(lr=rate, grad_scale=1.0 / factor)
-
-    def _overflows(self, norms: Tensor | None) -> bool:
-        """Whether a gradient is not finite on any rank."""
-        known = gradient_norms(self._parameters()) if norms is None else norms
-        return self._running()[0].world.any(not math.isfinite(float(known.sum())))
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        changed = [1.0] * len(rates)
+        if before is not None and finite:  # otherwise the step is refused, which may tell the language
+            groups = numbered(optimizer.param_groups, self._parameters())
+            changed = measured(before, self._parameters(), groups, tracker.world, pending.step)
+        most = max(changed)
+        scale = float(scaler.get_scale()) if getattr(optimizer, "_step_supports_amp_scaling", False) and scaler else 1.0
+        shares = [rate * factor / most if most else 0.0 for rate, factor in zip(rates, changed, strict=True)]
+        tracker.commit(lr=shares, grad_scale=scale / most if most else 1.0)
 
 
 def check_trainer(trainer: Trainer, pl_module: LightningModule) -> None:

@@ -23,7 +23,7 @@ committed behind `optimizer.step()`, which tells the norm that it clipped by, an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ from megatron.core.utils import get_model_config
 from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Inputs
 from shapleymix_irds.distributed import World, local
 from shapleymix_irds.engines.base import LossFn
@@ -41,9 +42,8 @@ from shapleymix_irds.engines.calls import READERS, Use, shift, trainable
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine
-from shapleymix_irds.layout import Layout
 from shapleymix_irds.options import Options
-from shapleymix_irds.spanning import Span, common_rate
+from shapleymix_irds.spanning import Span
 from shapleymix_irds.tracker import IRDS, Sequences
 from shapleymix_irds.wrappers import tidy
 
@@ -118,6 +118,9 @@ class MegatronIRDS:
         chunks = [model] if isinstance(model, nn.Module) else list(model)
         self.model, self.optimizer, self.config = chunks[0], optimizer, get_model_config(chunks[0])
         check_parallelism(chunks, self.config)
+        if val is None and self.config.calculate_per_token_loss:
+            hint = "give validation sequences, or leave calculate_per_token_loss out"
+            raise TrackerError("without validation sequences losses must be means over a micro-batch", hint=hint)
         self.tracker = IRDS(
             self.model,
             languages,
@@ -128,7 +131,7 @@ class MegatronIRDS:
             process_group=parallel_state.get_data_parallel_group(),
             options=options,
             out=out,
-            layout=layout_of(self.model),
+            arrangement=arrangement_of(self.model),
         )
         self._span = Span(self.tracker)
         self._divisor = 1.0  # tokens of the step, where the loss is summed over them
@@ -148,8 +151,7 @@ class MegatronIRDS:
             S, if not that of the validation sequences.
         """
         if self.model.training and torch.is_grad_enabled():
-            tokens = len(lang) * (length or self.tracker.usual_length())
-            self._span.begin(lang, tokens, length, micro_batches())
+            self._span.begin(lang, length)
 
     def _finalize_and_close(self, model: list[nn.Module], num_tokens: Tensor | None = None, **more: Any) -> None:
         """Backward passes are over."""
@@ -170,19 +172,27 @@ class MegatronIRDS:
             clip = float(self.optimizer.config.clip_grad)
             norm = done[1] if clip > 0 else None
             limit = None if norm is None else clip
-            self._span.commit(lr=rate, grad_norm=norm, max_norm=limit, grad_scale=scale * self._divisor)
+            self.tracker.commit(lr=rate, grad_norm=norm, max_norm=limit, grad_scale=scale * self._divisor)
         return done
 
 
-def micro_batches() -> int:
-    """Micro-batches of a step on each rank; 1 where Megatron's calculator does not run."""
-    from megatron.core import num_microbatches_calculator as calculator
+def common_rate(groups: Iterable[Mapping[str, Any]], step: int) -> float:
+    """The learning rate of all groups of Megatron's parameters, which are copies or parts of the model's.
 
-    known = calculator._GLOBAL_NUM_MICROBATCHES_CALCULATOR is not None
-    return int(calculator.get_num_microbatches()) if known else 1
+    Raises
+    ------
+    TrackerError
+        If there are several.
+    """
+    rates = {float(group["lr"]) for group in groups}
+    if len(rates) != 1:
+        told = ", ".join(f"{rate:g}" for rate in sorted(rates))
+        hint = "leave decoupled learning rates out"
+        raise TrackerError(f"step {step}: the optimiser has several learning rates ({told}), expected one", hint=hint)
+    return rates.pop()
 
 
-def layout_of(model: nn.Module) -> Layout:
+def arrangement_of(model: nn.Module) -> Arrangement:
     """What Megatron has done to the model on this rank."""
     group = parallel_state.get_tensor_model_parallel_group()
     parameters = {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -190,7 +200,7 @@ def layout_of(model: nn.Module) -> Layout:
     parts = World.of(group, device)
     whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
     scattered = bool(getattr(getattr(model, "ddp_config", None), "use_distributed_optimizer", False))
-    return Layout(
+    return Arrangement(
         tokens_first=True,
         scattered=scattered,
         parts=parts if parts.size > 1 else None,

@@ -49,6 +49,7 @@ class Case:
     manual: bool = False
     order: Any = 1
     batches: int = BATCHES
+    rate: float = LR
     plugins: list[Any] = field(default_factory=list)
 
 
@@ -125,8 +126,15 @@ def validation_loss(module: LightningModule, x: Any, y: Tensor) -> Tensor:
 
 
 def callback_of(case: Case, **settings: Any) -> IRDSCallback:
-    options = {"every": 1, "engine": "exact", "options": OPTIONS, "order": case.order, "loss_fn": validation_loss}
-    return IRDSCallback(list(LANGUAGES), validation(), **(options | settings))
+    options: dict[str, Any] = {
+        "val": validation(),
+        "every": 1,
+        "engine": "exact",
+        "options": OPTIONS,
+        "order": case.order,
+        "loss_fn": validation_loss,
+    }
+    return IRDSCallback(list(LANGUAGES), **(options | settings))
 
 
 def trainer_of(case: Case, callbacks: list[Callback], **settings: Any) -> Trainer:

@@ -142,7 +142,7 @@ class Nothing(Net):
 @pytest.mark.parametrize(
     ("kind", "case", "message"),
     [
-        (Clipping, PLAIN, "step 0: gradients were changed by another factor in each parameter"),
+        (Clipping, PLAIN, "step 0: gradients were changed between the backward pass and the optimiser"),
         (Twice, Case("twice", manual=True), "a batch has more than one backward pass"),
         (Bare, Case("bare", manual=True), "whose backward pass Lightning has not seen"),
         (Nothing, Case("accumulated", calls=2), "a batch among several had no backward pass"),
@@ -169,3 +169,41 @@ def test_a_batch_without_labels_says_where_they_were_looked_for() -> None:
     irds = callback_of(PLAIN, lang="language")
     with pytest.raises(TrackerError, match="step 0, rank 0: the batch has no labels at 'language'"):
         fit(PLAIN, [irds])
+
+
+class Rates(Net):
+    """The embedding has a learning rate of its own."""
+
+    def configure_optimizers(self) -> Any:
+        first, *rest = self.parameters()
+        return torch.optim.AdamW([{"params": rest, "lr": 0.01}, {"params": [first], "lr": self.case.rate}])
+
+
+class Plain(Net):
+    """One learning rate."""
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.AdamW(self.parameters(), 0.01)
+
+
+def phi_of(case: Case, kind: type[Net] = Net, **settings: Any) -> Any:
+    irds = callback_of(case, **settings)
+    trainer_of(case, [irds]).fit(kind(case), loader(batches_of(case, 0)))
+    assert irds.tracker is not None
+    return irds.tracker.ledger.phi
+
+
+def test_each_parameter_group_has_its_learning_rate() -> None:
+    """In one step phi is linear in the rates, so that runs tell each group's part."""
+    one, two, four = (phi_of(Case("rates", batches=1, clip=0.1, rate=rate), Rates) for rate in (0.01, 0.02, 0.04))
+    assert abs(one - phi_of(Case("one rate", batches=1, clip=0.1), Plain)).max() < 1e-12
+    assert abs((four - two) - 2 * (two - one)).max() < 1e-12
+    assert abs(two - one).max() > 1e-6
+
+
+def test_a_short_last_step_is_divided_as_lightning_divides_it() -> None:
+    """Without validation sequences the gradient that stands in for theirs is whole, the other one is half."""
+    whole = phi_of(Case("whole", batches=1), val=None, loss_fn=None)
+    half = phi_of(Case("half", batches=1, calls=2), val=None, loss_fn=None)
+    assert abs(whole).max() > 1e-6
+    assert abs(half - whole / 2).max() < 1e-12

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, VOCAB, WIDTH, batch, loss_of, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.arrangement import Arrangement  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
-from shapleymix_irds.layout import Layout  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -54,10 +54,10 @@ def test_sequences_have_their_rows_in_either_order(flat: bool, counts: tuple[int
     x, y, lang = batch(counts)
     plain, swapped = Stack(False, flat).double(), Stack(True, flat).double()
     truth = naive_gram(plain, loss_of(plain), x, y, lang, val)
-    layout = Layout(tokens_first=True)
-    assert relative(phi_of(swapped, val, x, y, lang, engine="exact", layout=layout), truth) < 1e-10
+    arrangement = Arrangement(tokens_first=True)
+    assert relative(phi_of(swapped, val, x, y, lang, engine="exact", arrangement=arrangement), truth) < 1e-10
     sketched = phi_of(plain, val, x, y, lang, engine="sketch")
-    assert relative(phi_of(swapped, val, x, y, lang, engine="sketch", layout=layout), sketched) < 1e-10
+    assert relative(phi_of(swapped, val, x, y, lang, engine="sketch", arrangement=arrangement), sketched) < 1e-10
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -65,10 +65,10 @@ def test_tokens_have_their_rows_in_either_order(flat: bool, val: Any) -> None:
     x, y, _ = batch((8, 0, 0, 0))
     lang = torch.randint(0, 4, (8,), generator=torch.Generator().manual_seed(3)).repeat_interleave(7).view(8, 7)
     lang = lang.roll(3, 1)
-    layout = Layout(tokens_first=True)
+    arrangement = Arrangement(tokens_first=True)
     for engine in ("exact", "sketch"):
         truth = phi_of(Stack(False, flat).double(), val, x, y, lang, engine=engine)
-        found = phi_of(Stack(True, flat).double(), val, x, y, lang, engine=engine, layout=layout)
+        found = phi_of(Stack(True, flat).double(), val, x, y, lang, engine=engine, arrangement=arrangement)
         assert relative(found, truth) < 1e-10
 
 

@@ -1,4 +1,4 @@
-"""How a trainer lays out a model: the order of activations, and parameters that ranks divide among them."""
+"""How a trainer arranges a model: the order of activations, and parameters that ranks divide among them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shapleymix_irds.distributed import World
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """What a tracker is told of a trainer with a parallelism of its own (Megatron).
 
     Attributes
