@@ -27,6 +27,7 @@ Modules, in reading order:
   spanning     a watch that a trainer opens in one of its hooks and closes in another
   lightning    Lightning: a callback
   megatron     Megatron-core: its layers made known to the probes, and a run
+  torchtitan   torchtitan: its trainer, followed
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
 """
 

@@ -9,7 +9,7 @@ from shapleymix_irds.distributed import World
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What a tracker is told of a trainer with a parallelism of its own (Megatron).
+    """What a tracker is told of a trainer with a parallelism of its own (Megatron, torchtitan).
 
     Attributes
     ----------
@@ -18,6 +18,8 @@ class Arrangement:
     scattered : bool
         Whether a rank holds the averaged gradient in a part of its parameters only (a distributed optimiser), so that
         gradients of different ranks cannot be compared.
+    divisor : float, optional
+        What the sum of gradients over ranks is divided by; None: the number of ranks.
     parts : World, optional
         The ranks that hold parts of the same layers and see the same sequences (tensor parallel).
     copies : frozenset of str
@@ -26,5 +28,6 @@ class Arrangement:
 
     tokens_first: bool = False
     scattered: bool = False
+    divisor: float | None = None
     parts: World | None = None
     copies: frozenset[str] = frozenset()

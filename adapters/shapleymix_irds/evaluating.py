@@ -114,6 +114,8 @@ class Evaluator:
             with at_midpoint(self.observer.parameters, rates.moves):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
+        if self.arrangement.divisor is not None:  # in place of the number of ranks
+            rates = replace(rates, grad_scale=rates.grad_scale * self.arrangement.divisor / self.world.size)
         args = (pending, self.observer, self.world, self.languages, rates, self.any_divisor)
         if self.arrangement.parts is None:
             return close(*args)
@@ -122,7 +124,7 @@ class Evaluator:
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
         sequences."""
-        check_wrappers(self.observer.model, self.observer.parameters, self.world)
+        check_wrappers(self.observer.model, self.observer.parameters, self.world, self.arrangement.divisor)
         check_hooks(self.observer.parameters)
         check_attention()
 
