@@ -25,6 +25,7 @@ from shapleymix_irds.train.corpus import (
 )
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.export import check_goal, export
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of
@@ -47,6 +48,8 @@ def launch(config: TrainConfig) -> None:
     ShapleyMixError
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
+    if config.export:
+        check_goal(Path(config.export))
     languages = language_names(config)
     mixture = read_mixture(config.mixture, languages)
     ratios = mixture.ratios
@@ -56,6 +59,9 @@ def launch(config: TrainConfig) -> None:
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
     with joined_world(config.device) as world, told():
         _train(config, languages, mixture, world)
+        if config.export:
+            goal = on_main(world, lambda: export(Path(config.out), Path(config.export)))
+            _tell(world, f"wrote the model in {goal}")
 
 
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:

@@ -100,6 +100,7 @@ class Settings:
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False)
     keep: int = setting(2, "Checkpoints that are kept, to fall back on should the last be broken.", result=False)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False)
+    export: str = setting("", "Folder for the trained model as transformers loads it (LlamaForCausalLM).", result=False)
     tensorboard: bool = setting(False, "Write TensorBoard scalars (needs tensorboard).", result=False)
     wandb: str = setting("", "Weights & Biases project to log to (needs wandb).", result=False)
 
