@@ -20,6 +20,7 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.evaluate import mean_losses
 from shapleymix_irds.train.feed import Feed, Share
+from shapleymix_irds.train.measured import News
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.resuming import resume
@@ -55,6 +56,7 @@ class Trainer:
         self.feed: Feed
         self.rate = Rate()
         self.shown = Shown()
+        self.news = News(self.tracker)
         self.faults: list[Fault] = []  # why a matrix is missing at the end
 
     # -- position ------------------------------------------------------------------------------------------
@@ -219,7 +221,11 @@ class Trainer:
             loss=dict(zip(self.corpus.languages, losses, strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
+            irds_fresh=self.config.irds_fresh,
             efficiency=self.efficiency,
         )
         for sink in self.sinks:
             sink.step(metrics)
+        if (measured := self.news.since()) is not None:
+            for sink in self.sinks:
+                sink.show(metrics, measured)
