@@ -3,6 +3,7 @@
 Modules, in reading order:
 
   shapes       sizes of decoders: the named ones, and the learning rate that suits a size
+  speed        how fast a run is: tokens a second, share of the devices' peak, peak memory
   settings     every setting of a training run: a flag and a key of CONFIG.toml
   limits       what settings may be: each by itself, and those that do not go together
   config       settings of a run that fit together, and what follows from them: its length, evaluations and name
