@@ -23,6 +23,7 @@ Modules, in reading order:
   following    optimisers that commit by themselves, and what they multiply gradients with
   stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
+  hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
 """
 

@@ -161,7 +161,7 @@ class ValidationSet:
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how validation losses were measured."""
-        pool = {name: len(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
+        pool = {name: rows(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
         return {"validation": "rotating set", "validation_sequences": {"evaluation": self.count, "set": pool}}
 
     def sample(self, device: torch.device) -> Piece:

@@ -112,7 +112,7 @@ class IRDS(Stepping):
     @contextmanager
     def watch(
         self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
@@ -127,6 +127,12 @@ class IRDS(Stepping):
             As for `backward`, or None. Every token of a sequence counts.
         length : int, optional
             S, where the model's first layer does not tell.
+
+        Returns
+        -------
+        Watched
+            What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
+            of which the loss is made, where parameters are in calls that are not covered.
         """
         step = self._check(step, tokens)
         with self._dropping():
@@ -135,8 +141,8 @@ class IRDS(Stepping):
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, indices, counts, tokens, total, length, labelled=False, mean=tokens is None)
-            with self._call(call, self.evaluator.loss_fn):
-                yield
+            with self._call(call, self.evaluator.loss_fn) as watched:
+                yield watched or Watched()
 
     def backward(
         self,

@@ -19,13 +19,11 @@ pytest.importorskip("torch")
 
 from rich.cells import cell_len
 from rich.console import Console
-from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.heat import DARK, LIGHT, NEGATIVE, NOTHING, POSITIVE, HeatTable, colour, ink
 from shapleymix_irds.train.launch import shown_by
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
-from torch import device
 
 from tests.irds.training import QUICK, SCRIPT, environment, measured
 
@@ -157,7 +155,7 @@ def test_the_view_is_for_terminals_and_can_be_left_out(
     terminal: bool, live: bool, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    sinks = shown_by(TrainConfig(out=str(tmp_path), live=live), World.of(None, device("cpu")), 0)
+    sinks = shown_by(TrainConfig(out=str(tmp_path), live=live), 0)
     for sink in sinks:
         sink.close()
     assert [type(sink) for sink in sinks] == [JsonLines, kind]

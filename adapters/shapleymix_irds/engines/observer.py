@@ -194,6 +194,8 @@ class Observer:
         if watched.first is not None and not watched.seen:
             watched.first()
         watched.seen = True
+        if watched.parts is not None and watched.groups is not None:
+            watched.losses = weighed(watched.parts, roots[0], watched.groups)
         self.coverage.look(roots)
         if self.coverage.agree(self.device, by_passes=watched.losses is not None) and again is not None:
             again()
@@ -213,6 +215,9 @@ class Watched:
     ----------
     losses : Losses, optional
         Given by who knows the losses of sequences, before the backward pass.
+    parts : tensor, optional
+        What the loss is made of, (B,) by sequence or (B, S) by token, given before the backward pass: for parameters
+        in calls that are not covered, which take a pass a language.
     groups : tensor, optional
         The labels of the call.
     first : callable, optional
@@ -222,9 +227,19 @@ class Watched:
     """
 
     losses: Losses | None = None
+    parts: Tensor | None = None
     groups: Tensor | None = None
     first: Callable[[], None] | None = None
     seen: bool = False
+
+
+def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> Losses:
+    """What each part adds to the loss; parts (B, S - 1) stand for all tokens but the last."""
+    (weights,) = differentiate(loss, [parts], retain=True)
+    values = parts * (torch.zeros_like(parts) if weights is None else weights)
+    if groups.dim() == 1:
+        return Losses(values.flatten(1).sum(1) if values.dim() > 1 else values, groups)
+    return Losses(values, groups[:, : values.shape[1]])
 
 
 def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int) -> None:
