@@ -11,7 +11,7 @@ stretch makes the mean its own), times Student's factor squared for so few of th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ from scipy.special import ndtri, stdtrit
 Array = NDArray[np.float64]
 MANY = 10  # stretches at most; half of them are left when they are joined
 HEAVY = 0.9  # the weight of a stretch that is reckoned with at most
+
+
+class BlocksDocument(TypedDict):
+    """`Blocks` as JSON."""
+
+    length: int
+    filled: int
+    sums: list[list[list[float]]]
 
 
 @dataclass
@@ -69,12 +77,12 @@ class Blocks:
         squares = ((parts - shares * columns) / (1 - np.minimum(weights, HEAVY))) ** 2
         return student(len(parts)) * np.sqrt(squares.sum(0))
 
-    def to_document(self) -> dict[str, object]:
+    def to_document(self) -> BlocksDocument:
         """JSON-ready; floats read back exactly."""
         return {"length": self.length, "filled": self.filled, "sums": [each.tolist() for each in self.sums]}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Blocks:
+    def from_document(cls, document: BlocksDocument) -> Blocks:
         """What `to_document` gave."""
         sums = [np.array(each, dtype=np.float64) for each in document["sums"]]
         return cls(sums, document["length"], document["filled"])
