@@ -11,7 +11,7 @@ from shapleymix_irds.accounts.ledger import Ledger, Losses
 from shapleymix_irds.errors import ResumeError
 from shapleymix_irds.options import Setting
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,24 @@ import numpy as np
 import polars
 import pytest
 from shapleymix_irds.train.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
+from shapleymix_irds.train.documents import Documents, joined
+from shapleymix_irds.train.pieces import Reading, read_piece
 from shapleymix_irds.train.textfiles import read_documents
-from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer, open_megatron, open_npy
+from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer
 from shapleymix_irds.train.toy import ALPHABET, toy_documents
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 
 OPTIONS = CorpusOptions(ByteTokenizer(), seq=16, val_share=0.2, test_share=0.2)
 DOCUMENTS = [f"Document {number} has words; die Zahl {number * 7919 % 1000}.\nçé 日本" for number in range(80)]
+
+
+def open_megatron(path: Path) -> Documents:
+    return joined(read_piece(path, Reading(ByteTokenizer())))
+
+
+def open_npy(path: Path, end: int | None = None) -> Documents:
+    return joined(read_piece(path, Reading(ByteTokenizer(), end=end)))
 
 
 def write(folder: Path, name: str) -> None:

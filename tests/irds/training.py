@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from shapleymix_irds.train.app import main
+from shapleymix_irds.train.measured import Measured
 
 SCRIPT = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
 RESULTS = ("runs.csv", "sv.csv", "sv_raw.csv")
@@ -80,3 +84,14 @@ def reached(out: Path) -> int:
 def results(out: Path) -> dict[str, bytes]:
     """The bytes of a run's results."""
     return {name: (out / name).read_bytes() for name in RESULTS if (out / name).exists()}
+
+
+def measured(count: int, **more: Any) -> Measured:
+    """A matrix of some languages, always the same."""
+    draw = np.random.default_rng(0)
+    values = 0.5 * draw.random((count, count)) - 0.1 + np.eye(count)
+    names = tuple(f"l{k}" for k in range(count))
+    errors = 0.1 * np.random.default_rng(1).random((count, count))
+    ratios = 0.1 * draw.random(count)
+    found = Measured(names, values, errors, True, ratios, evaluations=29, every=5, overhead=0.127)
+    return dataclasses.replace(found, **more)

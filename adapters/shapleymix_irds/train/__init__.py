@@ -18,12 +18,24 @@ Modules, in reading order:
   telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
   stopping     signals that ask a run to stop at the end of a step
   app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
-  telemetry    what a run shows and keeps
+  measured     what a run has measured so far, for those who look on
+  telemetry    what a run shows and keeps: its metrics, as plain lines and in metrics.jsonl
+  heat         a matrix as a heat table
+  picture      a matrix as a picture and as a text
+  live         the live view of a run on a terminal
+  loggers      TensorBoard, and Weights & Biases
+  documents    documents as stretches of flat arrays of tokens, and two hashes of each: its place and its content
+  opened       files of text as streams: plain ones, or a stretch of their bytes, and packed ones
   textfiles    documents of text out of `.txt`, `.jsonl` (plain, gzip or zstd) and `.parquet` files
-  tokens       text to token numbers, and token numbers that are on disk already
+  tokens       text to token numbers: bytes, or a Hugging Face `tokenizers` JSON file
+  ready        tokens that are on disk already: Megatron's `.bin` with `.idx`, or a flat `.npy`
+  pieces       source files in pieces: stretches between two documents, each of which can be read by itself
   toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text
+  streams      a stream: the documents of one split of one language, end to end, cut into windows of `seq` tokens
   corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
+  fresh        whether a run sees each sequence once: then training sequences can stand in for validation text
   evaluate     test losses of each language, shared out over the ranks
+  feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
   setup        the parts of a run: model, optimiser, loss, tracker
   step         one optimiser step over the global batch: this rank's gradients, the losses of all, the update

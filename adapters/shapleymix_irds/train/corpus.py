@@ -11,67 +11,15 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
-from shapleymix.records import IntArray
-from shapleymix_irds.train.textfiles import ENDINGS, ending_of, read_documents
-from shapleymix_irds.train.tokens import (
-    Documents,
-    Tokenizer,
-    extremes,
-    from_lengths,
-    joined,
-    open_megatron,
-    open_npy,
-)
+from shapleymix_irds.train.documents import SPLITS, Documents, joined, split_of
+from shapleymix_irds.train.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
+from shapleymix_irds.train.streams import HeldStream, Stream
+from shapleymix_irds.train.textfiles import ending_of
+from shapleymix_irds.train.tokens import Tokenizer
 from shapleymix_irds.train.toy import toy_documents
-
-SPLITS = ("train", "val", "test")
-READY_ENDINGS = (".bin", ".npy")
-ALL_ENDINGS = (*ENDINGS, *READY_ENDINGS)
-ENCODED_AT_ONCE = 1000
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The documents of one split of one language, end to end, cut into windows of `seq` tokens."""
-
-    documents: Documents
-    ends: IntArray  # cumulative lengths of the documents
-    seq: int
-
-    @classmethod
-    def of(cls, documents: Documents, seq: int) -> Stream:
-        return cls(documents, np.cumsum(documents.length), seq)
-
-    @property
-    def tokens(self) -> int:
-        return int(self.ends[-1]) if len(self.ends) else 0
-
-    @property
-    def windows(self) -> int:
-        """Whole windows; each needs one token more, the last one's target."""
-        return max(self.tokens - 1, 0) // self.seq
-
-    def window(self, number: int) -> np.ndarray:
-        """Tokens (seq + 1,) of a window: inputs are all but the last, targets all but the first."""
-        return self._stretch(number * self.seq, self.seq + 1)
-
-    def _stretch(self, start: int, size: int) -> np.ndarray:
-        stretch = np.empty(size, dtype=np.int64)
-        document = int(np.searchsorted(self.ends, start, side="right"))
-        filled, source = 0, self.documents
-        while filled < size:
-            skip = start + filled - int(self.ends[document] - source.length[document])
-            begin = int(source.start[document]) + skip
-            count = min(size - filled, int(source.length[document]) - skip)
-            stretch[filled : filled + count] = source.parts[source.part[document]][begin : begin + count]
-            filled, document = filled + count, document + 1
-        return stretch
 
 
 @dataclass(frozen=True)
@@ -85,16 +33,11 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all documents of all splits, in their order: whatever changes in the corpus changes it."""
+        """A hash of all documents of all splits, in their order: whatever changes in the corpus changes it, and nothing
+        else: not the files they come in, nor whether they were prepared."""
         digest = hashlib.blake2b(digest_size=8)
         for language, *streams in zip(self.languages, self.train, self.val, self.test, strict=True):
-            digest.update(repr((language, [len(stream.ends) for stream in streams])).encode())
-            for stream in streams:
-                digest.update(stream.documents.length.tobytes())
-                digest.update(stream.documents.place.tobytes())  # where tokens are mapped this is a hash of them
-            for part in streams[0].documents.parts:
-                if not isinstance(part, np.memmap):
-                    digest.update(np.ascontiguousarray(part).data)
+            digest.update(repr((language, [(stream.count, stream.digest) for stream in streams])).encode())
         return digest.hexdigest()
 
 
@@ -110,6 +53,11 @@ class CorpusOptions:
     end: int | None = None
     toy_overlap: float = 0.5
     toy_size: int = 400_000
+
+    @property
+    def reading(self) -> Reading:
+        """How its files are read."""
+        return Reading(self.tokenizer, self.field, self.end)
 
 
 def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions) -> Corpus:
@@ -165,61 +113,63 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
 
 
 def _toy(index: int, options: CorpusOptions) -> Documents:
-    return _encoded(iter(toy_documents(index, options.toy_overlap, options.toy_size)), options.tokenizer)
+    return encoded(toy_documents(index, options.toy_overlap, options.toy_size), options.tokenizer)
 
 
 def _language(files: list[Path], options: CorpusOptions) -> Documents:
-    return joined(_file(path, options) for path in files)
+    return joined(_file(path, options.reading) for path in files)
 
 
-def _file(path: Path, options: CorpusOptions) -> Documents:
-    if path.name.endswith(".bin"):
-        return open_megatron(path)
-    if path.name.endswith(".npy"):
-        return open_npy(path, options.end)
-    return _encoded(read_documents(path, options.field), options.tokenizer)
-
-
-def _encoded(texts: Iterator[str], tokenizer: Tokenizer) -> Documents:
-    arrays: list[np.ndarray] = []
-    places: list[float] = []
-    while chunk := list(islice(texts, ENCODED_AT_ONCE)):
-        arrays.extend(tokenizer.encode(chunk))
-        places.extend(_place(text) for text in chunk)
-    length = np.array([len(array) for array in arrays], dtype=np.int64)
-    tokens = np.concatenate(arrays) if arrays else np.zeros(0, np.uint8)
-    return from_lengths(tokens, np.cumsum(length) - length, length, np.array(places))
-
-
-def _place(text: str) -> float:
-    return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
+def _file(path: Path, reading: Reading) -> Documents:
+    """All documents of a file, as of one array."""
+    found = joined(read_piece(path, reading))
+    return found if path.name.endswith(READY_ENDINGS) else found.compact()
 
 
 def _split(languages: tuple[str, ...], sources: Iterator[Documents], options: CorpusOptions) -> Corpus:
-    if options.val_share <= 0 or options.test_share <= 0 or options.val_share + options.test_share >= 1:
-        raise UsageError("--val-share and --test-share are above 0 and leave something to train on")
-    splits = [_streams(language, documents, options) for language, documents in zip(languages, sources, strict=True)]
+    check_shares(options.val_share, options.test_share)
+    splits = [_streams(documents, options) for documents in sources]
     train, val, test = zip(*splits, strict=True)
-    return Corpus(languages, train, val, test)
+    corpus = Corpus(languages, train, val, test)
+    check_windows(corpus)
+    return corpus
 
 
-def _streams(language: str, documents: Documents, options: CorpusOptions) -> list[Stream]:
-    test, val = options.test_share, options.test_share + options.val_share
-    edges = {"train": (val, 1.0), "val": (test, val), "test": (0.0, test)}
-    streams = []
-    for split in SPLITS:
-        low, high = edges[split]
-        part = documents.select((documents.place >= low) & (documents.place < high))
-        streams.append(Stream.of(part, options.seq))
-        if not streams[-1].windows:
-            raise _too_small(language, split, documents, streams[-1])
-    return streams
+def check_shares(val_share: float, test_share: float) -> None:
+    """Refuse shares of documents that leave a split empty.
+
+    Raises
+    ------
+    UsageError
+        If they do.
+    """
+    if val_share <= 0 or test_share <= 0 or val_share + test_share >= 1:
+        raise UsageError("--val-share and --test-share are above 0 and leave something to train on")
 
 
-def _too_small(language: str, split: str, documents: Documents, stream: Stream) -> DataError:
-    count = len(documents.length)
+def _streams(documents: Documents, options: CorpusOptions) -> list[Stream]:
+    splits = split_of(documents.place, options.val_share, options.test_share)
+    return [HeldStream.of(documents.select(splits == number), options.seq) for number in range(len(SPLITS))]
+
+
+def check_windows(corpus: Corpus) -> None:
+    """Refuse a language of which a split has not one window.
+
+    Raises
+    ------
+    DataError
+        If there is one.
+    """
+    for language, *streams in zip(corpus.languages, corpus.train, corpus.val, corpus.test, strict=True):
+        for split, stream in zip(SPLITS, streams, strict=True):
+            if not stream.windows:
+                raise _too_small(language, split, streams, stream)
+
+
+def _too_small(language: str, split: str, streams: list[Stream], stream: Stream) -> DataError:
+    count, tokens = (sum(getattr(each, name) for each in streams) for name in ("count", "tokens"))
     message = (
-        f"language {language!r} has {count} documents with {documents.tokens} tokens; its {split} split has "
+        f"language {language!r} has {count} documents with {tokens} tokens; its {split} split has "
         f"{stream.tokens}, less than one window of {stream.seq} + 1"
     )
     hint = "separate documents by an empty line; give more text, a shorter --seq or larger shares"
@@ -227,7 +177,7 @@ def _too_small(language: str, split: str, documents: Documents, stream: Stream) 
 
 
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
-    """Look through all tokens for numbers that the model has no row for (a ready-made corpus may have them).
+    """Look for tokens that the model has no row for (a ready-made corpus may have them).
 
     Raises
     ------
@@ -237,12 +187,11 @@ def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
         If a token is beyond the vocabulary.
     """
     for language, stream in zip(corpus.languages, corpus.train, strict=True):
-        for part in stream.documents.parts:
-            low, high = extremes(part)
-            name = f"language {language!r} has the token"
-            place = Location(file=str(part.filename) if isinstance(part, np.memmap) else None)
-            if low < 0:
-                raise DataError(f"{name} {low}, expected 0 to {vocabulary - 1}", location=place)
-            if high >= vocabulary:
-                message = f"{name} {high}, but --vocab is {vocabulary}"
-                raise UsageError(message, location=place, hint=f"give --vocab {high + 1} or more")
+        low, high, file = stream.extremes()
+        name = f"language {language!r} has the token"
+        place = Location(file=file)
+        if low < 0:
+            raise DataError(f"{name} {low}, expected 0 to {vocabulary - 1}", location=place)
+        if high >= vocabulary:
+            message = f"{name} {high}, but --vocab is {vocabulary}"
+            raise UsageError(message, location=place, hint=f"give --vocab {high + 1} or more")

@@ -21,16 +21,18 @@ from shapleymix_irds.train.corpus import (
     open_corpus,
 )
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.fresh import check_fresh, how_measured
+from shapleymix_irds.train.live import LiveView
+from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
-from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
+from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
-
-TOY_LANGUAGES = ("a", "b", "c", "d")
+from shapleymix_irds.train.toy import toy_names
 
 
 def launch(config: TrainConfig) -> None:
@@ -56,6 +58,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     if config.irds:
         check_shares(config, languages, mixture.ratios, world.size)
     corpus, tokenizer = _corpus(config, languages)
+    check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
     parts = make_parts(config, tokenizer.vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
@@ -70,19 +73,23 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         resumed = trainer.resume()
         rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
         _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, {rate}, from step {resumed}")
+        if config.irds:
+            _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages), world.size).every
         overhead, ratios = tracker.overhead, tracker.efficiency
-        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback))
+        _tell(
+            world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback, fresh=config.irds_fresh)
+        )
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 
 
 def _run(trainer: Trainer, world: World, resumed: int) -> None:
-    trainer.sinks += _sinks(trainer.config, world, resumed)
+    trainer.sinks += shown_by(trainer.config, world, resumed)
     try:
         trainer.run()
     finally:
@@ -100,7 +107,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
     if not names:
-        names = TOY_LANGUAGES if config.corpus == "toy" else tuple(languages_in(config.corpus))
+        names = toy_names(config.toy_languages) if config.corpus == "toy" else tuple(languages_in(config.corpus))
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
     for name in names:
@@ -158,6 +165,8 @@ def _clear(config: TrainConfig, world: World) -> None:
     if world.main:
         Checkpoints(Path(config.out), world, config.keep).clear()
         clear_results(Path(config.out))
+        if not config.wandb:  # which has taken a new id by now
+            (Path(config.out) / RUN_ID).unlink(missing_ok=True)
     world.wait()
 
 
@@ -165,16 +174,19 @@ def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     """Sinks that need a package of their own, and so may be refused."""
     sinks: list[Sink] = []
     if world.main and config.tensorboard:
-        sinks.append(TensorBoard(Path(config.out) / "tensorboard"))
+        sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
     if world.main and config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
+        settings, out = config.result_settings, Path(config.out)
+        sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
 
 
-def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+def shown_by(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+    """Where the run is shown: in its folder, and on a terminal or in lines."""
     if not world.main:
         return []
-    shown = Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps)
+    live = config.live and sys.stderr.isatty()
+    shown = LiveView(config.steps, resumed) if live else Lines(config.steps)
     return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
 
 

@@ -12,6 +12,7 @@ POSITIVE = (
     "lr_embedding",
     "clip",
     "test_windows",
+    "toy_languages",
     "irds_val",
     "irds_pool",
     "irds_measure",

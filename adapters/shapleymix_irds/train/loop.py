@@ -18,6 +18,8 @@ from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.evaluate import mean_losses
+from shapleymix_irds.train.feed import Feed, Share
+from shapleymix_irds.train.measured import News
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.sampler import Sampler
@@ -43,12 +45,14 @@ class Trainer:
         self.checkpoints = Checkpoints(self.out, world, config.keep)
         self.step = 0
         self.rows: list[Row] = []
-        self.stepper = Stepper(config, corpus, self.sampler, parts, self.losses, self.tracker, world)
+        self.stepper = Stepper(config, corpus, parts, self.losses, self.tracker, world)
         self.stops = StopSignals()
         self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
+        self.feed: Feed
         self.rate = Rate()
         self.shown = Shown()
+        self.news = News(self.tracker)
         self.faults: list[Fault] = []  # why a matrix is missing at the end
 
     # -- position ------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ class Trainer:
             if self.config.eval_untrained or self.config.irds_fresh:
                 self.evaluate(log=self.config.eval_untrained)
             self.save()  # before the first step, so that a disk that cannot take it is known now
-        with self.stops.heard():
+        with self.stops.heard(), self._fed() as self.feed:
             while self.step < self.config.steps:
                 with self.rate.step(self.config.step_tokens):
                     self.train_step()
@@ -125,10 +129,19 @@ class Trainer:
                     raise Stopped(self.stop, self.step)
         self.finish()
 
+    def _fed(self) -> Feed:
+        """The batches of all steps that are left."""
+        config, world = self.config, self.world
+        share = Share(config.batch, world.rank, world.size, config.micro_batch, mixed=config.irds_fresh)
+        left = config.steps - self.step
+        return Feed(self.corpus.train, self.sampler, share, left, pin=world.device.type == "cuda")
+
     def train_step(self) -> None:
         """One optimiser step over the global batch."""
-        self.shown, self.stop = self.stepper.take(self.step, self.stops.asked)
+        batch = self.feed.next()
+        self.shown, self.stop = self.stepper.take(self.step, batch.pieces, self.stops.asked)
         self.step += 1
+        self.sampler.counts[:] = batch.counts
 
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
@@ -201,10 +214,14 @@ class Trainer:
             loss=dict(zip(self.corpus.languages, losses, strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
+            irds_fresh=self.config.irds_fresh,
             efficiency=self.efficiency,
         )
         for sink in self.sinks:
             sink.step(metrics)
+        if (measured := self.news.since()) is not None:
+            for sink in self.sinks:
+                sink.show(metrics, measured)
 
 
 def check_same(saved: dict[str, Any], now: dict[str, Any], out: str) -> None:

@@ -66,14 +66,17 @@ class Sampler:
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.ratios), dtype=np.int64)
 
-    def take(self, n: int) -> tuple[IntArray, IntArray]:
-        """Languages (n,) and windows (n,) of the next `n` sequences."""
+    def take(self, n: int, rank: int = 0, ranks: int = 1) -> tuple[IntArray, IntArray]:
+        """Languages and windows of a rank's share of the next `n` sequences; all of the `n` count as dealt."""
         languages = deal(self.ratios, self.counts, n)
-        places = np.empty(n, dtype=np.int64)
-        for turn, language in enumerate(languages):
-            places[turn] = self.window(int(language), int(self.counts[language]))
-            self.counts[language] += 1
-        return languages, places
+        mine = share_of_rank(n, rank, ranks)
+        before = self.counts + np.bincount(languages[: mine.start], minlength=len(self.counts))
+        self.counts += np.bincount(languages, minlength=len(self.counts))
+        places = np.empty(mine.stop - mine.start, dtype=np.int64)
+        for turn, language in enumerate(languages[mine]):
+            places[turn] = self.window(int(language), int(before[language]))
+            before[language] += 1
+        return languages[mine], places
 
     def window(self, language: int, count: int) -> int:
         """The window that is the `count`-th of its language: each epoch has an order of its own."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,8 +13,7 @@ from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.distributed import gradient_sync
-from shapleymix_irds.train.evaluate import windows_of
-from shapleymix_irds.train.sampler import Sampler, share_of_rank
+from shapleymix_irds.train.feed import Sequences
 from shapleymix_irds.train.setup import Losses, Parts
 
 UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
@@ -30,24 +28,23 @@ class Shown(NamedTuple):
 
 
 class Stepper:
-    """Takes the next batch of the data and makes a step of it."""
+    """Makes steps of batches."""
 
     def __init__(
         self,
         config: TrainConfig,
         corpus: Corpus,
-        sampler: Sampler,
         parts: Parts,
         losses: Losses,
         tracker: Any,
         world: World,
     ) -> None:
-        self.config, self.corpus, self.sampler, self.world = config, corpus, sampler, world
+        self.config, self.corpus, self.world = config, corpus, world
         self.model, self.optimiser, self.losses, self.tracker = parts.model, parts.optimiser, losses, tracker
 
-    def take(self, step: int, asked: int) -> tuple[Shown, int]:
-        """One optimiser step over the global batch; `asked` is the signal that this rank got, what comes back the
-        one that any rank got.
+    def take(self, step: int, pieces: list[Sequences], asked: int) -> tuple[Shown, int]:
+        """One optimiser step over the global batch, of which `pieces` are this rank's passes; `asked` is the signal
+        that this rank got, what comes back the one that any rank got.
 
         Raises
         ------
@@ -55,9 +52,7 @@ class Stepper:
             If a loss or the gradient is not finite.
         """
         config = self.config
-        languages, places = self.sampler.take(config.batch)
-        mine = share_of_rank(config.batch, self.world.rank, self.world.size)
-        sums = self._backward(step, languages[mine], places[mine])
+        sums = self._backward(step, pieces)
         sums, stop = self._agree(step, sums, asked)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
@@ -70,21 +65,15 @@ class Stepper:
         self.optimiser.zero_grad()
         return Shown(sums, lr, norm), stop
 
-    def _backward(self, step: int, languages: np.ndarray, places: np.ndarray) -> Tensor:
+    def _backward(self, step: int, pieces: list[Sequences]) -> Tensor:
         """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
-        order = np.argsort(languages, kind="stable")
-        size = self.config.micro_batch or len(order)
-        pieces = [order[start : start + size] for start in range(0, len(order), size)]
-        if self.config.irds_fresh:  # languages stand in for each other's validation where they meet
-            pieces = [order[start :: len(pieces)] for start in range(len(pieces))]
         sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
         for number, piece in enumerate(pieces):
-            x, y = self._batch(languages[piece], places[piece])
-            lang = torch.from_numpy(languages[piece]).to(x.device)
+            x, y, lang = piece.on(self.world.device)
             with gradient_sync(self.model, last=number == len(pieces) - 1):
                 losses = self._one_backward(step, x, y, lang)
-            sums[0].index_add_(0, lang.cpu(), losses.double().cpu())
-            sums[1] += torch.bincount(lang.cpu(), minlength=sums.shape[1]) * x.shape[1]
+            sums[0].index_add_(0, piece.languages, losses.double().cpu())
+            sums[1] += torch.bincount(piece.languages, minlength=sums.shape[1]) * x.shape[1]
         return sums
 
     def _one_backward(self, step: int, x: Tensor, y: Tensor, lang: Tensor) -> Tensor:
@@ -96,13 +85,6 @@ class Stepper:
         trained, measured = self.losses(x, y)
         (trained.sum() * (self.world.size / tokens)).backward()
         return measured.detach()
-
-    def _batch(self, languages: np.ndarray, places: np.ndarray) -> tuple[Tensor, Tensor]:
-        windows = [
-            windows_of(self.corpus.train[language], places[at : at + 1]) for at, language in enumerate(languages)
-        ]
-        x, y = (torch.cat(rows).to(self.world.device) for rows in zip(*windows, strict=True))
-        return x, y
 
     def _agree(self, step: int, sums: Tensor, asked: int) -> tuple[Tensor, int]:
         """Loss sums over all ranks, and the signal that any rank got.
