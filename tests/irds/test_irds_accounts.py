@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.accounts import log  # noqa: E402
 from shapleymix_irds.accounts.blocks import Blocks  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
@@ -211,7 +212,7 @@ def test_errors_of_calibrated_values_cover_whatever_the_column_weighs(count: int
         errors, total = blocks.stderr(np.ones((2, 2))), contributions.sum(0)
         assert errors is not None
         hits.append(np.abs(total / total.sum(0) - shares)[0] < 1.645 * (errors / total.sum(0))[0])
-    assert 0.8 < np.mean(hits) < 0.95
+    assert 0.85 < np.mean(hits) < 0.97
 
 
 def test_errors_of_calibrated_values_see_what_lasts() -> None:
@@ -325,6 +326,31 @@ def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_pat
     ours, theirs = (list(read_log(tmp_path / name)) for name in ("parts", "whole"))
     assert [e.step for _, e in ours] == [e.step for _, e in theirs]
     assert all(np.array_equal(a.gram, b.gram) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    assert second.tracker.provenance() == whole.tracker.provenance()
+
+
+def test_a_resumed_run_has_the_same_files_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT", 3)
+    Loop(tmp_path / "whole", steps=11, every=1).tracker.state_dict()
+    stopped = Loop(tmp_path / "parts", steps=4, every=1)
+    for more in (1, 3, 3):
+        checkpoint = stopped.checkpoint()
+        stopped.run(2)  # then killed
+        stopped.tracker.state_dict()
+        stopped = Loop(tmp_path / "parts", every=1).resume(checkpoint)
+        stopped.run(more)
+    stopped.tracker.state_dict()
+    ours, theirs = (segments(tmp_path / name) for name in ("parts", "whole"))
+    assert [path.name for path in ours] == [f"evaluations-{step:09d}.parquet" for step in (0, 3, 6, 9)]
+    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
+
+
+def test_what_took_passes_of_its_own_is_told_after_a_resume(tmp_path: Path) -> None:
+    loop = Loop(steps=2)
+    loop.tracker.evaluator.observer.coverage.passed.add("embed.weight")
+    resumed = Loop().resume(loop.checkpoint())
+    assert resumed.tracker.fallback == "a pass a language for embed.weight"
+    assert resumed.tracker.provenance() == loop.tracker.provenance()
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -18,13 +19,11 @@ pytest.importorskip("torch")
 
 from rich.cells import cell_len
 from rich.console import Console
-from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.heat import DARK, LIGHT, NEGATIVE, NOTHING, POSITIVE, HeatTable, colour, ink
 from shapleymix_irds.train.launch import shown_by
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
-from torch import device
 
 from tests.irds.training import QUICK, SCRIPT, environment, measured
 
@@ -91,7 +90,6 @@ def test_what_is_not_known_yet_is_not_shown() -> None:
         "              l0    l1",
         "l0          1.22  0.03",
         "l1         -0.08  0.91",
-        "efficiency",
         "1 evaluation, 1 step of 5, without validation text; added time not known yet",
     ]
 
@@ -107,6 +105,13 @@ def test_colours_go_from_blue_to_red_and_can_be_read() -> None:
     assert [ink(NEGATIVE), ink(NOTHING), ink(POSITIVE)] == [LIGHT, DARK, LIGHT]
     shades = measured(2, values=np.array([[4.0, -1.0], [0.0, 1.0]])).shades
     assert shades.tolist() == [[1.0, -0.5], [0.0, 0.5]]
+
+
+@pytest.mark.parametrize(("colours", "codes"), [("truecolor", 16), ("256", 16), ("standard", 0)])
+def test_shades_are_for_terminals_that_can_tell_them_apart(colours: Literal["256"], codes: int) -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80, force_terminal=True, color_system=colours).print(HeatTable(measured(4)))
+    assert stream.getvalue().count(";48;") == codes
 
 
 def test_the_view_has_a_bar_the_metrics_and_the_matrix() -> None:
@@ -150,7 +155,7 @@ def test_the_view_is_for_terminals_and_can_be_left_out(
     terminal: bool, live: bool, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    sinks = shown_by(TrainConfig(out=str(tmp_path), live=live), World.of(None, device("cpu")), 0)
+    sinks = shown_by(TrainConfig(out=str(tmp_path), live=live), 0)
     for sink in sinks:
         sink.close()
     assert [type(sink) for sink in sinks] == [JsonLines, kind]

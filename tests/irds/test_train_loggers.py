@@ -150,6 +150,22 @@ def test_weights_and_biases_gets_steps_and_the_matrix_under_one_id(
     assert fake.seen[5]["id"] != fake.seen[0]["id"]
 
 
+def test_a_finished_run_is_not_logged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Recorder()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    more = ("--wandb", "project", "--tensorboard")
+    assert train(tmp_path / "run", *more) == 0
+    logged, events = len(fake.seen), len(list((tmp_path / "run" / "tensorboard").iterdir()))
+    assert logged > 12
+    assert train(tmp_path / "run", *more) == 0
+    assert (len(fake.seen), len(list((tmp_path / "run" / "tensorboard").iterdir()))) == (logged, events)
+    assert train(tmp_path / "run", *more, "--force") == 0
+    begun = [each["id"] for each in fake.seen if isinstance(each, dict)]
+    assert len(set(begun)) == 2
+    assert train(tmp_path / "run", "--force") == 0
+    assert not (tmp_path / "run" / "wandb-run.txt").exists()
+
+
 def test_weights_and_biases_that_is_not_there_or_refuses_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -53,7 +54,7 @@ def train_several(outs: dict[Path, tuple[str, ...]], ranks: int) -> None:
     command = [sys.executable, *launcher, str(folder / "train_many.py"), json.dumps(cases)]
     places = os.pathsep.join(map(str, (SCRIPT.parent, SCRIPT.parents[1])))
     found = {**environment(), "PYTHONPATH": places}
-    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -95,3 +96,22 @@ def measured(count: int, **more: Any) -> Measured:
     ratios = 0.1 * draw.random(count)
     found = Measured(names, values, errors, True, ratios, evaluations=29, every=5, overhead=0.127)
     return dataclasses.replace(found, **more)
+
+
+TIMES = ("tokens_per_second", "irds_overhead")  # of a line of metrics.jsonl
+
+
+def tree(out: Path) -> dict[str, bytes]:
+    """The bytes of every file of a run, by its name; of metrics.jsonl without times."""
+    files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    if lines := files.get("metrics.jsonl"):
+        plain = ({**json.loads(line), **dict.fromkeys(TIMES)} for line in lines.splitlines())
+        files["metrics.jsonl"] = "\n".join(map(json.dumps, plain)).encode()
+    return files
+
+
+def sign(folder: Path) -> None:
+    """Checksums anew, as whoever wants a file to be read would make them."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text("".join(lines))

@@ -4,8 +4,8 @@ A calibrated column is made of shares in what all sources gave to a target. Shar
 weighs its stretches otherwise, which differences of one evaluation to the next do not show: across seeds values spread
 two to three times as far. Between a few long stretches of one run shares differ about as much as between runs, so that
 they stand for both: for stretches b of weight w_b in a column (sum 1), whose shares are s_b and s in the mean, the
-variance of s is `sum_b w_b^2 (s_b - s)^2 / (1 - w_b)` (White's for a weighted mean, which is free of bias where
-variances are as 1/w_b: MacKinnon and White 1985, HC2), times Student's factor for so few of them.
+variance of s is `sum_b (w_b (s_b - s) / (1 - w_b))^2` (the jackknife's, HC3 of MacKinnon and White 1985: a heavy
+stretch makes the mean its own), times Student's factor squared for so few of them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Blocks:
         shares = np.divide(parts.sum(0), total, out=np.zeros_like(parts[:1]), where=total != 0)
         sizes = np.abs(columns)
         weights = np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0)
-        squares = (parts - shares * columns) ** 2 / (1 - np.minimum(weights, HEAVY))
+        squares = ((parts - shares * columns) / (1 - np.minimum(weights, HEAVY))) ** 2
         return student(len(parts)) * np.sqrt(squares.sum(0))
 
     def to_document(self) -> dict[str, object]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Piece, length
 from shapleymix_irds.distributed import World, local
 from shapleymix_irds.engines.apart import MIXED, misplaced
@@ -65,8 +66,15 @@ class Observer:
         The validation sequences of the step.
     """
 
-    def __init__(self, model: nn.Module, world: World, form: Form, languages: int) -> None:
-        self.model, self.languages = model, languages
+    def __init__(
+        self,
+        model: nn.Module,
+        world: World,
+        form: Form,
+        languages: int,
+        arrangement: Arrangement | None = None,
+    ) -> None:
+        self.model, self.languages, self.arrangement = model, languages, arrangement or Arrangement()
         parameters = named_parameters(model)
         self.coverage = Coverage(model, parameters, world)
         double = any(parameter.dtype == torch.float64 for parameter in parameters.values())
@@ -87,6 +95,10 @@ class Observer:
         self.layout = Layout(self.layout.form, sizes)
         self.train: Sketches = {}
         self.validated: Validated | None = None
+
+    def labels(self, groups: Tensor, count: int, length: int | None) -> Labels:
+        """Labels of a batch, (B,) or (B, S), for activations in this model's order."""
+        return Labels(groups, count, length, self.arrangement.tokens_first)
 
     @contextmanager
     def watch(self, labels: Labels, again: Callable[[], None] | None = None) -> Iterator[Watched]:
@@ -132,7 +144,7 @@ class Observer:
         CoverageError
             On every rank, if sequences are not apart, or the compiler hands over other calls than Python does.
         """
-        names, mixed = misplaced(self.model, loss_fn, piece)
+        names, mixed = misplaced(self.model, loss_fn, piece, self.arrangement.tokens_first)
         if self.coverage.world.any(mixed):
             raise MIXED
         self.coverage.found |= names
@@ -152,7 +164,7 @@ class Observer:
         return torch.cat(parts, 1)
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
-        labels, present = Labels(piece.languages, self.languages, length(piece.x)).dense()
+        labels, present = self.labels(piece.languages, self.languages, length(piece.x)).dense()
         book = self._book(labels.count)
         with Watching(labels, book):
             losses = plain(loss_fn(piece.x, piece.y))
@@ -170,7 +182,7 @@ class Observer:
 
     def _pass_by_group(self, losses: Losses, count: int, into: Sketches) -> None:
         """Whole gradients of the parameters that are not covered, a pass a group; only one is held."""
-        names = sorted(self.coverage.passed)
+        names = sorted(self.coverage.passed - self.arrangement.copies)
         for group in torch.unique(losses.groups).tolist() if names else ():
             own = losses.values[losses.groups == group].sum()
             grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
@@ -204,7 +216,8 @@ class Observer:
                 self._pass_by_group(watched.losses, groups, self.train)
 
     def _book(self, groups: int) -> Book:
-        return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, self.coverage.passed)
+        skipped, copies = self.coverage.passed, self.arrangement.copies
+        return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, skipped, copies)
 
 
 @dataclass

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Colour = tuple[int, int, int]
 NEGATIVE, NOTHING, POSITIVE = (49, 104, 180), (247, 247, 244), (196, 70, 33)
 DARK, LIGHT = (20, 20, 20), (255, 255, 255)
+SHADES = ("256", "truecolor")  # colour systems of terminals that can tell shades apart
+STRONG = 0.7  # the shade, a root, of half the largest value
 MOST_CELLS = 12  # languages of which a terminal shows the whole matrix
 LISTED = 10  # transfers that it lists where there are more
 BAR = 20  # columns of a bar, at most
@@ -45,7 +47,8 @@ class HeatTable:
 
         yield Text(self.measured.heading, style="bold")
         width = self._width(options.max_width)
-        yield from self._list(options.max_width) if width is None else self._table(*width)
+        shaded = console.color_system in SHADES
+        yield from self._list(options.max_width) if width is None else self._table(*width, shaded)
         yield Text(self.measured.cost)
 
     def _width(self, room: int) -> tuple[int, int, bool] | None:
@@ -67,7 +70,7 @@ class HeatTable:
         found = self.measured
         return found.number(found.values[i, j]) + (found.error(found.stderr[i, j]) if errors else "")
 
-    def _table(self, name: int, cell: int, errors: bool) -> list[Text]:
+    def _table(self, name: int, cell: int, errors: bool, shaded: bool) -> list[Text]:
         from rich.cells import set_cell_size
         from rich.text import Text
 
@@ -76,10 +79,9 @@ class HeatTable:
         for i, (source, shades) in enumerate(zip(found.languages, found.shades, strict=True)):
             line = Text(set_cell_size(source, name))
             for j, shade in enumerate(shades):
-                ground = colour(float(shade))
-                line.append(f" {self._cell(i, j, errors):>{cell}}", style=f"{_rgb(ink(ground))} on {_rgb(ground)}")
+                line.append(f" {self._cell(i, j, errors):>{cell}}", style=_style(float(shade), shaded))
             lines.append(line)
-        if name >= len("efficiency"):
+        if name >= len("efficiency") and np.isfinite(found.efficiency).any():
             ratios = (f"{ratio:.2g}" if np.isfinite(ratio) else "" for ratio in found.efficiency)
             lines.append(Text(f"{'efficiency':{name}}" + "".join(f" {ratio:>{cell}}" for ratio in ratios)))
         for line in lines:
@@ -121,6 +123,14 @@ def _right(text: str, width: int) -> str:
     from rich.cells import cell_len
 
     return " " * (width - cell_len(text)) + text
+
+
+def _style(shade: float, shaded: bool) -> str:
+    """Colours of a cell; where a terminal has too few to tell shades apart, what is large is bold."""
+    if not shaded:
+        return "bold" if abs(shade) > STRONG else ""
+    ground = colour(shade)
+    return f"{_rgb(ink(ground))} on {_rgb(ground)}"
 
 
 def _rgb(one: Colour) -> str:

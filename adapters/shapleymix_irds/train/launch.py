@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +12,20 @@ from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked, tensor_bytes
+from shapleymix_irds.train.agreement import on_main
+from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import (
     Corpus,
     CorpusOptions,
     check_vocabulary,
+    document_end,
     languages_in,
     open_corpus,
 )
+from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.export import check_goal, export
 from shapleymix_irds.train.fresh import check_fresh, how_measured
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
@@ -28,9 +33,12 @@ from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
+from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
+from shapleymix_irds.train.speed import peak_memory, speed_parts
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
+from shapleymix_irds.train.tensors import tensor_bytes
 from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 from shapleymix_irds.train.toy import toy_names
 
@@ -43,6 +51,8 @@ def launch(config: TrainConfig) -> None:
     ShapleyMixError
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
+    if config.export:
+        check_goal(Path(config.export))
     languages = language_names(config)
     mixture = read_mixture(config.mixture, languages)
     ratios = mixture.ratios
@@ -60,22 +70,29 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     corpus, tokenizer = _corpus(config, languages)
     check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    parts = make_parts(config, tokenizer.vocabulary, world)
+    end = document_end(config.corpus, tokenizer, config.end_token) if config.mask_documents else None
+    parts = make_parts(config, tokenizer.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
     with _claimed(config, parts, world):
         trainer = Trainer(config, corpus, mixture.ratios, parts, world)
-        trainer.sinks = _loggers(config, world)
+        on_main(world, lambda: trainer.sinks.extend(_loggers(config, world)))
         if config.force:
             _clear(config, world)
-        resumed = trainer.resume()
+        if config.keep == 1:
+            _tell(world, ALONE)
+        resumed = trainer.resume(functools.partial(_tell, world))
         rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
         _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, {rate}, from step {resumed}")
         if config.irds:
             _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
+        if config.export:
+            on_main(world, lambda: export(Path(config.out), Path(config.export)))
+            _tell(world, f"wrote the model in {config.export}")
+    _tell_speed(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
@@ -88,8 +105,14 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         raise DataError.of(trainer.faults, "the SV matrix")
 
 
+def _tell_speed(trainer: Trainer, world: World, resumed: int) -> None:
+    """The speed of the steps that this process has taken, and the peak memory of its first rank."""
+    if trainer.step > resumed:
+        _tell(world, "trained at " + ", ".join(speed_parts(trainer.speed.whole(), peak_memory(world.device))))
+
+
 def _run(trainer: Trainer, world: World, resumed: int) -> None:
-    trainer.sinks += shown_by(trainer.config, world, resumed)
+    on_main(world, lambda: trainer.sinks.extend(shown_by(trainer.config, resumed)))
     try:
         trainer.run()
     finally:
@@ -162,29 +185,26 @@ def _check_free(config: TrainConfig, world: World) -> None:
 
 def _clear(config: TrainConfig, world: World) -> None:
     """Remove what the folder holds of an old run; its checkpoints first, so that nothing continues what is left."""
-    if world.main:
-        Checkpoints(Path(config.out), world, config.keep).clear()
-        clear_results(Path(config.out))
-        if not config.wandb:  # which has taken a new id by now
-            (Path(config.out) / RUN_ID).unlink(missing_ok=True)
-    world.wait()
+    on_main(world, Checkpoints(Path(config.out), world, config.keep).clear)
+    on_main(world, lambda: clear_results(Path(config.out)))
+    if not config.wandb:  # which has taken a new id by now
+        on_main(world, lambda: (Path(config.out) / RUN_ID).unlink(missing_ok=True))
 
 
 def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     """Sinks that need a package of their own, and so may be refused."""
     sinks: list[Sink] = []
-    if world.main and config.tensorboard:
+    if config.tensorboard:
         sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
-    if world.main and config.wandb:
+    done = not config.force and Checkpoints(Path(config.out), world, config.keep).steps()[-1:] == [config.steps]
+    if config.wandb and not done:  # which would begin a record of nothing
         settings, out = config.result_settings, Path(config.out)
         sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
 
 
-def shown_by(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
+def shown_by(config: TrainConfig, resumed: int) -> list[Sink]:
     """Where the run is shown: in its folder, and on a terminal or in lines."""
-    if not world.main:
-        return []
     live = config.live and sys.stderr.isatty()
     shown = LiveView(config.steps, resumed) if live else Lines(config.steps)
     return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
