@@ -24,6 +24,7 @@ Modules, in reading order:
   following    optimisers that commit by themselves, and what they multiply gradients with
   stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
+  hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
   spanning     a watch that a trainer opens in one of its hooks and closes in another
   lightning    Lightning: a callback
   megatron     Megatron-core: its layers made known to the probes, and a run

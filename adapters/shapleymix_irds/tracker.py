@@ -58,9 +58,11 @@ class IRDS(Stepping):
         Names of the K languages.
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
-        model's inputs. The same on every rank, which divide them. None:
-        validation-free, where fresh training sequences stand in (single-epoch data from the validation distribution
-        only).
+        model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which
+        costs no pass and is right where each is trained on once and is of the kind that validation would be of. A
+        sequence that comes again in a later epoch has been learnt, and makes values too small; the tracker cannot see
+        that. Losses for calibration then come by `record_losses`, and a language's own value needs two sequences of
+        it on a rank, or one on each of two, now and then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
@@ -116,7 +118,7 @@ class IRDS(Stepping):
     @contextmanager
     def watch(
         self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
@@ -131,6 +133,12 @@ class IRDS(Stepping):
             As for `backward`, or None. Every token of a sequence counts.
         length : int, optional
             S, where the model's first layer does not tell.
+
+        Returns
+        -------
+        Watched
+            What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
+            of which the loss is made, where parameters are in calls that are not covered.
         """
         step = self._check(step, tokens)
         with self._dropping():
@@ -139,8 +147,8 @@ class IRDS(Stepping):
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, indices, counts, tokens, total, length, labelled=False, mean=tokens is None)
-            with self._call(call, self.evaluator.loss_fn):
-                yield
+            with self._call(call, self.evaluator.loss_fn) as watched:
+                yield watched or Watched()
 
     def backward(
         self,
@@ -222,9 +230,9 @@ class IRDS(Stepping):
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
             ranks = self.world.size
-            val_tokens = None if self.validation is None else self.validation.tokens(ranks)
+            val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
             mean = self.world.sum(torch.tensor(total / ranks**2, dtype=torch.float64, device=self.world.device))
-            self.schedule = automatic(self.options, float(mean), val_tokens)  # the same on all ranks
+            self.schedule = automatic(self.options, float(mean), val_tokens, self.evaluator.share)  # on all ranks
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)

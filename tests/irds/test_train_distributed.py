@@ -16,7 +16,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+from safetensors.torch import load_file
 from shapleymix_irds.train.distributed import agreed_round
+from shapleymix_irds.train.export import export
 from torch._C._distributed_c10d import HashStore
 
 from shapleymix.tables.run_reading import read_runs
@@ -74,7 +77,12 @@ ALTOGETHER = {  # name: arguments, name of the run that it must equal
     "sgd": (("--optimizer", "sgd"), ""),
     "sgd sharded": (("--optimizer", "sgd", "--parallel", "fsdp"), "sgd"),
     "adafactor": (("--optimizer", "adafactor"), ""),
+    "masked": (("--mask-documents",), ""),
+    "masked sharded": (("--mask-documents", "--parallel", "fsdp", "--recompute", "--micro-batch", "3"), "masked"),
 }
+
+
+PAIR = ("ddp", "rows of two")
 
 
 def test_ranks_sharded_in_rows_train_as_copies_whatever_the_optimiser(tmp_path: Path) -> None:
@@ -83,6 +91,9 @@ def test_ranks_sharded_in_rows_train_as_copies_whatever_the_optimiser(tmp_path: 
     for name, (_, other) in ALTOGETHER.items():
         if other:  # Muon orthogonalises in bfloat16
             same_run(outs[other], outs[name], 2e-3 if "muon" in name else 1e-6)
+    copies, sharded = (load_file(export(outs[name], tmp_path / f"{name} model") / "model.safetensors") for name in PAIR)
+    for name, weight in copies.items():
+        assert torch.allclose(weight, sharded[name], rtol=1e-4, atol=1e-6), name
 
 
 def test_a_checkpoint_of_two_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:
@@ -120,6 +131,9 @@ def test_an_elastic_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> 
 
 
 def test_errors_of_two_ranks_are_plain(tmp_path: Path) -> None:
+    out = tmp_path / "uneven"
+    assert start(out, "--micro-batch", "1", ranks=2).wait(timeout=200) != 0
+    assert "--micro-batch 1 makes 4 passes, and some rank has fewer sequences" in said(out)
     out = tmp_path / "run"
     assert start(out, "--lr", "1e9", "--clip", "1e30", "--warmup", "0", "--no-irds", ranks=2).wait(timeout=200) != 0
     assert "is not finite at step" in said(out)

@@ -8,11 +8,12 @@ axis in front (Megatron), as (S, B, ...).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+FEWEST = 8  # groups that have room
 BLOCK = 32  # rows of one group that are multiplied at a time, where labels change from token to token
 
 
@@ -70,6 +71,15 @@ class Labels:
     @property
     def batch(self) -> int:
         return self.groups.shape[0]
+
+    def dense(self) -> tuple[Labels, Tensor]:
+        """The same labels numbered anew, without groups that do not occur, and which group each number is.
+
+        There is room for a power of two of them, so that a compiled model is not compiled anew for each number.
+        """
+        present, numbers = torch.unique(self.groups, return_inverse=True)
+        room = max(FEWEST, 1 << (len(present) - 1).bit_length())
+        return replace(self, groups=numbers, count=min(self.count, room)), present
 
     def learn(self, shape: torch.Size) -> None:
         """Take S from the first call that has sequences and tokens in front."""

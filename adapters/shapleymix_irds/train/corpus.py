@@ -176,6 +176,24 @@ def _too_small(language: str, split: str, streams: list[Stream], stream: Stream)
     return DataError(message, hint=hint)
 
 
+def document_end(folder: str, tokenizer: Tokenizer, given: int | None) -> int:
+    """The token that ends each document of the corpus; where tokens are on disk already it has to be given.
+
+    Raises
+    ------
+    UsageError
+        If it is not known.
+    """
+    files = [] if folder == "toy" else [file for several in languages_in(folder).values() for file in several]
+    ready = any(ending_of(file, READY_ENDINGS) for file in files)
+    end = given if ready else tokenizer.end
+    if end is None:
+        kind = "the corpus has tokens without their tokenizer" if ready else f"{tokenizer.name} has none that is known"
+        message = f"--mask-documents needs the token that ends a document; {kind}"
+        raise UsageError(message, hint="give --end-token, or --no-mask-documents")
+    return end
+
+
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:
     """Look for tokens that the model has no row for (a ready-made corpus may have them).
 

@@ -1,21 +1,22 @@
-"""What a run shows and keeps: a progress bar or plain lines, metrics.jsonl, TensorBoard, Weights & Biases."""
+"""What a run shows and keeps: its metrics, as plain lines and in metrics.jsonl."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.measured import Measured, ratio_range
+from shapleymix_irds.train.speed import Pace, speed_parts
 from shapleymix_irds.train.telling import say
+
+SELDOM = 12  # times the time between lines passes between those of the matrix
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,10 @@ class Metrics:
     grad_norm: float
     loss: dict[str, float]
     tokens_per_second: float
+    mfu: float = math.nan
+    peak_memory: float = math.nan
     irds_overhead: float = math.nan
+    irds_fresh: bool = False
     efficiency: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -38,7 +42,7 @@ class Metrics:
     def scalars(self) -> dict[str, float]:
         """Flat names and numbers, for loggers."""
         flat = {"lr": self.lr, "grad_norm": self.grad_norm, "tokens_per_second": self.tokens_per_second}
-        flat |= {"irds_overhead": self.irds_overhead}
+        flat |= {"mfu": self.mfu, "peak_memory": self.peak_memory, "irds_overhead": self.irds_overhead}
         flat |= {f"loss/{name}": value for name, value in self.loss.items()}
         flat |= {f"efficiency/{name}": value for name, value in self.efficiency.items()}
         return {name: value for name, value in flat.items() if math.isfinite(value)}
@@ -46,32 +50,38 @@ class Metrics:
     def line(self) -> str:
         """For a terminal."""
         losses = " ".join(f"{name} {value:.3f}" for name, value in self.loss.items() if math.isfinite(value))
-        parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
+        speed = speed_parts(Pace(self.tokens_per_second, self.mfu), self.peak_memory)
+        parts = [f"D {self.D:,}", *speed, f"loss {losses}"]
         if math.isfinite(self.irds_overhead):
-            parts.append(f"IRDS +{self.irds_overhead:.1%}")
+            parts.append(f"IRDS {'without validation text ' if self.irds_fresh else ''}{self.irds_overhead:+.1%}")
         if ratios := ratio_range(self.efficiency.values()):
             parts.append(f"efficiency {ratios}")
         return " | ".join(parts)
 
 
-def ratio_range(ratios: Iterable[float]) -> str:
-    """The least and the largest of the ratios that are known; empty if none is."""
-    known = [ratio for ratio in ratios if math.isfinite(ratio)]
-    return f"{min(known):.2g} to {max(known):.2g}" if known else ""
-
-
-def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float], fallback: str | None) -> str:
+def irds_line(
+    evaluations: int,
+    every: int,
+    overhead: float,
+    efficiency: Iterable[float],
+    fallback: str | None,
+    *,
+    fresh: bool = False,
+) -> str:
     """What the measuring of a whole run came to; `fallback` says what took passes of its own."""
     time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
     ratios = ratio_range(efficiency) or "not known"
     engine = f"; {fallback}" if fallback else ""
-    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}{engine}"
+    of = ", without validation text" if fresh else ""
+    return f"IRDS: {evaluations} evaluations, 1 step of {every}{of}; {time}; efficiency {ratios}{engine}"
 
 
 class Sink(Protocol):
-    """Somewhere that metrics go."""
+    """Somewhere that metrics go, and the matrix as it grows: `show` comes after `step`, once there is one."""
 
     def step(self, metrics: Metrics) -> None: ...
+
+    def show(self, metrics: Metrics, measured: Measured) -> None: ...
 
     def close(self) -> None: ...
 
@@ -92,32 +102,11 @@ class JsonLines:
         with disk_errors(self.path):
             self._stream.write((json.dumps(metrics.document()) + "\n").encode())
 
+    def show(self, metrics: Metrics, measured: Measured) -> None:
+        """Numbers of steps only: the log of evaluations has the matrix."""
+
     def close(self) -> None:
         self._stream.close()
-
-
-class Bar:
-    """A progress bar on a terminal."""
-
-    def __init__(self, steps: int, resumed: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task("", total=steps, completed=resumed)
-        self._bar.start()
-
-    def step(self, metrics: Metrics) -> None:
-        self._bar.update(self._task, completed=metrics.step, description=metrics.line())
-
-    def close(self) -> None:
-        self._bar.stop()
 
 
 class Lines:
@@ -126,71 +115,20 @@ class Lines:
     def __init__(self, steps: int, seconds: float = 5.0) -> None:
         self.steps = steps
         self.seconds = seconds
-        self._last = -math.inf
+        self._last, self._shown = -math.inf, time.monotonic()
 
     def step(self, metrics: Metrics) -> None:
         if time.monotonic() - self._last >= self.seconds or metrics.step == self.steps:
             self._last = time.monotonic()
             say(f"step {metrics.step}/{self.steps} | {metrics.line()}")
 
+    def show(self, metrics: Metrics, measured: Measured) -> None:
+        if time.monotonic() - self._shown >= SELDOM * self.seconds or metrics.step == self.steps:
+            self._shown = time.monotonic()
+            say(measured.line)
+
     def close(self) -> None:
         """Every line has been written."""
-
-
-class TensorBoard:
-    """Scalars for TensorBoard."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            hint = "pip install tensorboard"
-            raise UsageError("--tensorboard needs the package tensorboard", hint=hint) from error
-        self._writer = SummaryWriter(str(folder))
-
-    def step(self, metrics: Metrics) -> None:
-        for name, value in metrics.scalars().items():
-            self._writer.add_scalar(name, value, metrics.D)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """A run in a Weights & Biases project."""
-
-    def __init__(self, project: str, name: str, settings: dict[str, Any]) -> None:
-        try:
-            wandb: Any = importlib.import_module("wandb")
-        except ImportError as error:
-            raise UsageError("--wandb needs the package wandb", hint="pip install wandb") from error
-        self._run = wandb.init(project=project, name=name, config=settings, resume="allow")
-
-    def step(self, metrics: Metrics) -> None:
-        self._run.log(metrics.scalars(), step=metrics.step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-class Rate:
-    """Tokens a second of the steps since the last time it was asked; what comes between steps does not count."""
-
-    def __init__(self) -> None:
-        self._seconds, self._tokens = 0.0, 0
-
-    @contextlib.contextmanager
-    def step(self, tokens: int) -> Iterator[None]:
-        """What is done within is a step of so many tokens."""
-        begun = time.perf_counter()
-        yield
-        self._seconds += time.perf_counter() - begun
-        self._tokens += tokens
-
-    def read(self) -> float:
-        rate = self._tokens / max(self._seconds, 1e-9)
-        self._seconds, self._tokens = 0.0, 0
-        return rate
 
 
 def _finite(value: Any) -> Any:

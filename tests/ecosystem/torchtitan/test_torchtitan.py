@@ -16,7 +16,7 @@ pytest.importorskip("torchtitan")
 
 import numpy as np
 
-pytestmark = pytest.mark.ecosystem
+pytestmark = [pytest.mark.ecosystem, pytest.mark.filterwarnings("ignore")]
 ROUNDING = 1e-5  # torchtitan's weights have single precision
 Found = dict[str, dict[str, Any]]
 
