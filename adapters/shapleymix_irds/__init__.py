@@ -21,6 +21,7 @@ Modules, in reading order:
   record       the record of a run: its accounts, what is shown of them, and what is saved
   tracker      `IRDS`, which goes into a training loop
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
+  commands     the `shapleymix-irds` command: what is done beside a training loop
 """
 
 from __future__ import annotations

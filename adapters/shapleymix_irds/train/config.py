@@ -24,11 +24,18 @@ def setting(default: Any, text: str, *, result: bool = True, choices: tuple[str,
     return dataclasses.field(default=default, metadata={"help": text, "result": result, "choices": choices})
 
 
+PREPARED = "if not given, what the corpus was prepared with,"
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of one run; the help texts are the documentation."""
 
-    corpus: str = setting("toy", "Folder with a file or a folder for each language, or: toy.", result=False)
+    corpus: str = setting(
+        "toy",
+        "Folder with a file or a folder for each language; or what shapleymix-irds prepare made of it; or: toy.",
+        result=False,
+    )
     languages: str = setting("", "Languages, such as en,de; all of the folder's if not given.")
     mixture: str = setting("uniform", "uniform, en=.7,de=.3 (shares of tokens), or a file of them.")
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
@@ -43,11 +50,11 @@ class TrainConfig:
     heads: int | None = setting(None, "Attention heads.")
     vocab: int | None = setting(None, "Vocabulary; the tokenizer's if not given.")
 
-    tokenizer: str = setting("bytes", "bytes, or a Hugging Face tokenizers JSON file.")
+    tokenizer: str = setting("", f"bytes, or a Hugging Face tokenizers JSON file; {PREPARED} or bytes.")
     end_token: int | None = setting(None, "Token that ends a document; found in the tokenizer if not given.")
-    text_field: str = setting("text", "Field of .jsonl lines and Parquet rows that holds the text.")
-    val_share: float = setting(0.05, "Share of documents kept for validation (IRDS).")
-    test_share: float = setting(0.05, "Share of documents kept for the test losses.")
+    text_field: str = setting("", f"Field of .jsonl lines and Parquet rows that holds the text; {PREPARED} or text.")
+    val_share: float | None = setting(None, f"Share of documents kept for validation (IRDS); {PREPARED} or 0.05.")
+    test_share: float | None = setting(None, f"Share of documents kept for the test losses; {PREPARED} or 0.05.")
     test_windows: int = setting(256, "Test sequences of each language that are evaluated, at most.")
     toy_overlap: float = setting(0.5, "Share of words that neighbouring toy languages have in common.")
     toy_size: str = setting("400k", "Characters of each toy language.")
@@ -292,7 +299,8 @@ def _positive(config: TrainConfig) -> list[Fault]:
 
 
 def _fractions(config: TrainConfig) -> list[Fault]:
-    outside = [name for name in FRACTIONS if not 0 <= getattr(config, name) <= 1]
+    given = [name for name in FRACTIONS if getattr(config, name) is not None]
+    outside = [name for name in given if not 0 <= getattr(config, name) <= 1]
     ones = [name for name in ("beta1", "beta2") if getattr(config, name) == 1]
     return [
         *(Fault(f"{flag(name)} {getattr(config, name)} is outside 0 to 1") for name in outside),

@@ -72,12 +72,26 @@ def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions)
     """
     if folder == "toy":
         return _split(languages, (_toy(index, options) for index in range(len(languages))), options)
+    found = chosen(folder, languages)
+    return _split(languages, (_language(found[language], options) for language in languages), options)
+
+
+def chosen(folder: str, languages: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Files of the languages that are named, of all if none is.
+
+    Raises
+    ------
+    UsageError
+        If one is not there, or there is none.
+    """
     found = languages_in(folder)
+    if not found:
+        raise UsageError("there are no files of text in it", location=Location(file=folder))
     for language in languages:
         if language not in found:
             message = f"{folder} has no language {language!r}"
             raise UsageError(message, hint=did_you_mean(language, found))
-    return _split(languages, (_language(found[language], options) for language in languages), options)
+    return {language: found[language] for language in languages or found}
 
 
 def languages_in(folder: str) -> dict[str, list[Path]]:

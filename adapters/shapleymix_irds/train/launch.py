@@ -13,22 +13,16 @@ from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import (
-    Corpus,
-    CorpusOptions,
-    check_vocabulary,
-    languages_in,
-    open_corpus,
-)
+from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.distributed import joined_world
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
+from shapleymix_irds.train.opening import drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
 from shapleymix_irds.train.telling import say, told
-from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 
 TOY_LANGUAGES = ("a", "b", "c", "d")
 
@@ -55,9 +49,9 @@ def launch(config: TrainConfig) -> None:
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
     if config.irds:
         check_shares(config, languages, mixture.ratios, world.size)
-    corpus, tokenizer = _corpus(config, languages)
+    config, corpus, vocabulary = open_for(config, languages, world)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    parts = make_parts(config, tokenizer.vocabulary, world)
+    parts = make_parts(config, vocabulary, world)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
@@ -68,8 +62,10 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         if config.force:
             _clear(config, world)
         resumed = trainer.resume()
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, from step {resumed}")
+        tokens = "bytes" if config.tokenizer == "bytes" else f"tokenizer {Path(config.tokenizer).name}"
+        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokens}, from step {resumed}")
         _run(trainer, world, resumed)
+        drop_shared(config, world)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
@@ -99,7 +95,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
     if not names:
-        names = TOY_LANGUAGES if config.corpus == "toy" else tuple(languages_in(config.corpus))
+        names = TOY_LANGUAGES if config.corpus == "toy" else names_in(config.corpus)
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
     for name in names:
@@ -108,21 +104,6 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     if twice := repeated(names):
         raise UsageError(f"--languages names {twice[0]!r} twice")
     return names
-
-
-def _corpus(config: TrainConfig, languages: tuple[str, ...]) -> tuple[Corpus, Tokenizer]:
-    tokenizer = tokenizer_for(config.tokenizer, config.end_token)
-    options = CorpusOptions(
-        tokenizer=tokenizer,
-        seq=config.seq,
-        val_share=config.val_share,
-        test_share=config.test_share,
-        field=config.text_field,
-        end=config.end_token,
-        toy_overlap=config.toy_overlap,
-        toy_size=config.toy_characters,
-    )
-    return open_corpus(config.corpus, languages, options), tokenizer
 
 
 @contextlib.contextmanager

@@ -19,9 +19,6 @@ class Tokenizer(Protocol):
     @property
     def vocabulary(self) -> int: ...
 
-    @property
-    def name(self) -> str: ...
-
     def encode(self, documents: list[str]) -> list[np.ndarray]:
         """Token numbers of each document, its end marked."""
         ...
@@ -32,7 +29,6 @@ class ByteTokenizer:
     """UTF-8 bytes; byte 0, which text does not contain, ends a document."""
 
     vocabulary: int = 256
-    name: str = "bytes"
 
     def encode(self, documents: list[str]) -> list[np.ndarray]:
         return [np.frombuffer(document.encode() + b"\0", dtype=np.uint8) for document in documents]
@@ -48,7 +44,6 @@ class FileTokenizer:
     """
 
     def __init__(self, path: str | Path, end: int | None = None) -> None:
-        self.name = f"tokenizer {Path(path).name}"
         self._inner = _load_tokenizer(Path(path))
         self.vocabulary = self._inner.get_vocab_size(with_added_tokens=True)
         known = [self._inner.token_to_id(token) for token in END_OF_DOCUMENT]
