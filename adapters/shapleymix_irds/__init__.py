@@ -12,6 +12,7 @@ Modules, in reading order:
   batch        whose each sequence is, and the validation sequences that ranks divide among them
   schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
   options      settings of a tracker
+  rates        learning rates of parameter groups, and what a step multiplies gradients with
   engines      how a step is measured: probes behind the layers, sketches of gradients by language
   accounts     what is booked: a step, the ledger, the log, the matrix
   checks       what can be said against a tracker before the first step, and against what it is given in each
@@ -19,6 +20,8 @@ Modules, in reading order:
   evaluating   an evaluated step: its projections, validation sequences and training calls, until their sums are taken
   state        what a tracker writes into a checkpoint, and the check that a resumed run is the same run
   record       the record of a run: its accounts, what is shown of them, and what is saved
+  following    optimisers that commit by themselves, and what they multiply gradients with
+  stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
   commands     the `shapleymix-irds` command: what is done beside a training loop

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor, nn
@@ -18,10 +19,11 @@ from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.options import Setting
+from shapleymix_irds.rates import Rates
 from shapleymix_irds.wrappers import check_attention, check_averaged, check_hooks, check_wrappers
 
 Engine = Literal["auto", "sketch", "exact"]
-ROOM = 2**24  # numbers of exact gradients by group that "auto" holds
+ROOM = 2**22  # numbers of exact gradients by group that "auto" holds
 
 
 class Evaluator:
@@ -58,7 +60,7 @@ class Evaluator:
 
     def settings(self) -> dict[str, Setting]:
         """What must not change over a resume."""
-        form = self.observer.form
+        form = self.observer.layout.form
         return {"order": self.order, "engine": self.observer.name, "numbers": form.width, "side": form.side}
 
     @property
@@ -69,9 +71,17 @@ class Evaluator:
 
     @contextmanager
     def watch(
-        self, pending: Pending, indices: Tensor, length: int | None, evaluation: int, seed: int
+        self,
+        pending: Pending,
+        indices: Tensor,
+        length: int | None,
+        evaluation: int,
+        seed: int,
+        kinds: Callable[[], Mapping[str, int]] = dict,
     ) -> Iterator[tuple[Watched, Labels]]:
         """One call of an evaluated step: whose language each sequence (B,) or token (B, S) is, and S if known.
+
+        `kinds` tells parameters that may have different learning rates (see `Layout`).
 
         Raises
         ------
@@ -81,6 +91,7 @@ class Evaluator:
         if pending.calls == 1:
             self.evaluation = evaluation
             self.observer.open(seed * 1_000_003 + pending.step)
+            self.observer.layout = replace(self.observer.layout, kinds=kinds())
             self.check()
             self._look()
             if self.order == 1:
@@ -91,14 +102,14 @@ class Evaluator:
         with self.observer.watch(labels, self._validate) as watched:
             yield watched, labels
 
-    def finish(self, pending: Pending, lr: float, grad_scale: float) -> Sums:
-        """The sums of the step, with clipped gradients in `.grad`; `lr` is what they are multiplied with."""
+    def finish(self, pending: Pending, rates: Rates) -> Sums:
+        """The sums of the step, with gradients in `.grad` as the optimiser gets them."""
         check_averaged(self.observer.parameters, self.world, pending.step)
         if self.order == 2:
-            with at_midpoint(self.observer.parameters.values(), lr):
+            with at_midpoint(self.observer.parameters, rates.moves):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
-        return close(pending, self.observer, self.world, self.languages, grad_scale, self.any_divisor)
+        return close(pending, self.observer, self.world, self.languages, rates, self.any_divisor)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different

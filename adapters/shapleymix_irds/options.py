@@ -44,7 +44,7 @@ class Options:
     ignore_index: int = -100
     unseen_limit: int = 50
     numbers: int = 16_384
-    side: int = 64
+    side: int = 256
     measure_sequences: int = 64
     any_divisor: bool = False
 

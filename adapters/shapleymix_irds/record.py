@@ -104,8 +104,7 @@ class Record:
         TrackerError
             Between `backward` and `commit`.
         """
-        if self.pending is not None:
-            raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
+        self._check_whole()
         if self.log is not None:
             self.log.flush()
         self.clock.restart()
@@ -148,6 +147,11 @@ class Record:
     def fallback(self) -> str | None:
         """Which parameters take a pass a language, since they are used in calls that are not covered."""
         return self.evaluator.passed
+
+    def _check_whole(self) -> None:
+        """Whether the accounts are those of whole steps."""
+        if self.pending is not None:
+            raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
 
     def _settings(self) -> dict[str, Setting]:
         """What must not change over a resume."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -25,11 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from shapleymix_irds.accounts.ledger import Evaluation
-from shapleymix_irds.accounts.step import Call, Pending, clip_coefficient, learning_rate
+from shapleymix_irds.accounts.step import Call, Pending
 from shapleymix_irds.batch import Inputs, ValidationSet, language_indices, rows, sample_of, total_tokens
 from shapleymix_irds.batch import length as length_of
-from shapleymix_irds.checks import check_modules, check_seen, check_settings, check_step, checked
+from shapleymix_irds.checks import check_modules, check_settings, checked
 from shapleymix_irds.distributed import World, local
 from shapleymix_irds.engines.base import LossFn, plain, trained
 from shapleymix_irds.engines.observer import Losses as CallLosses
@@ -39,13 +39,14 @@ from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine, Evaluator
 from shapleymix_irds.measuring import aside, check_sums, measure_losses
 from shapleymix_irds.options import Options, automatic
-from shapleymix_irds.record import Record
+from shapleymix_irds.rates import Group
 from shapleymix_irds.schedule import Schedule
+from shapleymix_irds.stepping import Stepping
 
 Sequences = tuple[Inputs, Tensor]
 
 
-class IRDS(Record):
+class IRDS(Stepping):
     """The tracker of one training run.
 
     Parameters
@@ -70,6 +71,9 @@ class IRDS(Record):
         As `backward` takes it: the loss of validation sequences, where training goes by `watch` alone.
     process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
+    parameter_groups : sequence of parameters or of dicts that hold "params", optional
+        Groups of the parameters of which each has its learning rate in `commit`, such as `optimizer.param_groups`;
+        None: one rate for all, or those of the optimiser that is followed.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
     """
@@ -85,6 +89,7 @@ class IRDS(Record):
         order: Literal[1, 2] = 1,
         loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
+        parameter_groups: Sequence[Group] | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
     ) -> None:
@@ -99,7 +104,7 @@ class IRDS(Record):
         form = Form(options.numbers, options.side)
         evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor)
         evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
-        super().__init__(model, languages, evaluator, schedule, options, out)
+        super().__init__(model, languages, evaluator, schedule, options, out, parameter_groups)
         self.sequence_losses = torch.zeros(0)  # of the last `backward`
 
     @contextmanager
@@ -108,15 +113,16 @@ class IRDS(Record):
     ) -> Iterator[None]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
-        The loss is the mean over the step's tokens, whoever takes it: `loss.backward()` gives a rank's part of it, and
-        the mean over ranks is what the optimiser gets.
+        With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
+        over its own tokens, and the step's is the mean over calls and ranks. With a validation set values are right in
+        either case, and in any other: they are those of the gradients that are seen. Ranks average gradients.
 
         Parameters
         ----------
         lang : tensor or sequence of str
             Language of each sequence, (B,), or of each token of packed sequences, (B, S); indices or names.
         step, tokens : int
-            As for `backward`. Without `tokens` every token of a sequence counts.
+            As for `backward`, or None. Every token of a sequence counts.
         length : int, optional
             S, where the model's first layer does not tell.
         """
@@ -125,7 +131,8 @@ class IRDS(Record):
             indices = language_indices(lang, self.languages, step, self.world.rank)
             spread = 1 if indices.dim() == 2 else length or self._usual_length()
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
-            call = Call(step, indices, counts, tokens, float(counts.sum()) * self.world.size, length, False)
+            total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
+            call = Call(step, indices, counts, tokens, total, length, labelled=False, mean=tokens is None)
             with self._call(call, self.evaluator.loss_fn):
                 yield
 
@@ -180,40 +187,6 @@ class IRDS(Record):
             losses = self._backward(loss_fn, x, y, call)
         return losses.sum() / total
 
-    def commit(
-        self,
-        *,
-        lr: float,
-        grad_norm: float | Tensor | None = None,
-        max_norm: float | None = None,
-        grad_scale: float = 1.0,
-    ) -> None:
-        """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
-
-        Parameters
-        ----------
-        lr : float
-            The scheduled learning rate of this step.
-        grad_norm, max_norm : float, optional
-            The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
-        grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
-        """
-        pending = self.pending
-        if pending is None:
-            after = f"after step {self.next_step - 1}" if self.steps else "before the first step"
-            raise TrackerError(f"commit without backward {after}", hint="call `backward` once or more a step")
-        with self._dropping():
-            lr = learning_rate(lr, pending.step)
-            if pending.evaluated:
-                self._book(pending, lr, grad_norm, max_norm, grad_scale)
-            elif not isinstance(grad_norm, Tensor):  # which would have to come from the device
-                clip_coefficient(grad_norm, max_norm, pending.step)
-        self.pending = None
-        self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
-        self.clock.lap(pending.evaluated)
-        check_seen(self.languages, self.ledger.unseen, self.options.unseen_limit, pending.step)
-
     def evaluates(self, step: int) -> bool:
         """Whether `step` is evaluated; with `every="auto"` this is known from the first `backward` on."""
         return self.schedule is not None and self.schedule.evaluates(step)
@@ -234,21 +207,6 @@ class IRDS(Record):
             losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
         return losses
-
-    @contextmanager
-    def _dropping(self) -> Iterator[None]:
-        """A step in which something fails is dropped, so that a later one can begin."""
-        try:
-            yield
-        except BaseException:
-            self.pending = None
-            raise
-
-    def _check(self, step: int, tokens: int | None) -> int:
-        number = check_step(step, self.next_step)
-        if self.pending is not None:
-            self.pending.check_call(number, tokens)
-        return number
 
     def _usual_length(self) -> int:
         first = None if self.validation is None else length_of(self.validation.parts[0][0])
@@ -276,19 +234,22 @@ class IRDS(Record):
             yield None
             return
         args = (call.indices, call.length, self.ledger.count, self.options.seed)
-        with self.evaluator.watch(pending, *args) as (watched, labels):
-            watched.groups = labels.groups
+        with self.evaluator.watch(pending, *args, self._kinds) as (watched, labels):
+            watched.groups, watched.first = labels.groups, partial(self._before_backward, pending, call.total)
             yield watched
         if not watched.seen:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
-        pending.tokens.index_add_(0, labels.groups.flatten().cpu(), call.counts.flatten())
+        self._after_backward()
+        pending.count(labels.groups, call.counts)
 
     def _open(self, call: Call) -> Pending:
         if self.pending is None:
             empty = torch.zeros(self.evaluator.groups, dtype=torch.float64)
             zeros = torch.zeros(len(self.languages), dtype=torch.float64)
-            given = call.tokens is not None
-            self.pending = Pending(call.step, self.evaluates(call.step), call.total, given, empty, zeros, call.labelled)
+            told = (call.tokens is not None, empty, zeros, call.labelled, call.mean)
+            self.pending = Pending(call.step, self.evaluates(call.step), call.total, *told)
+        elif call.mean:
+            self.pending.total += call.total
         self.pending.calls += 1
         return self.pending
 
@@ -313,14 +274,3 @@ class IRDS(Record):
         if watched is not None and self.pending is not None and call.indices.dim() == 1:
             self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
         return self.sequence_losses
-
-    def _book(
-        self, pending: Pending, lr: float, grad_norm: float | Tensor | None, max_norm: float | None, grad_scale: float
-    ) -> None:
-        assert self.schedule is not None
-        sums = self.evaluator.finish(pending, lr, grad_scale)
-        clip = clip_coefficient(grad_norm, max_norm, pending.step)
-        evaluation = Evaluation(pending.step, float(self.schedule.every), lr, clip, *sums)
-        self.ledger.add(evaluation)
-        if self.log is not None:
-            self.log.add(evaluation)

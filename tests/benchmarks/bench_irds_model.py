@@ -23,7 +23,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters")]
 
 import torch  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.train.model import Decoder, ModelConfig, model_config, sequence_losses  # noqa: E402
+from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja", "es", "ru")

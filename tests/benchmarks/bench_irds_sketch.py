@@ -13,6 +13,7 @@ model on the meta device; a rank has 80 GiB.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -22,13 +23,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "irds")]
 import torch  # noqa: E402
 from irds_models import VOCAB, Decoder, loss_of  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.engines.sketches import Form, multiplications, shortened  # noqa: E402
 from shapleymix_irds.train.model import Decoder as LanguageModel  # noqa: E402
-from shapleymix_irds.train.model import ModelConfig  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, EACH = 6, 16, 4
 NAMES = tuple(f"l{k}" for k in range(K))
-FORMS = ((4096, 64), (16_384, 32), (16_384, 64))
+FORMS = ((16_384, 64), (16_384, 128), (4096, 256), (16_384, 256), (65_536, 256))
 RANKS, TOKENS, ROOM = 512, 4096, 80 * 2**30
 
 
@@ -84,16 +86,18 @@ def reckoning() -> None:
     options = Options()
     matrices = [weight for weight in model.parameters() if weight.dim() == 2]
     longest = max(max(weight.shape) for weight in matrices)
-    flops = sum(2 * options.side * sum(weight.shape) for weight in matrices)  # a token, to project both sides
+    form = Form(options.numbers, options.side)
+    cores = {tuple(weight.shape): shortened(tuple(weight.shape), form) for weight in matrices}
+    flops = sum(2 * multiplications(tuple(weight.shape), cores[tuple(weight.shape)]) for weight in matrices)
     step = sum(6 * weight.numel() for weight in matrices)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {RANKS} ranks, {TOKENS} tokens each")
-    print(f"projections: {flops / step:.2%} of the multiplications of a plain step; validation: V/T = 1")
+    print(f"sketches: {flops / step:.2%} of the multiplications of a plain step; validation: V/T = 1")
     print("| languages | sketches, MiB | at work on a layer, MiB | of 80 GiB | message, MiB | extra time at m = 50 |")
     print("| --- | --- | --- | --- | --- | --- |")
     for languages in (20, 200):
         held = 3 * languages * options.numbers * 4  # training, validation, and the sum that autograd makes
         signs = longest * options.side * 2
-        rows = 2 * TOKENS * options.side * 4 + languages * options.side**2 * 4
+        rows = 2 * TOKENS * options.side * 4 + languages * max(map(math.prod, cores.values())) * 4
         at_work = signs + rows + languages * options.numbers * 4
         message = 2 * languages * options.numbers * 8
         share, extra = (held + at_work) / ROOM, (1 + 2 * flops / step) / 50

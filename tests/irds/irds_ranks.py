@@ -140,7 +140,7 @@ def free(mode: str, engine: str) -> dict[str, float]:
     g = [gradient(reference, loss_fn(x[h], y[h]).sum() / total) if h else empty for h in halves]
     gram = torch.tensor([[dot(a, b) for b in g] for a in g], dtype=torch.float64)
     tokens = torch.tensor([float((y[h] != -100).sum()) for h in halves], dtype=torch.float64)
-    truth = combine_halves(gram, tokens, total)[0]
+    truth = combine_halves(gram, tokens, tokens / total)[0]
     model = wrap(make_model().double(), mode)
     tracker = IRDS(model, LANGUAGES, val=None, every=1, engine=engine)  # type: ignore[arg-type]
     mine = shares[dist.get_rank()]

@@ -14,7 +14,8 @@ from shapleymix_irds.batch import Piece
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.observer import Observer
 from shapleymix_irds.engines.sketches import Form
-from shapleymix_irds.train.model import Decoder, ModelConfig, sequence_losses
+from shapleymix_irds.train.model import Decoder, sequence_losses
+from shapleymix_irds.train.shapes import ModelConfig
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
@@ -46,7 +47,7 @@ def test_sketches_are_those_of_the_uncompiled_model(compiled: str, parallel: str
     for seed in (1, 2):  # the graph of the first evaluation is used again in the second
         observer.open(seed)
         found = validated(observer)
-        assert sorted(found) == sorted(eager) == sorted(observer.numbers())
+        assert sorted(found) == sorted(eager) == sorted(observer.layout.numbers())
         for name, sketch in found.items():
             torch.testing.assert_close(sketch, eager[name], rtol=1e-4, atol=1e-5 * float(eager[name].abs().max()))
 

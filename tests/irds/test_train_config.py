@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 pytest.importorskip("torch")
 
 from shapleymix_irds.train.app import command, main
-from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml
+from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.mixtures import read_mixture
+from shapleymix_irds.train.settings import fields, flag
+from shapleymix_irds.train.settings_file import read_toml
+from shapleymix_irds.train.shapes import MODELS
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 
@@ -43,6 +48,23 @@ def test_the_learning_rate_warms_up_and_decays_to_its_last_part() -> None:
     top = rates.index(max(rates))
     assert rates[: top + 1] == sorted(rates[: top + 1])
     assert rates[top:] == sorted(rates[top:], reverse=True)
+
+
+def test_the_learning_rate_follows_from_the_size_unless_it_is_given() -> None:
+    help_text = " ".join(command().get_help(click.Context(command(), terminal_width=10_000)).split())
+    rates = []
+    for name in MODELS:
+        rates.append((TrainConfig(model=name).shape(256).non_embedding, TrainConfig(model=name).peak_lr))
+        told = re.search(rf"([\d.e-]+) {name}\b|([\d.e-]+) for {name}\b", help_text)
+        assert told, name
+        assert float(told[1] or told[2]) == rates[-1][1], name
+    sorted_rates = [rate for _, rate in sorted(rates)]
+    assert sorted_rates == sorted(sorted_rates, reverse=True)
+    assert (TrainConfig().peak_lr, TrainConfig(model="3171M").peak_lr) == (6e-3, 3e-4)
+    assert TrainConfig(layers=1, hidden=16, heads=2, ffn=24).peak_lr == 6e-3
+    assert TrainConfig(model="3171M", lr=0.25).peak_lr == 0.25
+    assert TrainConfig(optimizer="sgd").peak_lr == 0.3
+    assert TrainConfig(model="50M").resolved(("a",), "a=1.0", "1").lr == 8.6e-4
 
 
 def test_evaluations_come_where_they_are_asked_for() -> None:
@@ -105,9 +127,12 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"lr": 0.0}, "--lr 0.0 is too small"),
         ({"seq": 0}, "--seq 0 is too small"),
         ({"beta1": 1.0}, "--beta1 1 leaves nothing of a gradient"),
+        ({"lr_embedding": 0.1}, "one learning rate, --lr-embedding gives two"),
+        ({"optimizer": "adafactor", "parallel": "fsdp"}, "adafactor does not take sharded weights"),
+        ({"model": "60M"}, "unknown model '60M'"),
         ({"seed": 2**63}, "--seed 9223372036854775808 is above 9223372036854775807"),
         ({"warmup": 2.0}, "outside 0 to 1"),
-        ({"parallel": "pp"}, "--parallel pp is not one of ddp, fsdp"),
+        ({"parallel": "pp"}, "--parallel pp is not one of ddp, fsdp, hsdp"),
         ({"tokens": "many"}, "is not a size"),
         ({"irds_every": "0"}, "neither auto nor a number"),
         ({"lr": 0.0, "seq": 0}, "has 2 faults"),
@@ -211,4 +236,4 @@ def test_help_names_the_defaults(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capfd.readouterr().out
     assert "--irds / --no-irds" in said
-    assert "[0.006]" in said
+    assert "[0.95]" in said

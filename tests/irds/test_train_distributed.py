@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import HashStore
 
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.transfer_reading import read_transfer
-from tests.irds.training import STEPS, results, said, start, train, wait_for_step
+from tests.irds.training import STEPS, results, said, start, train, train_several, wait_for_step
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,27 @@ def test_sharded_ranks_train_as_one(more: tuple[str, ...], alone: Path, tmp_path
     out = tmp_path / "run"
     assert start(out, "--parallel", "fsdp", *more, ranks=2).wait(timeout=300) == 0, said(out)
     same_run(alone, out)
+
+
+ALTOGETHER = {  # name: arguments, name of the run that it must equal
+    "ddp": ((), ""),
+    "rows of two": (("--parallel", "hsdp"), "ddp"),
+    "rows of one": (("--parallel", "hsdp", "--shard-size", "1"), "ddp"),
+    "accumulated": (("--parallel", "hsdp", "--shard-size", "2", "--micro-batch", "2"), "ddp"),
+    "muon": (("--optimizer", "muon"), ""),
+    "muon sharded": (("--optimizer", "muon", "--parallel", "hsdp"), "muon"),
+    "sgd": (("--optimizer", "sgd"), ""),
+    "sgd sharded": (("--optimizer", "sgd", "--parallel", "fsdp"), "sgd"),
+    "adafactor": (("--optimizer", "adafactor"), ""),
+}
+
+
+def test_ranks_sharded_in_rows_train_as_copies_whatever_the_optimiser(tmp_path: Path) -> None:
+    outs = {name: tmp_path / name.replace(" ", "-") for name in ALTOGETHER}
+    train_several({outs[name]: arguments for name, (arguments, _) in ALTOGETHER.items()}, ranks=2)
+    for name, (_, other) in ALTOGETHER.items():
+        if other:  # Muon orthogonalises in bfloat16
+            same_run(outs[other], outs[name], 2e-3 if "muon" in name else 1e-6)
 
 
 def test_a_checkpoint_of_two_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 from shapleymix_irds.train import feed as feeding  # noqa: E402
 from shapleymix_irds.train.corpus import Corpus, CorpusOptions, Stream, open_corpus  # noqa: E402
 from shapleymix_irds.train.feed import AHEAD, Feed, Share  # noqa: E402
-from shapleymix_irds.train.loop import Trainer  # noqa: E402
 from shapleymix_irds.train.sampler import Sampler  # noqa: E402
+from shapleymix_irds.train.step import Stepper  # noqa: E402
 from shapleymix_irds.train.tokens import ByteTokenizer  # noqa: E402
 
 from shapleymix.errors import DataError  # noqa: E402
@@ -128,16 +128,16 @@ def test_a_run_that_is_stopped_anywhere_gets_the_same_batches(
     tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[int, list[int]] = {}
-    plain, stopped = Trainer._backward, []
+    plain, stopped = Stepper.take, []
 
-    def watched(self: Trainer, pieces: list[feeding.Sequences]) -> torch.Tensor:
-        seen.setdefault(self.step, []).append(hash(tuple(pieces[0].x.flatten().tolist())))
-        if self.step == stop and not stopped:
+    def watched(self: Stepper, step: int, pieces: list[feeding.Sequences], asked: int) -> object:
+        seen.setdefault(step, []).append(hash(tuple(pieces[0].x.flatten().tolist())))
+        if step == stop and not stopped:
             stopped.append(1)
             os.kill(os.getpid(), signal.SIGTERM)
-        return plain(self, pieces)
+        return plain(self, step, pieces, asked)
 
-    monkeypatch.setattr(Trainer, "_backward", watched)
+    monkeypatch.setattr(Stepper, "take", watched)
     assert train(tmp_path / "run", "--no-irds") == (128 + signal.SIGTERM if stop < STEPS - 1 else 0)
     assert train(tmp_path / "run", "--no-irds") == 0
     first, seen = seen, {}

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from shapleymix_irds.train import model as decoders  # noqa: E402
+from shapleymix_irds.train import shapes  # noqa: E402
 
 from shapleymix.errors import UsageError  # noqa: E402
 
@@ -17,7 +18,7 @@ PAPER = {  # ShapleyLaw paper, table of model configurations: non-embedding, emb
     "1460M": (1_459_718_144, 407_498_752),
     "3171M": (3_171_068_928, 611_248_128),
 }
-SMALL = decoders.ModelConfig(layers=2, hidden=16, ffn=24, heads=2, vocab=11)
+SMALL = shapes.ModelConfig(layers=2, hidden=16, ffn=24, heads=2, vocab=11)
 
 
 def small(**options: bool) -> decoders.Decoder:
@@ -26,9 +27,9 @@ def small(**options: bool) -> decoders.Decoder:
     return decoder
 
 
-@pytest.mark.parametrize("name", decoders.MODELS)
+@pytest.mark.parametrize("name", shapes.MODELS)
 def test_counts_are_those_of_the_parameters(name: str) -> None:
-    config = decoders.MODELS[name]
+    config = shapes.MODELS[name]
     with torch.device("meta"):
         decoder = decoders.Decoder(config)
     sizes = {key: weight.numel() for key, weight in decoder.named_parameters()}
@@ -39,7 +40,7 @@ def test_counts_are_those_of_the_parameters(name: str) -> None:
 
 
 def test_the_tiny_models_are_those_of_the_fixtures() -> None:
-    assert [decoders.MODELS[name].non_embedding for name in ("tiny", "mini")] == [23_712, 97_600]
+    assert [shapes.MODELS[name].non_embedding for name in ("tiny", "mini")] == [23_712, 97_600]
 
 
 def test_later_tokens_do_not_reach_back() -> None:
@@ -92,7 +93,7 @@ def test_initial_weights_follow_the_seed() -> None:
 
 
 def test_free_sizes_replace_those_of_the_name() -> None:
-    assert decoders.model_config("tiny", layers=3, vocab=300, ffn=None) == decoders.ModelConfig(3, 32, 80, 4, 300)
+    assert shapes.model_config("tiny", layers=3, vocab=300, ffn=None) == shapes.ModelConfig(3, 32, 80, 4, 300)
 
 
 @pytest.mark.parametrize(
@@ -106,4 +107,4 @@ def test_free_sizes_replace_those_of_the_name() -> None:
 )
 def test_sizes_that_do_not_fit_are_refused(name: str, sizes: dict[str, int], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        decoders.model_config(name, **sizes)
+        shapes.model_config(name, **sizes)

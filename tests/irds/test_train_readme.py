@@ -10,8 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shapleymix_irds.train.config import TrainConfig, read_toml  # noqa: E402
-from shapleymix_irds.train.model import BYTE_VOCABULARY, Decoder, ModelConfig  # noqa: E402
+from shapleymix_irds.train.config import TrainConfig  # noqa: E402
+from shapleymix_irds.train.model import Decoder  # noqa: E402
+from shapleymix_irds.train.settings_file import read_toml  # noqa: E402
+from shapleymix_irds.train.shapes import BYTE_VOCABULARY, ModelConfig  # noqa: E402
 
 from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
 

@@ -41,6 +41,18 @@ def start(out: Path, *more: str, ranks: int = 0, restarts: int = 0) -> subproces
         return subprocess.Popen(command, env=environment(), stderr=stream)
 
 
+def train_several(outs: dict[Path, tuple[str, ...]], ranks: int) -> None:
+    """Run to the end under one torchrun: a folder and its further arguments each."""
+    cases = [[*QUICK, "--out", str(out), *more] for out, more in outs.items()]
+    folder = Path(__file__).resolve().parent
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [sys.executable, *launcher, str(folder / "train_many.py"), json.dumps(cases)]
+    places = os.pathsep.join(map(str, (SCRIPT.parent, SCRIPT.parents[1])))
+    found = {**environment(), "PYTHONPATH": places}
+    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def said(out: Path) -> str:
     """What a run has said so far."""
     return out.with_suffix(".err").read_text()

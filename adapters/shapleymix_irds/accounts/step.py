@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from shapleymix_irds.distributed import World, scalar
 from shapleymix_irds.engines.base import combine_halves
 from shapleymix_irds.engines.observer import Observer
 from shapleymix_irds.errors import NonFiniteError, TrackerError
+from shapleymix_irds.rates import Rates
 
 
 class Sums(NamedTuple):
@@ -41,6 +42,8 @@ class Call:
         S, if known.
     labelled : bool
         Whether the counts are known to be those of tokens with a label.
+    mean : bool
+        Whether the loss is the mean over this call's own tokens, and the step's the mean over calls and ranks.
     """
 
     step: int
@@ -50,6 +53,7 @@ class Call:
     total: float
     length: int | None
     labelled: bool = True
+    mean: bool = False
 
 
 @dataclass
@@ -60,12 +64,13 @@ class Pending:
     ----------
     total, given : float, optional, and bool
         Tokens of the step over all ranks and calls; whether the caller gave them.
-    tokens : tensor (G,)
-        Training tokens of this rank by group: a language, or half of one where there is no validation set.
+    tokens, parts : tensor (G,)
+        Training tokens of this rank by group: a language, or half of one where there is no validation set; and what
+        part they are of what the loss is a mean of, summed over calls.
     losses : tensor (K,)
         Summed training losses by language, where they are known.
-    labelled : bool
-        Whether the tokens are known to be those with a label.
+    labelled, mean : bool
+        As of its calls.
     calls : int
         Number of calls so far.
     """
@@ -77,7 +82,24 @@ class Pending:
     tokens: Tensor
     losses: Tensor
     labelled: bool = True
+    mean: bool = False
     calls: int = field(default=0, init=False)
+    parts: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = torch.zeros_like(self.tokens)
+
+    def count(self, groups: Tensor, counts: Tensor) -> None:
+        """A call of an evaluated step has ended; the group and number of each of its tokens."""
+        own = torch.zeros_like(self.tokens).index_add_(0, groups.flatten().cpu(), counts.flatten())
+        self.tokens += own
+        self.parts += own / (own.sum() if self.mean else self.total)
+
+    def restart(self, total: float) -> None:
+        """Forget the calls before this one, which is of so many tokens."""
+        self.calls, self.total = 1, total
+        for values in (self.tokens, self.parts, self.losses):
+            values.zero_()
 
     def check_call(self, step: int, tokens: int | None) -> None:
         """Whether another call goes on with this step.
@@ -90,6 +112,8 @@ class Pending:
         if self.step != step:
             hint = "call `commit` after each step's last `backward`"
             raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
+        if tokens is None and self.mean:
+            return
         if tokens is None or not self.given:
             hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
             raise TrackerError(f"step {step}: backward is called again, but not always with `tokens`", hint=hint)
@@ -105,7 +129,7 @@ class Numbers:
     ----------
     train, val : tensor (G, n) and (K, n)
         Sketches; G = 2 K and no `val` where halves of languages are measured on each other.
-    tokens, losses : tensor (G,) and (K,)
+    tokens, parts, losses : tensor (G,), (G,) and (K,)
         Of training.
     val_losses, val_tokens : tensor (K,)
         Of validation.
@@ -116,14 +140,15 @@ class Numbers:
     train: Tensor
     val: Tensor
     tokens: Tensor
+    parts: Tensor
     losses: Tensor
     val_losses: Tensor
     val_tokens: Tensor
     divisor: Tensor
 
     @classmethod
-    def of_rank(cls, pending: Pending, observer: Observer) -> Numbers:
-        """This rank's own."""
+    def of_rank(cls, pending: Pending, observer: Observer, factors: Tensor | None = None) -> Numbers:
+        """This rank's own; numbers whose factor is 0 are left out, whatever they are."""
         device, count = observer.device, len(pending.tokens)
         train, found = observer.flat(observer.train, count), observer.validated
         none = torch.zeros(0, dtype=torch.float64, device=device)
@@ -132,11 +157,16 @@ class Numbers:
         if found is not None:
             sketches = observer.flat(found.sketches, observer.languages)
             val = (sketches, found.losses.to(device), found.tokens.to(device))
-        return cls(train, val[0], pending.tokens.to(device), pending.losses.to(device), *val[1:], divisor)
+        if factors is not None and bool((factors == 0).any()):
+            kept = factors.to(device) != 0
+            train, val = torch.where(kept, train, 0.0), (torch.where(kept, val[0], 0.0) if found else none, *val[1:])
+        parts = pending.parts / (observer.coverage.world.size * pending.calls if pending.mean else 1)
+        sums = (pending.tokens, parts, pending.losses)
+        return cls(train, val[0], *(values.to(device) for values in sums), *val[1:], divisor)
 
     def over(self, world: World) -> Numbers:
         """Summed over ranks, in one message."""
-        parts = [self.train, self.val, self.tokens, self.losses, self.val_losses, self.val_tokens, self.divisor]
+        parts = [getattr(self, each.name) for each in fields(self)]
         whole = world.sum(torch.cat([part.flatten() for part in parts]))
         pieces = torch.split(whole, [part.numel() for part in parts])
         return Numbers(*(piece.view(part.shape).cpu() for piece, part in zip(pieces, parts, strict=True)))
@@ -160,15 +190,13 @@ def close(
     observer: Observer,
     world: World,
     languages: Sequence[str],
-    grad_scale: float = 1.0,
+    rates: Rates,
     any_divisor: bool = False,
 ) -> Sums:
-    """The sums of the step over its calls and all ranks.
+    """The sums of the step over its calls and all ranks; products are in terms of the largest rate.
 
     Parameters
     ----------
-    grad_scale : float
-        What the training loss was multiplied with.
     any_divisor : bool
         Whether the step may be divided by another number than that of its tokens.
 
@@ -179,27 +207,34 @@ def close(
     NonFiniteError
         On every rank, naming the step, the language and the rank where it happened.
     """
-    own = Numbers.of_rank(pending, observer)
+    factors = observer.layout.factors(rates.shares)
+    own = Numbers.of_rank(pending, observer, factors)
     total = own.over(world)
     if not total.finite():
         rows = world.gather(own.flags().to(observer.device).flatten())
         raise NonFiniteError(_explain(pending.step, rows, languages), hint=_HINT)
     check_divisor(pending, total, world, any_divisor)
-    scale = 1.0 / (world.size * grad_scale)
+    scale = 1.0 / (world.size * rates.grad_scale)
     k = len(languages)
     if len(total.tokens) == 2 * k:
         train = total.train * scale
-        gram, cover = combine_halves(train @ train.T, total.tokens, pending.total)
+        gram, cover = combine_halves(train @ _times(train, factors).T, total.tokens, total.parts)
         unknown = np.full(k, np.nan)
         return Sums(gram.numpy(), cover.numpy(), total.tokens.view(k, 2).sum(1).numpy(), unknown)
     counts = total.val_tokens.clamp(min=1)
-    gram = total.train @ (total.val / counts[:, None]).T * scale
+    gram = _times(total.train, factors) @ (total.val / counts[:, None]).T * scale
     cover = total.tokens[:, None] * (total.val_tokens > 0)
     return Sums(gram.numpy(), cover.numpy(), total.tokens.numpy(), (total.val_losses / counts).numpy())
 
 
+def _times(sketches: Tensor, factors: Tensor | None) -> Tensor:
+    return sketches if factors is None else sketches * factors
+
+
 def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: bool) -> None:
-    """Every rank has divided by the tokens of all."""
+    """Every rank has divided by the tokens of all, if not each by its own."""
+    if pending.mean:
+        return
     mean, square = (total.divisor / world.size).tolist()
     if square - mean**2 > 1e-9 * square:
         hint = "sum the tokens over ranks and calls, and give each rank the sum"
@@ -212,19 +247,6 @@ def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: b
 
 
 FAR = 0.25  # ways of counting differ by less, such as the first token of each sequence
-
-
-def learning_rate(lr: float, step: int) -> float:
-    """The learning rate of a step.
-
-    Raises
-    ------
-    TrackerError
-        If it is not finite, or negative.
-    """
-    if not 0 <= float(lr) < math.inf:
-        raise TrackerError(f"step {step}: commit has lr={float(lr)}, expected 0 or more")
-    return float(lr)
 
 
 def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, step: int) -> float:

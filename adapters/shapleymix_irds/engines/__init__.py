@@ -8,6 +8,7 @@ Modules, in reading order:
   base       loss functions, and the products of halves where there is no validation set
   rows       whose each row of a layer's input is
   sketches   random maps of gradients into d numbers, which keep inner products on the average
+  layout     which numbers of a step's sketches belong to which parameters
   probes     identities in the autograd graph that sketch a gradient by language
   calls      which calls of torch functions are covered, and the probes behind each
   apart      whether sequences stay apart, in the loss and in each layer

@@ -21,17 +21,15 @@ def plain(losses: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     return losses[1] if isinstance(losses, tuple) else losses
 
 
-def combine_halves(gram: Tensor, tokens: Tensor, unscale: float) -> tuple[Tensor, Tensor]:
+def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
     """Validation-free products: language j's own fresh training gradient stands for its validation gradient.
 
     Parameters
     ----------
     gram : tensor (2K, 2K)
         Products of the scaled gradients of halves of languages.
-    tokens : tensor (2K,)
-        Tokens of the halves.
-    unscale : float
-        The factor that undoes the scale of one of the two gradients.
+    tokens, parts : tensor (2K,)
+        Tokens of the halves, and what part of the loss they are: gradients over parts are those of mean losses.
 
     Returns
     -------
@@ -40,13 +38,14 @@ def combine_halves(gram: Tensor, tokens: Tensor, unscale: float) -> tuple[Tensor
         the language is measured on the other: with the same sequences on both sides it would be several
         times too large.
     """
-    n = tokens.view(-1, 2)
+    n, parts = tokens.view(-1, 2), parts.view(-1, 2)
     total = n.sum(1)
     blocks = gram.view(len(n), 2, len(n), 2)
-    means = torch.where(total > 0, unscale / total.clamp(min=1), 0.0)
+    tiny = 1e-300
+    means = torch.where(total > 0, 1 / parts.sum(1).clamp(min=tiny), 0.0)
     products = blocks.sum((1, 3)) * means
     both = (n > 0).all(1)
-    crossed = torch.diagonal(blocks[:, 0, :, 1]) * (unscale / n.clamp(min=1)).sum(1)
+    crossed = torch.diagonal(blocks[:, 0, :, 1]) * (1 / parts.clamp(min=tiny)).sum(1)
     products.diagonal().copy_(torch.where(both, crossed, 0.0))
     known = (total > 0).expand(len(n), len(n)).clone()
     known.diagonal().copy_(both)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -13,8 +13,8 @@ from shapleymix_irds.errors import TrackerError
 
 
 @contextmanager
-def at_midpoint(parameters: Iterable[nn.Parameter], lr: float) -> Iterator[None]:
-    """Within, the weights are `w - lr / 2 * gradient`; then they are what they were, bit for bit.
+def at_midpoint(parameters: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> Iterator[None]:
+    """Within, the weights are `w - rate / 2 * gradient`; then they are what they were, bit for bit.
 
     It holds a copy of this rank's weights.
 
@@ -23,18 +23,18 @@ def at_midpoint(parameters: Iterable[nn.Parameter], lr: float) -> Iterator[None]
     TrackerError
         If there are no gradients any more.
     """
-    listed = [parameter for parameter in parameters if parameter.grad is not None]
+    listed = {name: parameter for name, parameter in parameters.items() if parameter.grad is not None}
     if not listed:
         hint = "commit before they are moved or used up, or take order=1"
         raise TrackerError("second order needs the step's gradients, and `.grad` is empty", hint=hint)
-    before = [local(parameter.detach()).clone() for parameter in listed]
+    before = {name: local(parameter.detach()).clone() for name, parameter in listed.items()}
     try:
         with torch.no_grad():
-            for parameter in listed:
+            for name, parameter in listed.items():
                 assert parameter.grad is not None
-                local(parameter).sub_(local(parameter.grad).to(parameter.dtype), alpha=lr / 2)
+                local(parameter).sub_(local(parameter.grad).to(parameter.dtype), alpha=rates[name] / 2)
         yield
     finally:
         with torch.no_grad():
-            for parameter, values in zip(listed, before, strict=True):
-                local(parameter).copy_(values)
+            for name, parameter in listed.items():
+                local(parameter).copy_(before[name])

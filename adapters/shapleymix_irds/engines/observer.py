@@ -20,6 +20,7 @@ from shapleymix_irds.engines.apart import MIXED, misplaced
 from shapleymix_irds.engines.base import LossFn, plain
 from shapleymix_irds.engines.coverage import Coverage
 from shapleymix_irds.engines.isolation import differentiate, isolated
+from shapleymix_irds.engines.layout import Layout
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.engines.sketches import Form, gradient_sketch, key_of
 from shapleymix_irds.engines.watching import Book, Watching
@@ -65,22 +66,25 @@ class Observer:
     """
 
     def __init__(self, model: nn.Module, world: World, form: Form, languages: int) -> None:
-        self.model, self.form, self.languages = model, form, languages
+        self.model, self.languages = model, languages
         parameters = named_parameters(model)
         self.coverage = Coverage(model, parameters, world)
         double = any(parameter.dtype == torch.float64 for parameter in parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = local(next(iter(parameters.values()))).device
+        self.layout = Layout(form, {})
         self.open(0)
 
     @property
     def name(self) -> str:
-        return "exact" if self.form.exact else "sketch"
+        return "exact" if self.layout.form.exact else "sketch"
 
     def open(self, seed: int) -> None:
         """Begin a step: fresh projections, the same on all ranks."""
         self.seed = torch.tensor(seed % 2**62)
         self.parameters = self.coverage.parameters = named_parameters(self.model)
+        sizes = {name: parameter.numel() for name, parameter in self.parameters.items()}
+        self.layout = Layout(self.layout.form, sizes)
         self.train: Sketches = {}
         self.validated: Validated | None = None
 
@@ -137,18 +141,12 @@ class Observer:
             compiled = self.flat(self.validate(loss_fn, [piece]).sketches, self.languages)
             self.coverage.compare(eager, compiled)
 
-    def numbers(self) -> dict[str, int]:
-        """Numbers of each sketch, the same on every rank."""
-        if not self.form.exact:
-            return {"": self.form.width}
-        return {name: parameter.numel() for name, parameter in sorted(self.parameters.items())}
-
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers) in float64."""
         zero = torch.zeros((), dtype=torch.float64, device=self.device)
         parts = [
             sketches[name].double() if name in sketches else zero.expand(groups, numbers)
-            for name, numbers in self.numbers().items()
+            for name, numbers in self.layout.numbers().items()
         ]
         return torch.cat(parts, 1)
 
@@ -176,8 +174,9 @@ class Observer:
             grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
-                    sketch = gradient_sketch(grad, self.seed, key_of(name), self.form).to(self.dtype)
-                    place = name if self.form.exact else ""
+                    place, form = self.layout.sketch(name), self.layout.form
+                    form = form if form.exact else Form(self.layout.numbers()[place], form.side)
+                    sketch = gradient_sketch(grad, self.seed, key_of(name), form).to(self.dtype)
                     rows = into.setdefault(place, sketch.new_zeros((count, len(sketch))))
                     into[place] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
@@ -185,6 +184,8 @@ class Observer:
         self, roots: Sequence[Tensor], mode: Watching, watched: Watched, again: Callable[[], None] | None
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
+        if watched.first is not None and not watched.seen:
+            watched.first()
         watched.seen = True
         self.coverage.look(roots)
         if self.coverage.agree(self.device, by_passes=watched.losses is not None) and again is not None:
@@ -194,7 +195,7 @@ class Observer:
                 self._pass_by_group(watched.losses, mode.labels.count, self.train)
 
     def _book(self, groups: int) -> Book:
-        return Book(self.model, self.form, self.seed, groups, self.dtype, self.device, self.coverage.passed)
+        return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, self.coverage.passed)
 
 
 @dataclass
@@ -207,12 +208,15 @@ class Watched:
         Given by who knows the losses of sequences, before the backward pass.
     groups : tensor, optional
         The labels of the call.
+    first : callable, optional
+        What is done before the first backward pass.
     seen : bool
         Whether there was a backward pass.
     """
 
     losses: Losses | None = None
     groups: Tensor | None = None
+    first: Callable[[], None] | None = None
     seen: bool = False
 
 

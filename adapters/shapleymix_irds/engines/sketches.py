@@ -1,19 +1,22 @@
 """Sketches: random maps of gradients into d numbers, which keep inner products on the average.
 
-A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Each long side is projected to r numbers (signs over
-sqrt(r)), so that a token costs (O + I) r multiplications instead of O I; the r x r *core* of each group is then added
-into d places with random signs. Sides of r numbers or fewer stay as they are, and so does everything if d is None: the
-products are then exact, and a parameter has places of its own. Projections depend on the seed of the evaluation, the
-parameter and the axis alone, so that they are the same on every rank and in every use of a parameter.
+A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Long sides are projected to r numbers (signs over sqrt(r)),
+so that a token costs (O + I) r + r^2 multiplications instead of O I; the r x r *core* of each group is then added into
+d places with random signs. Where a side is so short that its projection would cost more than it saves, it stays as it
+is, and so does everything if d is 0: the products are then exact, and a parameter has places of its own. Projections
+depend on the seed of the evaluation, the parameter and the axis alone, so that they are the same on every rank and in
+every use of a parameter.
 
 Legend: G groups, U units of n rows, O outputs, I inputs, d numbers of a sketch, r numbers of a side.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -35,11 +38,29 @@ class Form:
     """
 
     width: int = 16_384
-    side: int = 64
+    side: int = 256
 
     @property
     def exact(self) -> bool:
         return self.width == 0
+
+
+def shortened(shape: tuple[int, int], form: Form) -> tuple[int, int]:
+    """Numbers of both sides of a matrix's core: of all ways to project, the one with the fewest multiplications.
+
+    It follows from the shape alone, so that a tied table has one core. A core is held for each group, so that it may
+    have no more than (2 r)^2 numbers.
+    """
+    if form.exact:
+        return shape
+    ways = list(product(*({n, min(n, form.side)} for n in shape)))
+    small = [way for way in ways if math.prod(way) <= (2 * form.side) ** 2]
+    return min(small, key=lambda way: (multiplications(shape, way), -math.prod(way)))
+
+
+def multiplications(shape: tuple[int, int], sides: tuple[int, int]) -> int:
+    """What a token costs: the projections of both sides, and the core."""
+    return sum(n * side for n, side in zip(shape, sides, strict=True) if side != n) + math.prod(sides)
 
 
 def key_of(name: str) -> int:
@@ -71,9 +92,21 @@ def matrix_sketch(
     count, key, width, side, outputs = sizes
     exact = torch.promote_types(right.dtype, torch.float32)
     ids = left if left.dim() == 1 else None
-    a = _rows_of(ids, outputs, seed, (key, width, side), exact) if ids is not None else left
-    a = (_project(a, seed, key, 0, width, side) if ids is None else a).to(exact)
-    b = _project(right, seed, key, 1, width, side).to(exact)
+    sides = shortened((outputs, right.shape[1]), Form(width, side))
+    b = _project(right, seed, key, 1, sides[1]).to(exact)
+    if ids is None:
+        a = _project(left, seed, key, 0, sides[0]).to(exact)
+        core = _core(a, b, groups, slots, count)
+    elif sides[0] == outputs:
+        core = _core_of_table(ids, b, groups, slots, (count, outputs))
+    else:
+        a = _rows_of(ids, outputs, seed, (key, sides[0]), exact)
+        core = _core(a, b, groups, slots, count)
+    return _fold(core.flatten(1), seed, key, width)
+
+
+def _core(a: Tensor, b: Tensor, groups: Tensor, slots: Tensor | None, count: int) -> Tensor:
+    """`sum_rows a^T b` by group, (G, a's numbers, b's numbers)."""
     if slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[slots] for part in (a, b))
     units = len(groups)
@@ -83,7 +116,18 @@ def matrix_sketch(
     for first in range(0, units, step):
         part = slice(first, first + step)
         core.index_add_(0, groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
-    return _fold(core.flatten(1), seed, key, width)
+    return core
+
+
+def _core_of_table(ids: Tensor, b: Tensor, groups: Tensor, slots: Tensor | None, shape: tuple[int, int]) -> Tensor:
+    """`_core` where a's rows are those of the unit matrix: b's rows are added where ids say."""
+    if slots is not None:
+        ids, b = torch.cat([ids, ids.new_full((1,), -1)])[slots], torch.cat([b, b.new_zeros(1, b.shape[1])])[slots]
+    count, outputs = shape
+    group = groups.repeat_interleave(ids.numel() // max(1, len(groups)))
+    place = group * outputs + ids.flatten().clamp(min=0)
+    rows = b.reshape(-1, b.shape[-1]) * (ids.flatten() >= 0)[:, None]
+    return b.new_zeros((count * outputs, b.shape[-1])).index_add_(0, place, rows).view(count, outputs, -1)
 
 
 def vector_sketch(values: Tensor, groups: Tensor, seed: Tensor, sizes: list[int]) -> Tensor:
@@ -97,8 +141,9 @@ def gradient_sketch(grad: Tensor, seed: Tensor, key: int, form: Form) -> Tensor:
     """Sketch (d,) of a whole gradient, the same as its tokens would have given."""
     exact = grad.to(torch.promote_types(grad.dtype, torch.float32))
     if grad.dim() == 2:
-        exact = _project(exact.T, seed, key, 0, form.width, form.side).T
-        exact = _project(exact, seed, key, 1, form.width, form.side)
+        sides = shortened((grad.shape[0], grad.shape[1]), form)
+        exact = _project(exact.T, seed, key, 0, sides[0]).T
+        exact = _project(exact, seed, key, 1, sides[1])
     return _fold(exact.reshape(1, -1), seed, key, form.width)[0]
 
 
@@ -117,20 +162,18 @@ def _matrix(n: int, seed: Tensor, key: int, axis: int, side: int, like: Tensor) 
     return _signs((n, side), _generator(seed, key, axis, like.device), like.dtype)
 
 
-def _project(values: Tensor, seed: Tensor, key: int, axis: int, width: int, side: int) -> Tensor:
-    """values (rows, n) -> (rows, r), or as they are where the side is short or everything is exact."""
+def _project(values: Tensor, seed: Tensor, key: int, axis: int, side: int) -> Tensor:
+    """values (rows, n) -> (rows, side); as they are where the side stays whole."""
     n = values.shape[-1]
-    if width == 0 or n <= side:
+    if side == n:
         return values
     return (values @ _matrix(n, seed, key, axis, side, values)) * side**-0.5
 
 
-def _rows_of(ids: Tensor, n: int, seed: Tensor, sizes: tuple[int, int, int], dtype: torch.dtype) -> Tensor:
+def _rows_of(ids: Tensor, n: int, seed: Tensor, sizes: tuple[int, int], dtype: torch.dtype) -> Tensor:
     """The projections of unit vectors: rows of the matrix of signs, 0 where the id is -1."""
-    key, width, side = sizes
+    key, side = sizes
     known = (ids >= 0)[:, None]
-    if width == 0 or n <= side:
-        return torch.nn.functional.one_hot(ids.clamp(min=0), n).to(dtype) * known
     like = torch.empty(0, device=ids.device, dtype=dtype)
     return _matrix(n, seed, key, 0, side, like)[ids.clamp(min=0)] * side**-0.5 * known
 

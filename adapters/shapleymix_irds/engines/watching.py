@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.engines.calls import READERS, Use, broadcast_shape
+from shapleymix_irds.engines.layout import Layout
 from shapleymix_irds.engines.probes import MatrixProbe, VectorProbe
 from shapleymix_irds.engines.rows import Labels
-from shapleymix_irds.engines.sketches import Form, key_of
+from shapleymix_irds.engines.sketches import key_of
 from shapleymix_irds.wrappers import tidy, whole_names
 
 OnLoss = Callable[[Sequence[Tensor]], None]
+
+
+class Place(NamedTuple):
+    """Name and key of a parameter, the dummy of its sketch, and d (0: exact)."""
+
+    name: str
+    key: int
+    dummy: Tensor
+    width: int
 
 
 @dataclass
@@ -32,27 +42,25 @@ class Book:
     seed : tensor ()
         Seed of the evaluation, int64 on the CPU.
     dummies : dict of str to tensor
-        Leaves of zeros whose gradients are the sketches: one for all parameters under "", or, where products are
-        exact, one for each.
-    places : dict of int to tuple
-        Name, key and dummy of each parameter, by its identity.
+        Leaves of zeros whose gradients are the sketches, by the names that the layout has for them.
+    places : dict of int to Place
+        Of each parameter, by its identity.
     skipped : set of str
         Parameters that are measured otherwise.
     """
 
     model: nn.Module
-    form: Form
+    layout: Layout
     seed: Tensor
     groups: int
     dtype: torch.dtype
     device: torch.device
     skipped: set[str] = field(default_factory=set)
     dummies: dict[str, Tensor] = field(default_factory=dict)
-    places: dict[int, tuple[str, int, Tensor]] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.form.exact:
-            self.dummies[""] = self._zeros(self.form.width)
+        self.dummies = {name: self._zeros(numbers) for name, numbers in self.layout.numbers().items()}
         self.look()
 
     def look(self) -> None:
@@ -63,18 +71,17 @@ class Book:
         parameters = dict(self.model.named_parameters())
         for name, parameter in parameters.items():
             known = tidy(name)
-            if known in self.skipped or id(parameter) in self.places:
+            if known in self.skipped or known not in self.layout.sizes or id(parameter) in self.places:
                 continue
-            if self.form.exact and known not in self.dummies:
-                self.dummies[known] = self._zeros(parameter.numel())
-            dummy = self.dummies[known if self.form.exact else ""]
-            self.places[id(parameter)] = (known, key_of(known), dummy)
+            dummy = self.dummies[self.layout.sketch(known)]
+            width = 0 if self.layout.form.exact else dummy.shape[1]
+            self.places[id(parameter)] = Place(known, key_of(known), dummy, width)
         sharded = {name: parameter for name, parameter in parameters.items() if id(parameter) in self.places}
         for whole, name in whole_names(self.model, sharded).items():
             self.places.setdefault(whole, self.places[id(sharded[name])])
 
-    def place(self, weight: Tensor) -> tuple[str, int, Tensor] | None:
-        """Name, key and dummy of a parameter; None for one that is not the model's."""
+    def place(self, weight: Tensor) -> Place | None:
+        """The place of a parameter; None for one that is not the model's."""
         found = self.places.get(id(weight))
         if found is None and not torch.compiler.is_compiling():
             self.look()
@@ -130,30 +137,30 @@ class Watching(TorchFunctionMode):
         whole = y
         for use, place in found:
             if place is not None:
-                y = self._probe(use, y, *place[1:])
+                y = self._probe(use, y, place)
                 if not torch.compiler.is_compiling():
                     probe: Any = y.grad_fn
-                    probe.silent = partial(self.book.skipped.__contains__, place[0])
+                    probe.silent = partial(self.book.skipped.__contains__, place.name)
         if y is not whole and not torch.compiler.is_compiling():
             covered = {id(use.weight) for use, place in found if place is not None}
             last: Any = y.grad_fn
             last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
         return y
 
-    def _probe(self, use: Use, y: Tensor, key: int, dummy: Tensor) -> Tensor:
-        labels, book = self.labels, self.book
+    def _probe(self, use: Use, y: Tensor, place: Place) -> Tensor:
+        labels, book, dummy = self.labels, self.book, place.dummy
         if use.kind in ("matrix", "flipped", "table"):
             assert use.x is not None
             shape = use.x.shape if use.kind == "table" else use.x.shape[:-1]
             units, _ = labels.units(shape)
-            flipped = use.kind == "flipped"
-            sizes = (flipped, use.padding, labels.count, key, book.form.width, book.form.side, use.weight.shape[0])
+            flipped, side = use.kind == "flipped", book.layout.form.side
+            sizes = (flipped, use.padding, labels.count, place.key, place.width, side, use.weight.shape[0])
             saved = use.x.detach()
             return MatrixProbe.apply(y, saved, dummy, units.groups, units.slots, book.seed, *sizes)
         x = None if use.x is None else use.x.detach()
         norm = {"rms": 1, "layer": 2}.get(use.kind, 0)
         shape = use.weight.shape if norm else broadcast_shape(use.weight)
-        rest = (shape, norm, use.eps, labels.count, key, book.form.width)
+        rest = (shape, norm, use.eps, labels.count, place.key, place.width)
         return VectorProbe.apply(y, x, dummy, labels.groups.flatten(), book.seed, *rest)
 
     def _backward(

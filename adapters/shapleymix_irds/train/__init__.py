@@ -2,15 +2,21 @@
 
 Modules, in reading order:
 
-  config       every setting of a training run: a flag and a key of CONFIG.toml
+  shapes       sizes of decoders: the named ones, and the learning rate that suits a size
+  settings     every setting of a training run: a flag and a key of CONFIG.toml
+  limits       what settings may be: each by itself, and those that do not go together
+  config       settings of a run that fit together, and what follows from them: its length, evaluations and name
+  settings_file  CONFIG.toml: settings under their own names, below headings that mean nothing
   disk         a disk that takes no more is an error that says which file
+  optimisers   the optimiser of a run: AdamW, SGD, Muon or Adafactor, in groups with learning rates of their own
   checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
   distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
   mixtures     the mixture a run trains on: written out, or in a file
-  model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings; and its named sizes
+  model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings
   plan         when a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop
   sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks
   telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
+  stopping     signals that ask a run to stop at the end of a step
   app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
   telemetry    what a run shows and keeps
   documents    documents as stretches of flat arrays of tokens, and two hashes of each: its place and its content
@@ -28,6 +34,7 @@ Modules, in reading order:
   feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
   setup        the parts of a run: model, optimiser, loss, tracker
+  step         one optimiser step over the global batch: this rank's gradients, the losses of all, the update
   loop         the training loop: one model, one mixture, from the first step or from the last checkpoint
   launch       from settings to a finished run
 """

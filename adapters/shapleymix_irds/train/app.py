@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_irds.train.config import TrainConfig, fields, flag, read_toml, types
+from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.settings import fields, flag, types
+from shapleymix_irds.train.settings_file import read_toml
 from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
 EXAMPLES = """Train one language model on one mixture; write rows of a run log and a Shapley value matrix.

@@ -30,6 +30,7 @@ from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.optimisers import Optimiser
 from shapleymix_irds.wrappers import put_back, tidy
 
 LOCK = ".lock"  # held by the process that trains in a folder
@@ -53,7 +54,7 @@ class Checkpoints:
         names = [path.name for path in self.folder.glob("step-*") if path.is_dir()]
         return sorted(int(found[1]) for name in names if (found := STEP_FOLDER.fullmatch(name)))
 
-    def save(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer, meta: dict[str, Any]) -> None:
+    def save(self, step: int, model: nn.Module, optimiser: Optimiser, meta: dict[str, Any]) -> None:
         """Write the checkpoint of `step`, then drop the oldest.
 
         Raises
@@ -96,7 +97,7 @@ class Checkpoints:
             raise StoreError(message, location=Location(file=str(path)), hint=BROKEN.format(path.parent))
         return known
 
-    def load(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    def load(self, step: int, model: nn.Module, optimiser: Optimiser) -> None:
         """Fill the model and the optimiser from the checkpoint of `step`.
 
         Raises
@@ -115,7 +116,6 @@ class Checkpoints:
         except (Exception, CheckpointException) as error:  # torch raises many kinds; its own is no Exception
             message = f"cannot be loaded: {_last_line(error)}"
             raise StoreError(message, location=Location(file=str(place)), hint=BROKEN.format(place)) from error
-        fill_optimiser(model, optimiser, state, step)
 
     def clear(self) -> None:
         """Remove all checkpoints, and what is left of one that was not finished."""
@@ -128,25 +128,17 @@ class Checkpoints:
             shutil.rmtree(self.folder / f"step-{step:09d}", ignore_errors=True)
 
 
-def tensors_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Weights and AdamW's moments by parameter name; moments of a fresh optimiser are zero."""
+def tensors_of(model: nn.Module, optimiser: Optimiser) -> dict[str, dict[str, Tensor]]:
+    """Weights and the optimiser's state by parameter name, not copied: what is loaded into them is theirs."""
     put_back(model)  # losses may just have been measured
-    state: dict[str, dict[str, Tensor]] = {"model": {}, "exp_avg": {}, "exp_avg_sq": {}}
-    for name, weight in model.named_parameters():
-        moments = optimiser.state.get(weight, {})
-        state["model"][tidy(name)] = weight.detach()
-        for key in ("exp_avg", "exp_avg_sq"):
-            state[key][tidy(name)] = moments.get(key, torch.zeros_like(weight.detach()))
-    return state
+    weights = {tidy(name): weight.detach() for name, weight in model.named_parameters()}
+    return {"model": weights, **optimiser.state(model)}
 
 
-def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, state: dict[str, Any], step: int) -> None:
-    """Give AdamW the moments in `state` after `step` steps; after none it starts as it is made."""
-    if not step:
-        return
-    for name, weight in model.named_parameters():
-        moments = {key: state[key][tidy(name)] for key in ("exp_avg", "exp_avg_sq")}
-        optimiser.state[weight] = {"step": torch.tensor(float(step)), **moments}
+def tensor_bytes(model: nn.Module, optimiser: Optimiser) -> int:
+    """What the tensors of a checkpoint take, those of all ranks together."""
+    tensors = [each for group in tensors_of(model, optimiser).values() for each in group.values()]
+    return sum(each.numel() * each.element_size() for each in tensors)
 
 
 def check_folder(out: Path, needed: int) -> None:

@@ -7,14 +7,15 @@ import gc
 import os
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
 
 from shapleymix.errors import UsageError
@@ -93,22 +94,36 @@ def _hears(store: Store, greeting: str, name: str) -> bool:
     return True
 
 
-def wrap(model: nn.Module, blocks: Any, world: World, *, parallel: str, bf16: bool) -> nn.Module:
-    """The model for this world: itself, under DDP, or sharded block by block with FSDP2."""
+def mesh_of(world: World, parallel: str, shard_size: int) -> DeviceMesh:
+    """The mesh over which a model is sharded: all ranks, or with "hsdp" rows of `shard_size` that are copies of each
+    other; without one a row is a node.
+
+    Raises
+    ------
+    UsageError
+        If the ranks do not divide into such rows.
+    """
+    if parallel == "fsdp":
+        return init_device_mesh(world.device.type, (world.size,))
+    size = shard_size or int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    if world.size % size:
+        message = f"--shard-size {size} does not divide the {world.size} ranks"
+        raise UsageError(message, hint="choose a divisor of it, or --parallel fsdp")
+    return init_device_mesh(world.device.type, (world.size // size, size), mesh_dim_names=("replicate", "shard"))
+
+
+def wrap(
+    model: nn.Module, blocks: Iterable[nn.Module], world: World, mesh: DeviceMesh | None, *, bf16: bool
+) -> nn.Module:
+    """The model for this world: itself, under DDP, or sharded block by block with FSDP2 where there is a mesh."""
     if world.size == 1:
         return model
-    if parallel == "ddp":
+    if mesh is None:
         ids = [world.device.index] if world.device.type == "cuda" else None
         return nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-    mesh = init_device_mesh(world.device.type, (world.size,))
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16 else None
-    options: dict[str, Any] = {"mesh": mesh, **({"mp_policy": policy} if policy else {})}
-    for block in blocks:
-        fully_shard(block, **options)
-    fully_shard(model, **options)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if bf16 else MixedPrecisionPolicy()
+    for module in (*blocks, model):
+        fully_shard(module, mesh=mesh, mp_policy=policy)
     return model
 
 

@@ -11,7 +11,7 @@ from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked
+from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked, tensor_bytes
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.distributed import joined_world
@@ -63,7 +63,8 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
             _clear(config, world)
         resumed = trainer.resume()
         tokens = "bytes" if config.tokenizer == "bytes" else f"tokenizer {Path(config.tokenizer).name}"
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokens}, from step {resumed}")
+        rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
+        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokens}, {rate}, from step {resumed}")
         _run(trainer, world, resumed)
         drop_shared(config, world)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
@@ -116,8 +117,7 @@ def _claimed(config: TrainConfig, parts: Parts, world: World) -> Iterator[None]:
         If it is not so.
     """
     out = Path(config.out)
-    size = 12 * sum(weight.numel() for weight in parts.model.parameters())  # weights and two moments in fp32
-    check_folder(out, size * (config.keep + 1))
+    check_folder(out, tensor_bytes(parts.model, parts.optimiser) * (config.keep + 1))
     with locked(out, world):
         if not config.force:
             _check_free(config, world)

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import Fault, Location, UsageError
 from shapleymix.records import FloatArray
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.distributed import gradient_sync
 from shapleymix_irds.train.evaluate import mean_losses
-from shapleymix_irds.train.feed import Feed, Sequences, Share
+from shapleymix_irds.train.feed import Feed, Share
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.sampler import Sampler
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker
+from shapleymix_irds.train.step import Shown, Stepper
+from shapleymix_irds.train.stopping import StopSignals
 from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
 from shapleymix_irds.train.telling import Stopped
-
-UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-
-
-class Shown(NamedTuple):
-    """What the last step has to show: loss sums and tokens by language (2, K), learning rate, gradient norm."""
-
-    sums: Tensor = torch.zeros(2, 0)
-    lr: float = math.nan
-    norm: float = math.nan
 
 
 class Trainer:
@@ -58,7 +44,8 @@ class Trainer:
         self.checkpoints = Checkpoints(self.out, world, config.keep)
         self.step = 0
         self.rows: list[Row] = []
-        self.asked = 0  # the signal that this rank got
+        self.stepper = Stepper(config, corpus, parts, self.losses, self.tracker, world)
+        self.stops = StopSignals()
         self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
         self.feed: Feed
@@ -124,7 +111,7 @@ class Trainer:
             if self.config.eval_untrained or self.config.irds_fresh:
                 self.evaluate(log=self.config.eval_untrained)
             self.save()  # before the first step, so that a disk that cannot take it is known now
-        with self._stoppable(), self._fed() as self.feed:
+        with self.stops.heard(), self._fed() as self.feed:
             while self.step < self.config.steps:
                 with self.rate.step(self.config.step_tokens):
                     self.train_step()
@@ -149,75 +136,10 @@ class Trainer:
 
     def train_step(self) -> None:
         """One optimiser step over the global batch."""
-        config = self.config
         batch = self.feed.next()
-        sums = self._backward(batch.pieces)
-        sums, stop = self._agree(sums)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
-        self._check_gradient(norm, sums)
-        lr = config.learning_rate(self.step)
-        if self.tracker is not None:
-            self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.step += 1
+        self.shown, self.stop = self.stepper.take(self.step, batch.pieces, self.stops.asked)
         self.sampler.counts[:] = batch.counts
-        self.stop = stop
-        self.shown = Shown(sums, lr, norm)
-
-    def _backward(self, pieces: list[Sequences]) -> Tensor:
-        """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
-        sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
-        for number, piece in enumerate(pieces):
-            x, y, lang = piece.on(self.world.device)
-            with gradient_sync(self.model, last=number == len(pieces) - 1):
-                losses = self._one_backward(x, y, lang)
-            sums[0].index_add_(0, piece.languages, losses.double().cpu())
-            sums[1] += torch.bincount(piece.languages, minlength=sums.shape[1]) * x.shape[1]
-        return sums
-
-    def _one_backward(self, x: Tensor, y: Tensor, lang: Tensor) -> Tensor:
-        """Gradients of a micro-batch; the measured loss of each of its sequences."""
-        tokens = self.config.step_tokens
-        if self.tracker is not None:
-            self.tracker.backward(self.losses, x, y, lang, step=self.step, tokens=tokens)
-            return self.tracker.sequence_losses
-        trained, measured = self.losses(x, y)
-        (trained.sum() * (self.world.size / tokens)).backward()
-        return measured.detach()
-
-    def _agree(self, sums: Tensor) -> tuple[Tensor, int]:
-        """Loss sums over all ranks, and whether any rank was asked to stop.
-
-        Raises
-        ------
-        DataError
-            If a loss is not finite, with the step, the language and the rank.
-        """
-        rows = self.world.table(torch.cat([sums.flatten(), torch.tensor([float(self.asked)])]))
-        bad = torch.nonzero(~torch.isfinite(rows[:, : len(self.corpus.languages)]))
-        if len(bad):
-            rank, language = bad[0].tolist()
-            name = self.corpus.languages[language]
-            raise DataError(f"the loss of {name!r} is not finite at step {self.step} on rank {rank}", hint=UNSOUND)
-        return rows[:, :-1].sum(0).view_as(sums), int(rows[:, -1].max())
-
-    def _check_gradient(self, norm: float, sums: Tensor) -> None:
-        """Refuse to ruin the weights; `norm` is that of all ranks' gradient, `sums` are all ranks' loss sums.
-
-        Raises
-        ------
-        DataError
-            If the norm is not finite.
-        """
-        if math.isfinite(norm):
-            return
-        losses = zip(self.corpus.languages, (sums[0] / sums[1]).tolist(), strict=True)
-        listed = ", ".join(f"{name} {loss:.4g}" for name, loss in losses)
-        raise DataError(f"the gradient is not finite at step {self.step}; the losses are: {listed}", hint=UNSOUND)
+        self.step += 1
 
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
@@ -294,21 +216,6 @@ class Trainer:
         )
         for sink in self.sinks:
             sink.step(metrics)
-
-    @contextlib.contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """Let signals ask for a stop at the end of a step; a second Ctrl-C stops at once."""
-
-        def ask(signum: int, _frame: Any) -> None:
-            self.asked = signum
-            signal.signal(signum, previous[signal.Signals(signum)])
-
-        previous = {signum: signal.signal(signum, ask) for signum in STOP_SIGNALS}
-        try:
-            yield
-        finally:
-            for signum, handler in previous.items():
-                signal.signal(signum, handler)
 
 
 def check_same(saved: dict[str, Any], now: dict[str, Any], out: str) -> None:

@@ -13,9 +13,10 @@ from shapleymix.errors import UsageError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.distributed import wrap
+from shapleymix_irds.train.distributed import mesh_of, wrap
 from shapleymix_irds.train.evaluate import spread, windows_of
-from shapleymix_irds.train.model import Decoder, model_config, sequence_losses
+from shapleymix_irds.train.model import Decoder, sequence_losses
+from shapleymix_irds.train.optimisers import Optimiser, make_optimiser
 from shapleymix_irds.train.plan import plan_of
 
 
@@ -24,7 +25,7 @@ class Parts:
     """A model ready to train."""
 
     model: nn.Module
-    optimiser: torch.optim.AdamW
+    optimiser: Optimiser
     N: int
     vocabulary: int
     autocast: torch.dtype | None
@@ -55,35 +56,25 @@ class Losses:
 
 def make_parts(config: TrainConfig, vocabulary: int, world: World) -> Parts:
     """Build, initialise and wrap the model; the weights depend on the seed alone."""
-    sizes = {name: getattr(config, name) for name in ("layers", "hidden", "ffn", "heads")}
-    shape = model_config(config.model, **sizes, vocab=config.vocab or vocabulary)
+    shape = config.shape(vocabulary)
     if shape.vocab < vocabulary:
         raise UsageError(f"--vocab {shape.vocab} is below the tokenizer's {vocabulary}")
     if config.batch < world.size:
         raise UsageError(f"--batch {config.batch} is below the number of ranks, {world.size}")
-    sharded = config.parallel == "fsdp" and world.size > 1
+    sharded = config.parallel != "ddp" and world.size > 1
     with torch.device("meta" if sharded else world.device):  # a sharded model is never whole on one rank
         decoder = Decoder(shape, recompute=config.recompute)
     if config.compile:
         decoder.compile()
     bf16 = config.precision == "bf16" or (config.precision == "auto" and world.device.type == "cuda")
-    model = wrap(decoder, decoder.blocks, world, parallel=config.parallel, bf16=bf16)
+    mesh = mesh_of(world, config.parallel, config.shard_size) if sharded else None
+    model = wrap(decoder, decoder.blocks, world, mesh, bf16=bf16)
     if sharded:
         model.to_empty(device=world.device)
     decoder.initialise(config.seed)
     autocast = torch.bfloat16 if bf16 else None
     optimiser = make_optimiser(model, config)
     return Parts(model, optimiser, shape.non_embedding, shape.vocab, autocast, world.device)
-
-
-def make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only, as Megatron has it."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2))
 
 
 def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World) -> Any:

@@ -1,0 +1,177 @@
+"""Optimisers that are followed on two ranks: `torchrun ... follow_ranks.py FOLDER`.
+
+Each case trains with and without the tracker and compares weights bit for bit, and phi with the naive reference.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "adapters"), str(Path(__file__).parent)]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, validation  # noqa: E402
+from matrix_ranks import Case as Wrapping  # noqa: E402
+from matrix_ranks import Small, make, state, syncing, wrap  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.engines.base import combine_halves  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.amp.grad_scaler import GradScaler  # noqa: E402
+
+LRS = (0.02, 0.005)
+CLIP = 0.3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell."""
+
+    wrapper: str
+    what: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.wrapper} {self.what}"
+
+
+def cases() -> list[Case]:
+    whats = ("plain", "accumulation", "second order", "scaler", "means", "means, no validation set", "edited", "sketch")
+    every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
+    return [*every, Case("hsdp 1x2", "accumulation"), Case("hsdp 2x1", "plain"), Case("alone", "by hand")]
+
+
+def groups_of(model: Any, lrs: tuple[float, ...] = LRS) -> list[dict[str, Any]]:
+    """Matrices and the rest, at different rates."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    parts = ([p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2])
+    return [{"params": part, "lr": lr} for part, lr in zip(parts, lrs, strict=True)]
+
+
+def calls_of(case: Case, step: int) -> list[list[tuple[Tensor, Tensor, Tensor]]]:
+    """Calls of each rank, which are uneven."""
+    x, y, lang = batch((3, 4, 0, 5), seed=20 + step, masked=not case.what.startswith("means"))
+    calls = 2 if case.what == "accumulation" or case.what.startswith("means") else 1
+    return [[(x[part], y[part], lang[part]) for part in share.chunk(calls)] for share in torch.arange(12).split([5, 7])]
+
+
+def weights_of(case: Case, calls: list[list[Any]]) -> list[list[float]]:
+    """By what each call's summed loss is multiplied, for the whole step's loss."""
+    if case.what.startswith("means"):
+        return [[1 / (2 * len(each) * y.numel()) for _, y, _ in each] for each in calls]
+    tokens = sum(int((y != -100).sum()) for each in calls for _, y, _ in each)
+    return [[1 / tokens for _ in each] for each in calls]
+
+
+def expected(case: Case, model: Small, calls: list[list[Any]]) -> Tensor:
+    """Sum over groups of lr * clip * <h_j, g_i>, by separate backward passes."""
+    loss_fn, pieces = loss_of(model), []
+    for rank, (each, weights) in enumerate(zip(calls, weights_of(case, calls), strict=True)):
+        for number, ((x, y, lang), weight) in enumerate(zip(each, weights, strict=True)):
+            seen = [0] * 4
+            for row, k in enumerate(lang.tolist()):
+                half = (seen[k] + rank + number) % 2  # ranks and calls begin with another half
+                seen[k] += 1
+                value = (loss_fn(x[row : row + 1], y[row : row + 1]) * weight).sum()
+                tokens = float((y[row] != -100).sum())
+                pieces.append((2 * k + half, gradient(model, value), tokens, tokens * weight))
+    empty = [torch.zeros_like(p) for p in model.parameters()]
+    g = [[u + sum(p[1][n] for p in pieces if p[0] == h) for n, u in enumerate(empty)] for h in range(8)]
+    norm = sum(float(sum(part[n] for part in g).square().sum()) for n in range(len(empty))) ** 0.5
+    rates = [lr * min(1.0, CLIP / (norm + 1e-6)) for p in model.parameters() for lr in (LRS[p.ndim < 2],)]
+    scaled = [[r * u for r, u in zip(rates, part, strict=True)] for part in g]
+    if case.what == "means, no validation set":
+        gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
+        sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
+        return combine_halves(gram, *sums)[0]
+    if case.what == "second order":
+        with torch.no_grad():
+            for n, parameter in enumerate(model.parameters()):
+                parameter -= sum(part[n] for part in scaled) / 2
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
+    whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
+    return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
+
+
+def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
+    """Weights at the end, and the largest error of phi."""
+    wrapping = Wrapping(case.wrapper, "", case.what)
+    model = wrap(make(""), wrapping)
+    loss_fn, rank = loss_of(model), dist.get_rank()
+    optimizer = torch.optim.SGD(groups_of(model))
+    scaler = GradScaler("cpu", init_scale=256.0, enabled=case.what == "scaler")
+    tracker = None
+    if tracked:
+        settings: dict[str, Any] = {"order": 2 if case.what == "second order" else 1}
+        settings |= {"engine": "sketch" if case.what == "sketch" else "exact"}
+        val = None if case.what == "means, no validation set" else validation()
+        options = Options(val_sequences=3, measure_sequences=1, numbers=60_000)
+        tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)
+        tracker.follow(optimizer)
+    reference, error = make(""), 0.0
+    for step in range(2):
+        calls = calls_of(case, step)
+        tokens = sum(int((y != -100).sum()) for each in calls for _, y, _ in each)
+        truth = None
+        if tracker is not None and tracker.evaluates(step):
+            reference.load_state_dict(state(model))
+            truth = expected(case, reference, calls)
+            truth = truth + torch.as_tensor(tracker.ledger.phi)
+        for number, (x, y, lang) in enumerate(calls[rank]):
+            weight = 2 * weights_of(case, calls)[rank][number]
+            with syncing(model, wrapping, last=number == len(calls[rank]) - 1):
+                if tracker is None:
+                    scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                else:
+                    given = None if case.what.startswith("means") else tokens
+                    with tracker.watch(lang, step=step, tokens=given):
+                        scaler.scale(loss_fn(x, y).sum() * weight).backward()
+        if case.what == "by hand":
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        if case.what == "edited":
+            nn.utils.clip_grad_value_(model.parameters(), 1e-3)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        if truth is not None and tracker is not None:
+            error = max(error, relative(tracker.ledger.phi, truth))
+    return state(model), error
+
+
+def outcome(case: Case) -> dict[str, Any]:
+    """What became of a case on this rank."""
+    try:
+        weights, phi = train(case, tracked=True)
+    except ValueError as error:
+        return {"refused": str(error)}
+    plain, _ = train(case, tracked=False)
+    return {"phi": phi, "worst": [name for name in plain if not torch.equal(weights[name], plain[name])]}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    found: dict[str, Any] = {}
+    for case in cases():
+        try:
+            found[case.name] = outcome(case)
+        except Exception:
+            found[case.name] = {"crashed": traceback.format_exc()[-3000:]}
+        gc.collect()
+        Path(sys.argv[1], f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
+    gc.collect()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""`follow`: what an optimiser gets is measured, against the naive reference and the step that was really taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from irds_models import LANGUAGES, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
+from test_irds_rates import COUNTS, groups_of, truth_of  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.amp.grad_scaler import GradScaler  # noqa: E402
+
+OPTIONS = Options(val_sequences=3, measure_sequences=1)
+
+
+def tracked(model: Any, val: Any, *optimizers: Any, **settings: Any) -> IRDS:
+    tracker = IRDS(model, LANGUAGES, **({"val": val, "every": 1, "options": OPTIONS} | settings))
+    tracker.follow(*optimizers)
+    return tracker
+
+
+def sgd(model: Any, lrs: list[float], **more: Any) -> Any:
+    groups = [{"params": group, "lr": lr} for group, lr in zip(groups_of(model), lrs, strict=True)]
+    return torch.optim.SGD(groups, lr=9.0, **more)
+
+
+def step_once(tracker: IRDS, model: Any, step: int = 0, scaler: Any = None, between: Any = None) -> None:
+    x, y, lang = batch(COUNTS, seed=1)
+    scale = 1.0 if scaler is None else scaler.get_scale()
+    with tracker.watch(lang, step=step, tokens=int((y != -100).sum())):
+        (scale * loss_of(model)(x, y).sum() / (y != -100).sum()).backward()
+    if between is not None:
+        between()
+
+
+@pytest.mark.parametrize("engine", ["exact", "sketch"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_rates_and_clipping_are_read_from_the_optimiser(order: Any, engine: Any, val: Any) -> None:
+    lrs = [0.3, 0.02, 0.9]
+    model: Any = make_model().double()
+    optimizer = sgd(model, lrs)
+    options = Options(val_sequences=3, numbers=60_000)
+    tracker = tracked(model, val, optimizer, order=order, engine=engine, options=options, loss_fn=loss_of(model))
+    x, y, lang = batch(COUNTS)
+    tracker.backward(loss_of(model), x, y, lang, step=0)
+    norm = float(nn.utils.clip_grad_norm_(model.parameters(), 0.1))
+    before = [p.detach().clone() for p in model.parameters()]
+    grads = [p.grad.clone() for p in model.parameters()]
+    optimizer.step()
+    rate = {id(p): lr for group, lr in zip(groups_of(model), lrs, strict=True) for p in group}
+    for p, w, g in zip(model.parameters(), before, grads, strict=True):
+        assert torch.equal(p, w.add(g, alpha=-rate[id(p)])), "the step is the one of a run without the tracker"
+    clip = 0.1 / (norm + 1e-6)
+    truth = truth_of(None, [clip * lr for lr in lrs], order, val)
+    assert relative(tracker.ledger.phi, truth) < (1e-7 if engine == "exact" else 0.05)
+    assert tracker.steps == tracker.ledger.count == 1
+    assert tracker.next_step == 1
+
+
+def by_group(model: Any) -> None:
+    for number, group in enumerate(groups_of(model)):
+        for parameter in group:
+            parameter.grad *= (0.5, 0.25, 1.0)[number]
+
+
+def test_groups_may_be_clipped_one_by_one(val: Any) -> None:
+    model: Any = make_model().double()
+    optimizer = sgd(model, [0.3, 0.3, 0.3])
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    step_once(tracker, model, between=lambda: by_group(model))
+    optimizer.step()
+    assert relative(tracker.ledger.phi, truth_of(None, [0.15, 0.075, 0.3], 1, val)) < 1e-7
+    for groups, match in ((None, "'embed.weight' and .* had one learning rate"), (groups_of(model), None)):
+        model: Any = make_model().double()
+        optimizer = sgd(model, [0.3, 0.3, 0.3])
+        groups = groups and groups_of(model)
+        options = Options(val_sequences=3, numbers=60_000)
+        settings: dict[str, Any] = {"engine": "sketch", "options": options, "parameter_groups": groups}
+        tracker = tracked(model, val, optimizer, loss_fn=loss_of(model), **settings)
+        step_once(tracker, model, between=lambda model=model: by_group(model))
+        if match:
+            with pytest.raises(TrackerError, match=match):
+                optimizer.step()
+        else:
+            optimizer.step()
+            assert relative(tracker.ledger.phi, truth_of(None, [0.15, 0.075, 0.3], 1, val)) < 0.05
+
+
+def truth(lr: float, val: Any) -> Any:
+    model: Any = make_model().double()
+    return lr * naive_gram(model, loss_of(model), *batch(COUNTS), val)
+
+
+@pytest.mark.parametrize("how", ["unscaled", "by the scaler", "fused", "fused, unscaled"])
+def test_a_grad_scaler_is_taken_out(how: str, val: Any) -> None:
+    model: Any = make_model().double()
+    kind = torch.optim.AdamW if how.startswith("fused") else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=0.25, **({"fused": True} if how.startswith("fused") else {}))
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    scaler = GradScaler("cpu", init_scale=1024.0)
+    scaler.scale(torch.zeros(()))  # which makes its scale
+    step_once(tracker, model, scaler=scaler)
+    clip = 1.0
+    if how.endswith("unscaled"):
+        scaler.unscale_(optimizer)
+        clip = 0.1 / (float(nn.utils.clip_grad_norm_(model.parameters(), 0.1)) + 1e-6)
+    scaler.step(optimizer)
+    assert relative(tracker.ledger.phi, truth(0.25 * clip, val)) < 1e-7
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("number", ["same", "next"])
+def test_a_step_that_the_scaler_skips_is_dropped(number: str, fused: bool, val: Any) -> None:
+    model: Any = make_model().double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.25, fused=fused)
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    scaler = GradScaler("cpu", init_scale=1024.0)
+    scaler.scale(torch.zeros(()))
+
+    def overflow() -> None:
+        model.norm.weight.grad[0] = float("inf")
+
+    for attempt in range(2):
+        between = overflow if attempt == 0 else None
+        step_once(tracker, model, step=attempt if number == "next" else 0, scaler=scaler, between=between)
+        scaler.step(optimizer)
+        scaler.update()
+        tracker.state_dict()
+        optimizer.zero_grad()
+    assert (tracker.steps, tracker.ledger.count) == (1, 1)
+    assert relative(tracker.ledger.phi, truth(0.25, val)) < 1e-7
+
+
+def test_several_optimisers_commit_together_and_one_may_skip(val: Any) -> None:
+    lrs = [0.3, 0.02, 0.9]
+    for skipping in (False, True):
+        model: Any = make_model().double()
+        optimizers = [torch.optim.SGD(group, lr=lr) for group, lr in zip(groups_of(model), lrs, strict=True)]
+        tracker = tracked(model, val, *optimizers, loss_fn=loss_of(model))
+        step_once(tracker, model)
+        for optimizer in optimizers[: 2 if skipping else 3]:
+            assert tracker.ledger.count == 0
+            optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        if skipping:
+            tracker.state_dict()
+        assert tracker.ledger.count == tracker.steps == 1
+        assert relative(tracker.ledger.phi, truth_of(None, [0.3, 0.02, 0.0 if skipping else 0.9], 1, val)) < 1e-7
+    step_once(tracker, model, step=1)
+    optimizers[0].step()
+    with pytest.raises(TrackerError, match="step 1: not all of the optimisers took it"):
+        step_once(tracker, model, step=2)
+    with pytest.raises(TrackerError, match="second order needs all weights to move at once"):
+        tracked(model, val, *optimizers, order=2)
+
+
+def test_accumulation_and_steps_that_are_not_evaluated(val: Any) -> None:
+    """phi is that of a loop that commits by itself, and so are weights."""
+    found = []
+    for follows in (False, True):
+        model: Any = make_model().double()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        tracker = IRDS(model, LANGUAGES, val=val, every=3, options=OPTIONS)
+        if follows:
+            tracker.follow(optimizer)
+        for step in range(9):
+            x, y, lang = batch((2, 1, 3, 2), seed=step)
+            total = int((y != -100).sum())
+            for part in torch.arange(8).chunk(2):
+                tracker.backward(loss_of(model), x[part], y[part], lang[part], step=step, tokens=total)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 / (step + 1)
+            if not follows:
+                tracker.commit(lr=0.01 / (step + 1), grad_norm=norm, max_norm=0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+        found.append((tracker, [p.detach() for p in model.parameters()]))
+    (one, weights), (other, same) = found
+    assert relative(other.ledger.phi, one.ledger.phi) < 1e-7
+    assert (other.steps, other.tokens, other.next_step) == (one.steps, one.tokens, one.next_step)
+    assert all(torch.equal(a, b) for a, b in zip(weights, same, strict=True))
+
+
+def edited(change: Callable[[Any], object]) -> Callable[[Any], None]:
+    def edit(model: Any) -> None:
+        with torch.no_grad():
+            change(model)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: nn.utils.clip_grad_value_(model.parameters(), 1e-3),
+        edited(lambda model: model.head.weight.grad.zero_()),
+        edited(lambda model: [nn.utils.clip_grad_norm_([p], 1e-3) for p in model.parameters()]),
+        edited(lambda model: model.blocks[0].qkv.weight.grad.add_(0.1)),
+    ],
+    ids=["by value", "zeroed", "parameter by parameter", "noise"],
+)
+def test_other_changes_of_gradients_are_refused(change: Any, val: Any) -> None:
+    model: Any = make_model().double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    step_once(tracker, model, between=lambda: change(model))
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(TrackerError, match=r"step 0: gradients were changed between .* not by one factor: that of"):
+        optimizer.step()
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert tracker.ledger.count == 0
+
+
+def test_what_follow_refuses(val: Any) -> None:
+    model: Any = make_model().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    part = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    for optimizers, match in (
+        ((), "call `follow` once, with all optimisers"),
+        ((part,), "'embed.weight' is trained, but is in no parameter group"),
+        ((optimizer, part), "'head.weight' is in parameter groups 0 and 1"),
+        ((torch.optim.SGD(make_model().parameters()),), "parameter group 0 has one of shape .* not the model's"),
+        (
+            (torch.optim.SGD(model.parameters(), maximize=True),),
+            "parameter group 0 of the optimisers has maximize=True",
+        ),
+        ((model,), "follow was given a Decoder, expected optimisers"),
+    ):
+        with pytest.raises(TrackerError, match=match):
+            tracked(model, val, *optimizers)
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    with pytest.raises(TrackerError, match="call `follow` once"):
+        tracker.follow(optimizer)
+    with pytest.raises(TrackerError, match="commit without backward before the first step"):
+        optimizer.step()
+    step_once(tracker, model)
+    with pytest.raises(TrackerError, match="the tracker follows the optimiser"):
+        tracker.commit(lr=0.1)
+    with pytest.raises(TrackerError, match=r"optimizer\.step is given a closure"):
+        optimizer.step(lambda: 0.0)
+    tracker.state_dict()  # a checkpoint of the weights before the step
+    optimizer.step()
+    assert tracker.ledger.count == 1
+    with pytest.raises(TrackerError, match="step 1 begins with gradients of an earlier one"):
+        step_once(tracker, model, step=1)
+    optimizer.zero_grad()
+    step_once(tracker, model, step=1, between=lambda: model.norm.weight.grad.fill_(float("nan")))
+    with pytest.raises(NonFiniteError, match="step 1: a gradient is not finite"):
+        optimizer.step()
+
+
+def test_an_optimisers_state_may_be_made_by_a_step_of_no_length(val: Any) -> None:
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    model: Any = make_model().double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    get_optimizer_state_dict(model, optimizer)
+    step_once(tracker, model)
+    optimizer.step()
+    assert relative(tracker.ledger.phi, truth(0.1, val)) < 1e-7
+
+
+def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
+    """Groups at two rates, clipped; with accumulation, a scaler, of second order, and losses that ranks average."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    script = Path(__file__).with_name("follow_ranks.py")
+    done = subprocess.run(
+        [*command, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    for rank in range(2):
+        for name, found in json.loads((tmp_path / f"rank{rank}.json").read_text()).items():
+            assert "crashed" not in found, f"{name}: {found['crashed']}"
+            if name.endswith(("edited", "by hand")):
+                assert "not by one factor" in found["refused"], name
+                continue
+            assert "refused" not in found, f"{name}: {found['refused']}"
+            assert found["worst"] == [], name
+            assert found["phi"] < (0.2 if name.endswith("sketch") else 1e-6), (name, found["phi"])
