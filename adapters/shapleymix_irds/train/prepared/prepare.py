@@ -26,12 +26,21 @@ from shapleymix_irds.train.prepared.folder import (
     plan_of,
     sources_of,
 )
-from shapleymix_irds.train.prepared.manifest import MANIFEST, Language, Manifest, Settings, is_prepared, read_manifest
+from shapleymix_irds.train.prepared.manifest import (
+    MANIFEST,
+    Language,
+    Manifest,
+    Settings,
+    Source,
+    is_prepared,
+    read_manifest,
+)
 from shapleymix_irds.train.prepared.merging import Merge, merge
 from shapleymix_irds.train.prepared.pool import shared_out
 from shapleymix_irds.train.prepared.writing import Task, Written, write_piece, written
 
-PIECE = 1 << 28  # bytes of a source: minutes of work, which is what a stop can cost
+PIECES = (1 << 23, 1 << 28)  # least and most bytes of a piece: at most minutes of work, which is what a stop can cost
+FOR_EACH_JOB = 8  # pieces at least, if they are not too small, so that no process is left over
 TOLD_EVERY = 5.0  # seconds
 
 
@@ -45,16 +54,21 @@ class How:
         Processes.
     force : bool
         Whether what a folder holds is prepared anew.
-    piece : int
-        Bytes of a source that are prepared at once.
+    piece : int, optional
+        Bytes of a source that are prepared at once; as suits the sources if not given.
     tell : callable
         What takes lines of progress.
     """
 
     jobs: int = 1
     force: bool = False
-    piece: int = PIECE
+    piece: int | None = None
     tell: Callable[[str], None] = lambda _: None
+
+    def piece_of(self, sources: dict[str, tuple[Source, ...]]) -> int:
+        """Bytes of a piece of these sources."""
+        total = sum(source.bytes for each in sources.values() for source in each)
+        return self.piece or min(max(total // (FOR_EACH_JOB * self.jobs), PIECES[0]), PIECES[1])
 
 
 def prepare(
@@ -107,7 +121,7 @@ def _prepared(
     sources = {name: sources_of(root, paths) for name, paths in files.items()}
     found = {name: finished(place, name, each) for name, each in sources.items()}
     plans = {
-        name: plan_of(place, root, name, sources[name], settings.reading, how.piece)
+        name: plan_of(place, root, name, sources[name], settings.reading, how.piece_of(sources))
         for name, language in found.items()
         if language is None
     }
