@@ -16,7 +16,7 @@ from shapleymix_irds.engines.base import LossFn
 from shapleymix_irds.engines.midpoint import at_midpoint
 from shapleymix_irds.engines.observer import Observer, Watched
 from shapleymix_irds.engines.rows import Labels
-from shapleymix_irds.engines.sketches import Form
+from shapleymix_irds.engines.sketches import Form, share_of_step
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.options import Setting
 from shapleymix_irds.rates import Rates
@@ -35,6 +35,8 @@ class Evaluator:
         The loss of validation sequences; `backward` gives its own.
     sample : Piece, optional
         Training sequences on which the model is looked at where there is no validation set.
+    share : float
+        Multiplications of sketches over those of a plain step.
     """
 
     def __init__(
@@ -51,9 +53,12 @@ class Evaluator:
         self.any_divisor = any_divisor
         self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
         self.groups = len(languages) * (2 if validation is None else 1)
-        numbers = self.groups * sum(p.numel() for p in model.parameters() if p.requires_grad)
+        weights = [p for p in model.parameters() if p.requires_grad]
+        numbers = self.groups * sum(p.numel() for p in weights)
         exact = engine == "exact" or (engine == "auto" and numbers <= ROOM)
-        self.observer = Observer(model, world, Form(0, 0) if exact else form, len(languages))
+        form = Form(0, 0) if exact else form
+        self.observer = Observer(model, world, form, len(languages))
+        self.share = share_of_step(((p.shape[0], p.shape[1]) for p in weights if p.dim() == 2), form)
         self.loss_fn: LossFn | None = None
         self.sample: Piece | None = None
         self.evaluation, self.known = 0, False

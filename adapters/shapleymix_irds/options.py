@@ -61,13 +61,13 @@ class Options:
         return {name: getattr(self, name) for name in ("seed", "val_sequences")}
 
 
-def automatic(options: Options, tokens: float, val_tokens: float | None) -> Schedule:
+def automatic(options: Options, tokens: float, val_tokens: float, share: float) -> Schedule:
     """The schedule that holds the overhead.
 
     Parameters
     ----------
-    tokens, val_tokens : float, optional
-        Tokens of one training step and of one evaluation, on one rank; None where there is no validation set.
+    tokens, val_tokens, share : float
+        As for `extra_cost`, on one rank.
     """
-    extra = extra_cost(tokens, val_tokens or 0, val_tokens is None)
+    extra = extra_cost(tokens, val_tokens, share)
     return Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)

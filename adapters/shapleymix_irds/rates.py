@@ -14,7 +14,7 @@ from torch import nn
 
 from shapleymix_irds.errors import TrackerError
 
-Group = Iterable[nn.Parameter] | dict[str, Any]  # as optimisers take and have them
+Group = Iterable[nn.Parameter] | Mapping[str, Any]  # as optimisers take and have them
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,11 @@ def numbered(groups: Sequence[Group], parameters: Mapping[str, nn.Parameter]) ->
 
 
 def _listed(group: Group, number: int) -> list[nn.Parameter]:
-    found = group["params"] if isinstance(group, dict) else group
+    if isinstance(group, Mapping):
+        named: dict[str, Any] = {str(name): value for name, value in group.items()}
+    else:
+        named = {"params": group}
+    found = named.get("params", ())
     listed = list(found) if isinstance(found, Iterable) else [found]
     wrong = [type(one).__name__ for one in listed if not isinstance(one, nn.Parameter)]
     if wrong:
@@ -107,8 +111,10 @@ def _listed(group: Group, number: int) -> list[nn.Parameter]:
     return [one for one in listed if isinstance(one, nn.Parameter)]
 
 
-def rates_by_parameter(lr: float | Sequence[float], groups: Mapping[str, int], step: int) -> dict[str, float]:
-    """Learning rates by parameter from those of its parameter groups, in their order; one number is that of all.
+def rates_by_parameter(
+    lr: float | Sequence[float], groups: Mapping[str, int], count: int, step: int
+) -> dict[str, float]:
+    """Learning rates by parameter from those of the `count` parameter groups, in their order; one number is for all.
 
     Raises
     ------
@@ -117,7 +123,6 @@ def rates_by_parameter(lr: float | Sequence[float], groups: Mapping[str, int], s
     """
     if not isinstance(lr, Sequence):
         return dict.fromkeys(groups, learning_rate(lr, step))
-    count = len(set(groups.values()))
     if len(lr) != count:
         hint = "give the tracker parameter_groups=, and commit one rate for each, in their order"
         raise TrackerError(f"step {step}: commit has {len(lr)} learning rates for {count} parameter groups", hint=hint)

@@ -109,7 +109,7 @@ class Record:
             self.log.flush()
         self.clock.restart()
         every = self.schedule and self.schedule.every
-        now = (self.steps, self.tokens, self.next_step)
+        now = (self.steps, self.tokens, self.next_step, sorted(self.evaluator.observer.coverage.passed))
         return {"irds": State(self._settings(), every, self.ledger, self.losses, *now).to_text()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -125,6 +125,7 @@ class Record:
             self.schedule = Schedule(saved.every, self.options.seed)
         self.ledger, self.losses = saved.ledger, saved.losses
         self.steps, self.tokens, self.next_step = saved.steps, saved.tokens, saved.next_step
+        self.evaluator.observer.coverage.passed |= set(saved.passed)
         if self.log is not None:
             self.log.cut(self.next_step)
 

@@ -11,7 +11,7 @@ from shapleymix_irds.accounts.ledger import Ledger, Losses
 from shapleymix_irds.errors import ResumeError
 from shapleymix_irds.options import Setting
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class State:
         The accounts of the run.
     steps, tokens, next_step : int or float
         Progress of the run.
+    passed : list of str
+        Parameters that were found to take a pass a language.
     """
 
     settings: dict[str, Setting]
@@ -37,6 +39,7 @@ class State:
     steps: int
     tokens: float
     next_step: int
+    passed: list[str]
 
     def to_text(self) -> str:
         """One JSON object."""
@@ -47,6 +50,7 @@ class State:
             "ledger": self.ledger.to_document(),
             "losses": [self.losses.start, self.losses.latest],
             "run": [self.steps, self.tokens, self.next_step],
+            "passed": self.passed,
         }
         return json.dumps(document)
 
@@ -67,7 +71,7 @@ class State:
             if every is not None and document["every"] not in (None, every):
                 raise ResumeError(f"the checkpoint was made with every={document['every']}, now it is {every}")
             ledger, losses = Ledger.from_document(document["ledger"]), Losses(*document["losses"])
-            return cls(settings, document["every"], ledger, losses, *document["run"])
+            return cls(settings, document["every"], ledger, losses, *document["run"], passed=document["passed"])
 
 
 @contextmanager

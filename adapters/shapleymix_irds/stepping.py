@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor, nn
@@ -41,7 +41,9 @@ class Stepping(Record):
         parameter_groups: Sequence[Group] | None,
     ) -> None:
         super().__init__(model, languages, evaluator, schedule, options, out)
-        self.parameter_groups = parameter_groups
+        given = parameter_groups or [evaluator.observer.parameters.values()]
+        self.parameter_groups = [group if isinstance(group, Mapping) else list(group) for group in given]
+        self.one_rate = parameter_groups is None
         self.following: Following | None = None
         self._grouped()
 
@@ -99,7 +101,7 @@ class Stepping(Record):
             raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
         pending = self._begun()
         with self._dropping():
-            lrs = rates_by_parameter(lr, self._grouped(), pending.step)
+            lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
             if pending.evaluated:
                 clip = clip_coefficient(grad_norm, max_norm, pending.step)
                 self._book(pending, Rates(lrs, dict.fromkeys(lrs, clip), grad_scale))
@@ -163,11 +165,7 @@ class Stepping(Record):
     def _grouped(self) -> dict[str, int]:
         """The parameter group of each trained parameter."""
         parameters = self.evaluator.observer.parameters
-        return (
-            dict.fromkeys(parameters, 0)
-            if self.parameter_groups is None
-            else numbered(self.parameter_groups, parameters)
-        )
+        return dict.fromkeys(parameters, 0) if self.one_rate else numbered(self.parameter_groups, parameters)
 
     def _kinds(self) -> dict[str, int]:
         """Which parameters will have the same learning rate in the step that begins."""

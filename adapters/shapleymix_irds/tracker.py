@@ -57,9 +57,11 @@ class IRDS(Stepping):
         Names of the K languages.
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
-        model's inputs. The same on every rank, which divide them. None:
-        validation-free, where fresh training sequences stand in (single-epoch data from the validation distribution
-        only).
+        model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which
+        costs no pass and is right where each is trained on once and is of the kind that validation would be of. A
+        sequence that comes again in a later epoch has been learnt, and makes values too small; the tracker cannot see
+        that. Losses for calibration then come by `record_losses`, and a language's own value needs two sequences of
+        it on a rank, or one on each of two, now and then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
@@ -216,8 +218,8 @@ class IRDS(Stepping):
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
             ranks = self.world.size
-            val_tokens = None if self.validation is None else self.validation.tokens(ranks)
-            self.schedule = automatic(self.options, total / ranks, val_tokens)
+            val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
+            self.schedule = automatic(self.options, total / ranks, val_tokens, self.evaluator.share)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)

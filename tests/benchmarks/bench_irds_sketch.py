@@ -1,9 +1,12 @@
-"""How accurate sketches are over a run, and what they take at 512 GPUs: memory and messages, reckoned.
+"""How accurate sketches are over a run, what many languages cost, and what 512 GPUs would hold and send, reckoned.
 
-    python tests/benchmarks/bench_irds_sketch.py [--steps 100] [--skip accuracy]
+    python tests/benchmarks/bench_irds_sketch.py [--steps 100] [--skip accuracy languages reckoning]
 
 Accuracy: a decoder of three layers of width 128 learns six languages that share bigrams; at every step the exact Gram
 and sketches of it by several d and r are summed up. Off the diagonal, sums are small, so that errors show there.
+
+Languages: `tiny` at evaluated steps of the same T and V tokens, of 4, 50 and 200 languages, in processes of their own
+for their memory; then whole runs of `irds_train.py` on 50 and 200 toy languages.
 
 Reckoning: the paper's largest model (3,171,068,928 parameters without embeddings) under FSDP2 on 512 ranks, one
 sequence of 4,096 tokens each, bf16. What the tracker holds beside a plain step is counted from the shapes of the
@@ -14,7 +17,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
+import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +32,8 @@ from irds_models import VOCAB, Decoder, loss_of  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.sketches import Form, multiplications, shortened  # noqa: E402
 from shapleymix_irds.train.model import Decoder as LanguageModel  # noqa: E402
-from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
+from shapleymix_irds.train.model import sequence_losses  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, EACH = 6, 16, 4
@@ -79,6 +87,80 @@ def accuracy(steps: int) -> None:
         print(f"| {numbers:,} | {side} | {cosine:.5f} | {(phi - exact)[off].norm() / exact[off].norm():.2%} |")
 
 
+MANY = (4, 50, 200)
+SEQUENCES, SEQ = 200, 128  # of a step, and of its validation; tokens of each
+MOST = {"time": 1.5, "memory": 2.0}  # of 200 languages, in those of 4
+RUNS = {50: "--batch 50 --seq 64 --tokens 160k", 200: "--batch 200 --seq 64 --tokens 320k --irds-val 1"}
+
+
+def step_of(languages: int) -> None:
+    """Print seconds of an evaluated step, of a plain one, and the peak memory in MiB of this process."""
+    torch.manual_seed(0)
+    model = LanguageModel(model_config("tiny", vocab=256))
+    model.initialise(0)
+    names = [f"l{k}" for k in range(languages)]
+    each = SEQUENCES // languages
+
+    def draw(count: int) -> tuple[Tensor, Tensor]:
+        x, y = (torch.randint(0, 256, (count, SEQ)) for _ in range(2))
+        return x, y
+
+    def losses(x: Tensor, y: Tensor) -> Tensor:
+        return sequence_losses(model(x), y)[1]
+
+    val = {name: draw(each) for name in names}
+    options = Options(val_sequences=each, measure_sequences=1)
+    tracker = IRDS(model, names, val=val, every=1, engine="sketch", options=options)
+    (x, y), lang = draw(SEQUENCES), torch.arange(SEQUENCES) % languages
+    evaluated, plain = [], []
+    for step in range(5):
+        begun = time.process_time()
+        tracker.backward(losses, x, y, lang, step=step)
+        tracker.commit(lr=1e-3)
+        evaluated.append(time.process_time() - begun)
+        begun = time.process_time()
+        (losses(x, y).sum() / y.numel()).backward()
+        plain.append(time.process_time() - begun)
+        model.zero_grad()
+    line = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
+    print(min(evaluated), statistics.median(plain), float(line.split()[1]) / 1024)
+
+
+def languages_table() -> bool:
+    """Time and memory by the number of languages; whether they stay within bounds."""
+    found = {}
+    for count in MANY:
+        command = [sys.executable, __file__, "--step-of", str(count)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found[count] = [float(number) for number in done.stdout.split()]
+    base = found[MANY[0]]
+    print(f"evaluated steps of `tiny`, T = V = {SEQUENCES * SEQ:,} tokens, sketches of {Options().numbers:,} numbers")
+    print("| languages | time / plain | in that of 4 | peak memory, MiB | in that of 4 |")
+    print("| --- | --- | --- | --- | --- |")
+    for count, (evaluated, plain, memory) in found.items():
+        ratios = (evaluated / plain, evaluated / base[0], memory, memory / base[2])
+        print(f"| {count} | {ratios[0]:.2f} | {ratios[1]:.2f} | {ratios[2]:.0f} | {ratios[3]:.2f} |")
+    last = found[MANY[-1]]
+    return last[0] <= MOST["time"] * base[0] and last[2] <= MOST["memory"] * base[2]
+
+
+def runs() -> bool:
+    """Whole runs on many toy languages: what their last lines say; whether all ended well."""
+    fine = True
+    for count, more in RUNS.items():
+        with tempfile.TemporaryDirectory() as out:
+            script = str(ROOT / "adapters" / "irds_train.py")
+            size = ["--toy-languages", str(count), "--toy-size", "40k", "--val-share", ".1", "--test-share", ".1"]
+            quick = ["--test-windows", "8", "--irds-pool", "16", "--irds-measure", "4", "--checkpoint-every", "10000"]
+            begun = time.perf_counter()
+            command = [sys.executable, script, *size, *quick, *more.split(), "--out", out]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            seconds = time.perf_counter() - begun
+            print(f"{count} toy languages, {more}: {seconds:.0f} s; {done.stderr.strip().splitlines()[-1]}")
+            fine = fine and done.returncode == 0 and (Path(out) / "sv.csv").exists()
+    return fine
+
+
 def reckoning() -> None:
     """What a rank holds and sends beside a plain step, for 20 and 200 languages."""
     with torch.device("meta"):
@@ -92,30 +174,41 @@ def reckoning() -> None:
     step = sum(6 * weight.numel() for weight in matrices)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {RANKS} ranks, {TOKENS} tokens each")
     print(f"sketches: {flops / step:.2%} of the multiplications of a plain step; validation: V/T = 1")
-    print("| languages | sketches, MiB | at work on a layer, MiB | of 80 GiB | message, MiB | extra time at m = 50 |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    head = ("languages", "sketches, MiB", "at work on a layer, MiB", "at the end, MiB", "of 80 GiB", "message, MiB")
+    print(f"| {' | '.join(head)} | extra time at m = 50 |\n|{' --- |' * 7}")
     for languages in (20, 200):
         held = 3 * languages * options.numbers * 4  # training, validation, and the sum that autograd makes
         signs = longest * options.side * 2
-        rows = 2 * TOKENS * options.side * 4 + languages * max(map(math.prod, cores.values())) * 4
-        at_work = signs + rows + languages * options.numbers * 4
+        groups = min(languages, 8)  # of the sequences that a rank passes at a time
+        rows = 2 * TOKENS * options.side * 4 + groups * max(map(math.prod, cores.values())) * 4
+        at_work = signs + rows + groups * options.numbers * 4
         message = 2 * languages * options.numbers * 8
-        share, extra = (held + at_work) / ROOM, (1 + 2 * flops / step) / 50
-        mib = [size / 2**20 for size in (held, at_work, message)]
-        print(f"| {languages} | {mib[0]:.1f} | {mib[1]:.1f} | {share:.3%} | {mib[2]:.1f} | {extra:.1%} |")
+        share, extra = (held + max(at_work, 3 * message)) / ROOM, (1 + 2 * flops / step) / 50
+        mib = [size / 2**20 for size in (held, at_work, 3 * message, message)]
+        cells = f"{mib[0]:.1f} | {mib[1]:.1f} | {mib[2]:.1f} | {share:.3%} | {mib[3]:.1f} | {extra:.1%}"
+        print(f"| {languages} | {cells} |")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--skip", nargs="*", default=[], choices=["accuracy", "reckoning"])
+    parser.add_argument("--skip", nargs="*", default=[], choices=["accuracy", "languages", "reckoning"])
+    parser.add_argument("--step-of", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.step_of:
+        step_of(arguments.step_of)
+        return 0
+    within = True
     if "accuracy" not in arguments.skip:
         accuracy(arguments.steps)
+    if "languages" not in arguments.skip:
+        within = languages_table() & runs()
+        print(f"200 languages in the time and memory of 4, at most {MOST}: {'yes' if within else 'NO'}")
     if "reckoning" not in arguments.skip:
         reckoning()
+    return 0 if within else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

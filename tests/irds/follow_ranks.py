@@ -84,7 +84,8 @@ def expected(case: Case, model: Small, calls: list[list[Any]]) -> Tensor:
                 pieces.append((2 * k + half, gradient(model, value), tokens, tokens * weight))
     empty = [torch.zeros_like(p) for p in model.parameters()]
     g = [[u + sum(p[1][n] for p in pieces if p[0] == h) for n, u in enumerate(empty)] for h in range(8)]
-    norm = sum(float(sum(part[n] for part in g).square().sum()) for n in range(len(empty))) ** 0.5
+    whole = [torch.stack([part[n] for part in g]).sum(0) for n in range(len(empty))]
+    norm = float(torch.stack([each.square().sum() for each in whole]).sum()) ** 0.5
     rates = [lr * min(1.0, CLIP / (norm + 1e-6)) for p in model.parameters() for lr in (LRS[p.ndim < 2],)]
     scaled = [[r * u for r, u in zip(rates, part, strict=True)] for part in g]
     if case.what == "means, no validation set":

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.accounts import log  # noqa: E402
+from shapleymix_irds.accounts.blocks import Blocks  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
@@ -79,12 +81,13 @@ def test_one_step_of_each_block_is_evaluated() -> None:
 
 
 def test_auto_holds_the_overhead_and_aims_at_enough_evaluations() -> None:
-    extra = extra_cost(4096, 1024)
+    extra = extra_cost(4096, 1024, 1 / 3)
     every = choose_every(extra, 0.05, None)
     assert extra / every <= 0.05 < extra / (every - 1)
     assert choose_every(extra, 0.05, 100_000) == 200
     assert choose_every(extra, 0.05, 1000) == every
-    assert extra_cost(4096, 1024, free=True) < extra
+    assert extra_cost(4096, 0, 1 / 3) < extra
+    assert extra_cost(4096, 1024, 0.05) < extra
 
 
 def test_auto_is_fixed_at_the_first_step_and_kept_over_a_resume() -> None:
@@ -186,6 +189,65 @@ def test_standard_errors_cover_in_spite_of_drift() -> None:
     assert 0.91 < hits / count < 0.98
 
 
+def booked(contributions: Any) -> Ledger:
+    """A ledger of contributions (n, K, K)."""
+    ledger, ones = Ledger(contributions.shape[1]), np.ones(contributions.shape[1])
+    for step, gram in enumerate(contributions):
+        ledger.add(Evaluation(step, 1.0, 1.0, 1.0, gram, np.ones_like(gram), ones, ones))
+    return ledger
+
+
+@pytest.mark.parametrize("count", [2, 5, 23])
+def test_errors_of_calibrated_values_cover_whatever_the_column_weighs(count: int) -> None:
+    """90% intervals of shares that come with noise, while what they are shares of falls to a tenth."""
+    rng, hits = np.random.default_rng(count), []
+    shares = np.array([[0.5, 0.2], [0.5, 0.8]])
+    for _ in range(300):
+        noise = rng.normal(size=(count, 2)) * 0.05
+        fall = np.geomspace(1, 0.1, count)[:, None, None] ** (count > 20)
+        blocks = Blocks()
+        contributions = fall * (shares + np.stack([noise, -noise], 1))
+        for each in contributions:
+            blocks.add(each)
+        errors, total = blocks.stderr(np.ones((2, 2))), contributions.sum(0)
+        assert errors is not None
+        hits.append(np.abs(total / total.sum(0) - shares)[0] < 1.645 * (errors / total.sum(0))[0])
+    assert 0.85 < np.mean(hits) < 0.97
+
+
+def test_errors_of_calibrated_values_see_what_lasts() -> None:
+    """Where a share wanders from stretch to stretch, errors are of the stretches and not of neighbours."""
+    rng, hits, near = np.random.default_rng(0), [], []
+    for _ in range(150):
+        wander = np.repeat(rng.normal(size=10) * 0.1, 12)[:, None]
+        ledger = booked(np.stack([0.5 + wander, 0.5 - wander], 1) * np.ones((1, 1, 2)))
+        errors = ledger.blocks.stderr(ledger.correction)
+        assert errors is not None
+        off = abs(ledger.phi[0, 0] - 60)
+        hits.append(off < 1.645 * errors[0, 0])
+        near.append(off < 1.645 * ledger.stderr[0, 0])
+    assert 0.8 < np.mean(hits) < 0.95
+    assert np.mean(near) < 0.5
+
+
+def test_stretches_are_few_and_lose_nothing() -> None:
+    contributions = np.random.default_rng(0).normal(size=(137, 3, 3))
+    blocks = booked(contributions).blocks
+    assert len(blocks.sums) == 9
+    assert blocks.length == 16
+    for k, part in enumerate(blocks.sums):
+        np.testing.assert_allclose(part, contributions[16 * k : 16 * (k + 1)].sum(0))
+    assert booked(contributions[:1]).blocks.stderr(np.ones((3, 3))) is None
+
+
+def test_what_standard_errors_cover_is_said() -> None:
+    loop = Loop(steps=6, every=1)
+    loop.tracker.losses.latest = {name: loss - 1.0 for name, loss in loop.tracker.losses.start.items()}
+    loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total)
+    assert "not other seeds" in str(loop.tracker.matrix("raw").provenance["stderr_covers"])
+    assert "stretches of this run" in str(loop.tracker.matrix().provenance["stderr_covers"])
+
+
 def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     loop = Loop(steps=2, every=1)
     loop.tracker.losses.start = dict.fromkeys(LANGUAGES, 3.0)
@@ -264,6 +326,31 @@ def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_pat
     ours, theirs = (list(read_log(tmp_path / name)) for name in ("parts", "whole"))
     assert [e.step for _, e in ours] == [e.step for _, e in theirs]
     assert all(np.array_equal(a.gram, b.gram) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    assert second.tracker.provenance() == whole.tracker.provenance()
+
+
+def test_a_resumed_run_has_the_same_files_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT", 3)
+    Loop(tmp_path / "whole", steps=11, every=1).tracker.state_dict()
+    stopped = Loop(tmp_path / "parts", steps=4, every=1)
+    for more in (1, 3, 3):
+        checkpoint = stopped.checkpoint()
+        stopped.run(2)  # then killed
+        stopped.tracker.state_dict()
+        stopped = Loop(tmp_path / "parts", every=1).resume(checkpoint)
+        stopped.run(more)
+    stopped.tracker.state_dict()
+    ours, theirs = (segments(tmp_path / name) for name in ("parts", "whole"))
+    assert [path.name for path in ours] == [f"evaluations-{step:09d}.parquet" for step in (0, 3, 6, 9)]
+    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
+
+
+def test_what_took_passes_of_its_own_is_told_after_a_resume(tmp_path: Path) -> None:
+    loop = Loop(steps=2)
+    loop.tracker.evaluator.observer.coverage.passed.add("embed.weight")
+    resumed = Loop().resume(loop.checkpoint())
+    assert resumed.tracker.fallback == "a pass a language for embed.weight"
+    assert resumed.tracker.provenance() == loop.tracker.provenance()
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def test_rates_and_clipping_are_read_from_the_optimiser(order: Any, engine: Any,
 def by_group(model: Any) -> None:
     for number, group in enumerate(groups_of(model)):
         for parameter in group:
+            assert parameter.grad is not None
             parameter.grad *= (0.5, 0.25, 1.0)[number]
 
 

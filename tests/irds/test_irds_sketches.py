@@ -17,9 +17,11 @@ from shapleymix_irds.engines.sketches import (  # noqa: E402
     gradient_sketch,
     matrix_sketch,
     multiplications,
+    share_of_step,
     shortened,
     vector_sketch,
 )
+from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 FORMS = [Form(0, 0), Form(256, 4), Form(256, 16), Form(64, 8)]
@@ -75,6 +77,8 @@ def test_a_side_is_projected_where_that_saves_work_and_a_core_is_never_large() -
         assert costs[found] == min(costs.values())
         assert multiplications(shape, found) == costs[found]
     assert shortened((512, 512), form) == (512, 512)
+    assert share_of_step([(512, 512), (512, 300)], form) == pytest.approx(1 / 3)
+    assert share_of_step(ModelConfig(28, 3072, 8192, 24, 99_487).matrices, form) < 0.05
     assert shortened((8192, 3072), form) == (256, 256)
     assert shortened((8192, 3072), Form(0, 0)) == (8192, 3072)
 

@@ -127,7 +127,7 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"lr": 0.0}, "--lr 0.0 is too small"),
         ({"seq": 0}, "--seq 0 is too small"),
         ({"beta1": 1.0}, "--beta1 1 leaves nothing of a gradient"),
-        ({"lr_embedding": 0.1}, "one learning rate, --lr-embedding gives two"),
+        ({"lr_embedding": 0.0}, "--lr-embedding 0.0 is too small"),
         ({"optimizer": "adafactor", "parallel": "fsdp"}, "adafactor does not take sharded weights"),
         ({"model": "60M"}, "unknown model '60M'"),
         ({"seed": 2**63}, "--seed 9223372036854775808 is above 9223372036854775807"),

@@ -74,6 +74,8 @@ ALTOGETHER = {  # name: arguments, name of the run that it must equal
     "sgd": (("--optimizer", "sgd"), ""),
     "sgd sharded": (("--optimizer", "sgd", "--parallel", "fsdp"), "sgd"),
     "adafactor": (("--optimizer", "adafactor"), ""),
+    "masked": (("--mask-documents",), ""),
+    "masked sharded": (("--mask-documents", "--parallel", "fsdp", "--recompute", "--micro-batch", "3"), "masked"),
 }
 
 
@@ -120,6 +122,9 @@ def test_an_elastic_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> 
 
 
 def test_errors_of_two_ranks_are_plain(tmp_path: Path) -> None:
+    out = tmp_path / "uneven"
+    assert start(out, "--micro-batch", "1", ranks=2).wait(timeout=200) != 0
+    assert "--micro-batch 1 makes 4 passes, and some rank has fewer sequences" in said(out)
     out = tmp_path / "run"
     assert start(out, "--lr", "1e9", "--clip", "1e30", "--warmup", "0", "--no-irds", ranks=2).wait(timeout=200) != 0
     assert "is not finite at step" in said(out)

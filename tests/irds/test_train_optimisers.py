@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,6 +16,7 @@ from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shapleymix.errors import UsageError  # noqa: E402
+from tests.irds.training import train  # noqa: E402
 
 SMALL = ModelConfig(layers=1, hidden=8, ffn=12, heads=2, vocab=11)
 TOKENS = torch.arange(18).view(2, 9) % 11
@@ -93,7 +97,7 @@ def test_each_optimiser_steps_as_pytorch_s_own(name: str) -> None:
 
 def test_embeddings_have_a_rate_of_their_own() -> None:
     model = decoder()
-    optimiser = make_optimiser(model, TrainConfig(optimizer="sgd", lr_embedding=0.0625, irds=False, weight_decay=0.0))
+    optimiser = make_optimiser(model, TrainConfig(optimizer="sgd", lr_embedding=0.0625, weight_decay=0.0))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     model(TOKENS).square().sum().backward()
     steps = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
@@ -108,3 +112,12 @@ def test_a_pytorch_without_muon_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(UsageError, match=r"needs PyTorch 2\.9 or newer"):
         make_optimiser(decoder(), TrainConfig(optimizer="muon"))
+
+
+def test_irds_counts_each_group_at_its_own_rate(tmp_path: Path) -> None:
+    """Where gradients are plain steps, what is measured is what the loss has lost, at any rates."""
+    common = ("--optimizer", "sgd", "--irds-every", "1", "--irds-measure", "8", "--irds-val", "8", "--lr", ".05")
+    for name, more in {"one": (), "two": ("--lr-embedding", "4")}.items():
+        assert train(tmp_path / name, *common, *more) == 0
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        assert all(0.9 < ratio < 1.1 for ratio in json.loads(lines[-1])["efficiency"].values()), name

@@ -17,7 +17,7 @@ from shapleymix.errors import UsageError
 from tests.irds.training import STEPS, train
 
 
-@pytest.mark.parametrize("size", ["300k", "1M", "10M", "1B"])
+@pytest.mark.parametrize("size", ["600k", "1M", "10M", "1B"])
 @pytest.mark.parametrize("overhead", [0.1, 0.2])
 def test_auto_holds_the_overhead_that_is_asked_for(size: str, overhead: float) -> None:
     plan = plan_of(TrainConfig(tokens=size, irds_overhead=overhead), 4)

@@ -122,10 +122,10 @@ def test_a_tokenizer_s_numbers_are_kept_and_its_content_is_remembered(tmp_path: 
 
 
 def test_a_run_on_either_is_the_same_and_goes_on_with_the_other(texts: Path, tmp_path: Path, prepared: Path) -> None:
-    run = ["--languages", "de,en", "--end-token", "0", *SHARES, "--test-windows", "4"]
+    run = ["--languages", "de,en", "--end-token", "0", *SHARES, "--test-windows", "4", "--mask-documents"]
     assert train(tmp_path / "raw", *run, "--corpus", str(texts)) == 0
-    assert train(tmp_path / "prepared", "--languages", "de,en", *SHARES, "--test-windows", "4",
-                 "--corpus", str(prepared)) == 0  # fmt: skip
+    masked = ["--test-windows", "4", "--mask-documents", "--corpus", str(prepared)]
+    assert train(tmp_path / "prepared", "--languages", "de,en", *SHARES, *masked) == 0
     assert results(tmp_path / "raw") == results(tmp_path / "prepared")
     assert len(results(tmp_path / "raw")) == 3
     for name in ("metrics.jsonl", "summary.json"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapleymix_irds.train.sampler import Sampler, deal, share_of_rank, shuffled
+from shapleymix_irds.train.sampler import Sampler, deal, passes, share_of_rank, shuffled
 
 RATIOS = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(sum).map(lambda a: np.array(a) / sum(a))
 
@@ -61,3 +63,11 @@ def test_ranks_share_a_batch_without_gap_or_overlap(ranks: int) -> None:
     parts = [batch[share_of_rank(16, rank, ranks)] for rank in range(ranks)]
     assert [each for part in parts for each in part] == batch
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_every_rank_makes_the_same_passes_and_has_a_sequence_in_each() -> None:
+    for n, ranks, micro in itertools.product(range(4, 20), (1, 2, 3, 4), (0, 1, 2, 3, 5)):
+        count = passes(n, micro, ranks)
+        shares = [len(range(n)[share_of_rank(n, rank, ranks)]) for rank in range(ranks)]
+        assert max(-(-share // count) for share in shares) <= (micro or max(shares))
+        assert min(shares) >= count or (micro == 1 and n % ranks)

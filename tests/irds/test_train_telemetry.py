@@ -1,13 +1,11 @@
-"""What a run shows: lines, bars, JSON without NaN, TensorBoard, Weights & Biases."""
+"""What a run shows and keeps: plain lines, and JSON without NaN."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from shapleymix_irds.train import telemetry
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
 
 from shapleymix.errors import UsageError
+from tests.irds.training import measured
 
 
 def metrics(step: int, **more: Any) -> Metrics:
@@ -86,35 +85,17 @@ def test_plain_lines_come_seldom_but_the_last_one_comes(capfd: pytest.CaptureFix
     assert [line.split(" |")[0] for line in capfd.readouterr().err.splitlines()] == ["step 1/9", "step 9/9"]
 
 
-def test_a_bar_runs_to_the_end(capfd: pytest.CaptureFixture[str]) -> None:
-    bar = telemetry.Bar(9, 3)
-    bar.step(metrics(9))
-    bar.close()
-    assert "9/9" in capfd.readouterr().err
-
-
-def test_tensorboard_gets_scalars_by_tokens(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    sink = telemetry.TensorBoard(tmp_path)
-    sink.step(metrics(3))
-    sink.close()
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss/en")] == [(300, 2.5)]
-
-
-def test_weights_and_biases_gets_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    run = SimpleNamespace(log=lambda values, step: seen.append((step, values)), finish=lambda: seen.append("end"))
-    fake = SimpleNamespace(init=lambda **options: seen.append(options) or run)
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    sink = telemetry.WeightsAndBiases("project", "name", {"lr": 1})
-    sink.step(metrics(3))
-    sink.close()
-    assert seen[0] == {"project": "project", "name": "name", "config": {"lr": 1}, "resume": "allow"}
-    assert seen[1] == (3, metrics(3).scalars())
-    assert seen[2] == "end"
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UsageError, match="pip install wandb"):
-        telemetry.WeightsAndBiases("project", "name", {})
+def test_plain_lines_tell_of_the_matrix_now_and_then_and_at_the_end(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(telemetry.time, "monotonic", lambda: now[0])
+    sink = Lines(steps=10, seconds=1.0)
+    for step in range(1, 11):
+        now[0] += 5
+        sink.show(metrics(step), measured(4))
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 4  # after 15, 30 and 45 seconds, and at the last step
+    assert lines[0].startswith("Shapley values so far in nats, calibrated to the loss drops last measured: own 0.99 to")
+    assert "largest transfers l2>l1 0.37 ±0.00" in lines[0]
+    assert lines[0].endswith("29 evaluations, 1 step of 5; +12.7% time")

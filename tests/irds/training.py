@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from shapleymix_irds.train.app import main
+from shapleymix_irds.train.measured import Measured
 
 SCRIPT = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
 RESULTS = ("runs.csv", "sv.csv", "sv_raw.csv")
@@ -49,7 +54,7 @@ def train_several(outs: dict[Path, tuple[str, ...]], ranks: int) -> None:
     command = [sys.executable, *launcher, str(folder / "train_many.py"), json.dumps(cases)]
     places = os.pathsep.join(map(str, (SCRIPT.parent, SCRIPT.parents[1])))
     found = {**environment(), "PYTHONPATH": places}
-    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -80,3 +85,33 @@ def reached(out: Path) -> int:
 def results(out: Path) -> dict[str, bytes]:
     """The bytes of a run's results."""
     return {name: (out / name).read_bytes() for name in RESULTS if (out / name).exists()}
+
+
+def measured(count: int, **more: Any) -> Measured:
+    """A matrix of some languages, always the same."""
+    draw = np.random.default_rng(0)
+    values = 0.5 * draw.random((count, count)) - 0.1 + np.eye(count)
+    names = tuple(f"l{k}" for k in range(count))
+    errors = 0.1 * np.random.default_rng(1).random((count, count))
+    ratios = 0.1 * draw.random(count)
+    found = Measured(names, values, errors, True, ratios, evaluations=29, every=5, overhead=0.127)
+    return dataclasses.replace(found, **more)
+
+
+TIMES = ("tokens_per_second", "irds_overhead")  # of a line of metrics.jsonl
+
+
+def tree(out: Path) -> dict[str, bytes]:
+    """The bytes of every file of a run, by its name; of metrics.jsonl without times."""
+    files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    if lines := files.get("metrics.jsonl"):
+        plain = ({**json.loads(line), **dict.fromkeys(TIMES)} for line in lines.splitlines())
+        files["metrics.jsonl"] = "\n".join(map(json.dumps, plain)).encode()
+    return files
+
+
+def sign(folder: Path) -> None:
+    """Checksums anew, as whoever wants a file to be read would make them."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text("".join(lines))

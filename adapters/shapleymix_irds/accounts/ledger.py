@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shapleymix_irds.accounts.blocks import Blocks
+
 Array = NDArray[np.float64]
 
 
@@ -65,6 +67,7 @@ class Ledger:
     squares: Array = field(default_factory=lambda: np.zeros(0))
     exposure: Array = field(default_factory=lambda: np.zeros(0))
     known: Array = field(default_factory=lambda: np.zeros(0))
+    blocks: Blocks = field(default_factory=Blocks)
     unseen: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class Ledger:
         if self.count:
             self.squares += (contribution - self.last) ** 2
         self.last = contribution
+        self.blocks.add(contribution)
         self.total = self.total + contribution
         exposure = evaluation.weight * evaluation.lr * evaluation.tokens[:, None] * np.ones_like(contribution)
         self.exposure = self.exposure + exposure
@@ -101,7 +105,7 @@ class Ledger:
     def stderr(self) -> Array:
         """Standard errors (K, K) of phi by successive differences; NaN before two evaluations.
 
-        Successive differences ignore the slow drift of a run, which batch means take for noise.
+        They are those of sampling steps and sequences in this run, as it drifts: another seed's phi differs by more.
         """
         if self.count < 2:
             return np.full_like(self.total, np.nan)
@@ -110,13 +114,15 @@ class Ledger:
     def to_document(self) -> dict[str, Any]:
         """JSON-ready; floats read back exactly."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        return {"languages": self.languages, "count": self.count, "unseen": list(self.unseen), **arrays}
+        own = {"languages": self.languages, "count": self.count, "unseen": list(self.unseen)}
+        return {**own, "blocks": self.blocks.to_document(), **arrays}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Ledger:
         """What `to_document` gave."""
         arrays = {name: np.array(document[name], dtype=np.float64) for name in _ARRAYS}
-        return cls(document["languages"], document["count"], unseen=list(document["unseen"]), **arrays)
+        blocks = Blocks.from_document(document["blocks"])
+        return cls(document["languages"], document["count"], blocks=blocks, unseen=list(document["unseen"]), **arrays)
 
 
 _ARRAYS = ("total", "last", "squares", "exposure", "known")

@@ -18,7 +18,8 @@ from shapleymix.files import atomic_write
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger
 from shapleymix_irds.errors import ResumeError, TrackerError
 
-SEGMENT = 100  # evaluations a file
+SEGMENT = 100  # evaluations a file, or fewer
+ROWS = 2**20  # of which a file has not more, since one that is not full is written again at each checkpoint
 
 
 class EvaluationLog:
@@ -32,6 +33,7 @@ class EvaluationLog:
 
     def __init__(self, folder: str | os.PathLike[str], languages: Sequence[str]) -> None:
         self.folder, self.languages = Path(folder), tuple(languages)
+        self.segment = min(SEGMENT, max(1, ROWS // len(self.languages) ** 2))
         self.waiting: list[Evaluation] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -45,24 +47,24 @@ class EvaluationLog:
     def add(self, evaluation: Evaluation) -> None:
         """Log an evaluation; a full segment is written."""
         self.waiting.append(evaluation)
-        if len(self.waiting) >= SEGMENT:
+        if len(self.waiting) >= self.segment:
             self.flush()
-
-    def flush(self) -> None:
-        """Write what waits."""
-        if self.waiting:
-            self._write(_frame(self.waiting, self.languages))
             self.waiting = []
 
+    def flush(self) -> None:
+        """Write the segment that is not full yet, in place of what was written of it before."""
+        if self.waiting:
+            self._write(_frame(self.waiting, self.languages))
+
     def cut(self, step: int) -> None:
-        """Forget evaluations from `step` on: they are made again after a resume.
+        """Forget evaluations from `step` on: they are made again after a resume, into the same segments.
 
         Raises
         ------
         ResumeError
             If the folder holds the log of a run with other languages.
         """
-        self.waiting = [evaluation for evaluation in self.waiting if evaluation.step < step]
+        self.flush()
         for path in segments(self.folder):
             frame = pl.read_parquet(path)
             if set(frame["source"].unique()) != set(self.languages):
@@ -76,6 +78,8 @@ class EvaluationLog:
                 self._write(kept)
             else:
                 path.unlink()
+        last = [evaluation for _, evaluation in read_log(self.folder, only_last=True)]
+        self.waiting = last if len(last) < self.segment else []
 
     def _write(self, frame: pl.DataFrame) -> None:
         buffer = io.BytesIO()
@@ -113,9 +117,9 @@ def _frame(evaluations: Sequence[Evaluation], languages: Sequence[str]) -> pl.Da
     )
 
 
-def read_log(folder: str | os.PathLike[str]) -> Iterator[tuple[tuple[str, ...], Evaluation]]:
-    """(languages, evaluation) of each logged step, in order."""
-    for path in segments(folder):
+def read_log(folder: str | os.PathLike[str], only_last: bool = False) -> Iterator[tuple[tuple[str, ...], Evaluation]]:
+    """(languages, evaluation) of each logged step, in order; if so wished of the last segment alone."""
+    for path in segments(folder)[-1 if only_last else 0 :]:
         frame = pl.read_parquet(path)
         for block in frame.partition_by("step", maintain_order=True):
             languages = tuple(block["source"].unique(maintain_order=True))

@@ -40,7 +40,6 @@ def transfer_matrix(
         raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
     _check_estimated(ledger, languages)
     phi, drop = ledger.phi, losses.drop(languages)
-    stderr = ledger.stderr if ledger.count > 1 else None
     known = {name: float(d) for name, d in zip(languages, drop, strict=True) if np.isfinite(d)}
     provenance = about | {
         "method": "irds",
@@ -49,17 +48,26 @@ def transfer_matrix(
     }
     if len(known) == len(languages):
         provenance["loss_drop"] = known
-    raw = TransferMatrix.from_sv(phi, languages, languages, stderr, provenance | {"scale": "raw"})
     if kind == "raw":
-        return raw
+        stderr = ledger.stderr if ledger.count > 1 else None
+        about = {"scale": "raw", "stderr_covers": RAW}
+        return TransferMatrix.from_sv(phi, languages, languages, stderr, provenance | about)
     if "loss_drop" not in provenance:
         missing = ", ".join(name for name in languages if name not in known)
         hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
         raise TrackerError(f"the drop of the validation loss was not measured for {missing}", hint=hint)
     _check_calibration(phi, losses, languages)
-    matrix = raw.calibrated(drop)
-    matrix.provenance["scale"] = "calibrated by efficiency"
+    stderr = ledger.blocks.stderr(ledger.correction)
+    matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, provenance).calibrated(drop)
+    matrix.provenance.update({"scale": "calibrated by efficiency", "stderr_covers": CALIBRATED})
     return matrix
+
+
+RAW = "sampling of steps and sequences in this run; not other seeds, whose uncalibrated values differ by more"
+CALIBRATED = (
+    "sampling of steps and sequences, and other seeds as far as stretches of this run vary like runs do; not the error "
+    "of the measured loss drops, nor other settings"
+)
 
 
 def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:

@@ -152,17 +152,17 @@ class Numbers:
         device, count = observer.device, len(pending.tokens)
         train, found = observer.flat(observer.train, count), observer.validated
         none = torch.zeros(0, dtype=torch.float64, device=device)
-        val = (none, none, none)
+        val, val_losses, val_tokens = none, none, none
         divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64, device=device)
         if found is not None:
-            sketches = observer.flat(found.sketches, observer.languages)
-            val = (sketches, found.losses.to(device), found.tokens.to(device))
+            val = observer.flat(found.sketches, observer.languages)
+            val_losses, val_tokens = found.losses.to(device), found.tokens.to(device)
         if factors is not None and bool((factors == 0).any()):
             kept = factors.to(device) != 0
-            train, val = torch.where(kept, train, 0.0), (torch.where(kept, val[0], 0.0) if found else none, *val[1:])
+            train, val = torch.where(kept, train, 0.0), val if found is None else torch.where(kept, val, 0.0)
         parts = pending.parts / (observer.coverage.world.size * pending.calls if pending.mean else 1)
-        sums = (pending.tokens, parts, pending.losses)
-        return cls(train, val[0], *(values.to(device) for values in sums), *val[1:], divisor)
+        tokens, losses = pending.tokens.to(device), pending.losses.to(device)
+        return cls(train, val, tokens, parts.to(device), losses, val_losses, val_tokens, divisor)
 
     def over(self, world: World) -> Numbers:
         """Summed over ranks, in one message."""

@@ -103,13 +103,14 @@ class Observer:
             On every rank, by `backward()` before anything is differentiated, if a parameter is used in a call that is
             not covered and cannot be passed.
         """
-        book = self._book(labels.count)
+        own, present = labels.dense()
+        book = self._book(own.count)
         watched = Watched()
-        with Watching(labels, book) as mode:
-            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, again)
+        with Watching(own, book) as mode:
+            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, labels.count, again)
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
-        add(self.train, grads)
+        add(self.train, grads, present, labels.count)
         watched.seen = bool(grads) or watched.seen
 
     def validate(self, loss_fn: LossFn, pieces: Iterable[Piece]) -> Validated:
@@ -151,8 +152,9 @@ class Observer:
         return torch.cat(parts, 1)
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
-        book = self._book(self.languages)
-        with Watching(Labels(piece.languages, self.languages, length(piece.x)), book):
+        labels, present = Labels(piece.languages, self.languages, length(piece.x)).dense()
+        book = self._book(labels.count)
+        with Watching(labels, book):
             losses = plain(loss_fn(piece.x, piece.y))
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
             losses = losses * (piece.weights * scale).to(losses)
@@ -160,8 +162,8 @@ class Observer:
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
             sketches = dict(zip(book.dummies, grads, strict=True))
             own = {name: sketch for name, sketch in sketches.items() if sketch is not None}
-            self._pass_by_group(Losses(losses, piece.languages), self.languages, own)
-        add(found.sketches, {name: sketch / scale for name, sketch in own.items()})
+            self._pass_by_group(Losses(losses, labels.groups), labels.count, own)
+        add(found.sketches, {name: sketch / scale for name, sketch in own.items()}, present, self.languages)
         index = piece.languages.cpu()
         found.losses.index_add_(0, index, losses.detach().double().cpu() / scale)
         found.tokens.index_add_(0, index, piece.tokens * piece.weights)
@@ -181,7 +183,12 @@ class Observer:
                     into[place] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
     def _before_backward(
-        self, roots: Sequence[Tensor], mode: Watching, watched: Watched, again: Callable[[], None] | None
+        self,
+        roots: Sequence[Tensor],
+        mode: Watching,
+        watched: Watched,
+        groups: int,
+        again: Callable[[], None] | None,
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if watched.first is not None and not watched.seen:
@@ -192,7 +199,7 @@ class Observer:
             again()
         if watched.losses is not None:
             with mode:
-                self._pass_by_group(watched.losses, mode.labels.count, self.train)
+                self._pass_by_group(watched.losses, groups, self.train)
 
     def _book(self, groups: int) -> Book:
         return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, self.coverage.passed)
@@ -220,7 +227,14 @@ class Watched:
     seen: bool = False
 
 
-def add(sums: Sketches, more: Mapping[str, Tensor]) -> None:
-    """Add sketches to sums of them."""
+def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int) -> None:
+    """Add sketches, whose first rows are those of the groups `present`, to sums with a row for each of `count`.
+
+    What is done for each layer is thus done for the groups that a call has, not for all.
+    """
     for name, sketch in more.items():
-        sums[name] = sums[name] + sketch if name in sums else sketch.detach()
+        if name not in sums and len(present) == count:
+            sums[name] = sketch.detach()
+            continue
+        rows = sums.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
+        rows.index_add_(0, present, sketch[: len(present)].to(rows.dtype))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+FEWEST = 8  # groups that have room
 BLOCK = 32  # rows of one group that are multiplied at a time, where labels change from token to token
 
 
@@ -63,6 +64,15 @@ class Labels:
     @property
     def batch(self) -> int:
         return self.groups.shape[0]
+
+    def dense(self) -> tuple[Labels, Tensor]:
+        """The same labels numbered anew, without groups that do not occur, and which group each number is.
+
+        There is room for a power of two of them, so that a compiled model is not compiled anew for each number.
+        """
+        present, numbers = torch.unique(self.groups, return_inverse=True)
+        room = max(FEWEST, 1 << (len(present) - 1).bit_length())
+        return Labels(numbers, min(self.count, room), self.length), present
 
     def learn(self, shape: torch.Size) -> None:
         """Take S from the first call that has sequences and tokens in front."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -61,6 +61,13 @@ def shortened(shape: tuple[int, int], form: Form) -> tuple[int, int]:
 def multiplications(shape: tuple[int, int], sides: tuple[int, int]) -> int:
     """What a token costs: the projections of both sides, and the core."""
     return sum(n * side for n, side in zip(shape, sides, strict=True) if side != n) + math.prod(sides)
+
+
+def share_of_step(shapes: Iterable[tuple[int, int]], form: Form) -> float:
+    """Multiplications that sketches of these matrices take, over those of a training step (three for each weight)."""
+    matrices = list(shapes)
+    plain = sum(3 * math.prod(shape) for shape in matrices)
+    return sum(multiplications(shape, shortened(shape, form)) for shape in matrices) / max(plain, 1)
 
 
 def key_of(name: str) -> int:

@@ -7,18 +7,29 @@ Modules, in reading order:
   limits       what settings may be: each by itself, and those that do not go together
   config       settings of a run that fit together, and what follows from them: its length, evaluations and name
   settings_file  CONFIG.toml: settings under their own names, below headings that mean nothing
-  disk         a disk that takes no more is an error that says which file
+  agreement    what one rank meets, all ranks raise
+  disk         the folder of a run: it can be written to, has room, and is no other process's
   optimisers   the optimiser of a run: AdamW, SGD, Muon or Adafactor, in groups with learning rates of their own
+  checksums    the checksums of a folder, in the format of `sha256sum`
+  shards       one rank's part of a checkpoint: a safetensors file of the blocks that it holds
+  tensors      the tensors of a run by name: those of the model, and those that its optimiser keeps
   checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
+  resuming     where a run goes on: at its newest checkpoint that is whole, if it is the same run
   distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
   mixtures     the mixture a run trains on: written out, or in a file
+  attention    causal attention over whole sequences, or within the documents of packed ones
   model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings
   plan         when a run is measured: which steps IRDS evaluates and after which ones it takes the loss drop
   sampler      which window of which language comes next: exact ratios by deficit counters, for any number of ranks
   telling      what a run says on standard error: its progress, and what ended it, once and with an exit code
   stopping     signals that ask a run to stop at the end of a step
   app          the command line: settings from flags and CONFIG.toml, then one run, with plain errors and exit codes
-  telemetry    what a run shows and keeps
+  measured     what a run has measured so far, for those who look on
+  telemetry    what a run shows and keeps: its metrics, as plain lines and in metrics.jsonl
+  heat         a matrix as a heat table
+  picture      a matrix as a picture and as a text
+  live         the live view of a run on a terminal
+  loggers      TensorBoard, and Weights & Biases
   documents    documents as stretches of flat arrays of tokens, and two hashes of each: its place and its content
   opened       files of text as streams: plain ones, or a stretch of their bytes, and packed ones
   textfiles    documents of text out of `.txt`, `.jsonl` (plain, gzip or zstd) and `.parquet` files
@@ -30,6 +41,7 @@ Modules, in reading order:
   corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
   prepared     prepared corpora: text that was tokenised once, so that a run starts without reading it
   opening      from settings to a corpus: one that was prepared, or text, which one rank reads for all
+  fresh        whether a run sees each sequence once: then training sequences can stand in for validation text
   evaluate     test losses of each language, shared out over the ranks
   feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what

@@ -1,82 +1,168 @@
 """Checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step.
 
-Tensors go through torch.distributed.checkpoint (any number of ranks may read what another number wrote), all
-else into run.json beside them; no object is pickled by us. A folder gets its name by a rename after every
-rank has written, so whatever `kill -9` leaves is either whole or hidden.
+Each rank copies what it holds and goes on; a thread of its own writes the copy as a safetensors file (see `shards`),
+rank 0's also run.json. Once every rank has written, rank 0 adds the checksums and gives the folder its name by a
+rename, so that whatever `kill -9` leaves is either whole or hidden. Nothing that is read back can run code.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import logging
 import os
 import re
 import shutil
-import tempfile
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
-from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.errors import Location, StoreError
 from shapleymix.files import read_json
 from shapleymix_irds.distributed import World
+from shapleymix_irds.train.agreement import on_every, on_main
+from shapleymix_irds.train.checksums import check_file, read_sums, write_sums, write_synced
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.optimisers import Optimiser
-from shapleymix_irds.wrappers import put_back, tidy
+from shapleymix_irds.train.shards import Block, Reader, Staging, block_of, own_blocks, read_places, write_blocks
+from shapleymix_irds.train.tensors import fill, tensors_of
 
-LOCK = ".lock"  # held by the process that trains in a folder
 STEP_FOLDER = re.compile(r"step-(\d{9,})")
-META = {"step": int, "settings": dict, "corpus": str, "counts": list, "rows": list, "tracker": dict | None}
-INDEX = ".metadata"  # torch's, of the tensors
-BROKEN = "delete the folder {}: the run continues from the checkpoint before it"
-SLACK = 16 << 20  # bytes for logs and tables
+RECORD = "run.json"
+PART = re.compile(r"rank-\d{5,}\.safetensors")
+META = {
+    "step": int,
+    "settings": dict,
+    "corpus": str,
+    "counts": list,
+    "rows": list,
+    "efficiency": dict,
+    "trained_with": dict,
+    "tracker": dict | None,
+}
+
+
+class Flight(NamedTuple):
+    """A checkpoint that is being written: its step, and the checksums of this rank's files once they are."""
+
+    step: int
+    sums: Future[dict[str, str]]
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run.
+
+    Attributes
+    ----------
+    sound : list of int
+        Steps of those that were written or loaded by this process, and of those before them; oldest first.
+    """
 
     def __init__(self, out: Path, world: World, keep: int) -> None:
         self.folder = out / "checkpoints"
         self.world = world
         self.keep = keep
+        self.sound: list[int] = []
+        self._staging = Staging()
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._flight: Flight | None = None
 
     def steps(self) -> list[int]:
-        """Steps of the whole checkpoints, oldest first."""
+        """Steps of the checkpoints that are there, oldest first."""
         names = [path.name for path in self.folder.glob("step-*") if path.is_dir()]
         return sorted(int(found[1]) for name in names if (found := STEP_FOLDER.fullmatch(name)))
 
-    def save(self, step: int, model: nn.Module, optimiser: Optimiser, meta: dict[str, Any]) -> None:
-        """Write the checkpoint of `step`, then drop the oldest.
+    def place(self, step: int) -> Path:
+        """The folder of a checkpoint."""
+        return self.folder / f"step-{step:09d}"
+
+    # -- writing; every rank must call ------------------------------------------------------------------------
+
+    def save(self, step: int, model: nn.Module, optimiser: Optimiser, meta: Callable[[], dict[str, Any]]) -> None:
+        """Begin to write the checkpoint of `step`, with what `meta` gives; first the one before it is finished.
 
         Raises
         ------
         UsageError
-            If the disk does not take it; earlier checkpoints are untouched.
+            On every rank, if a disk does not take it; earlier checkpoints are untouched.
         """
-        partial, goal = self.folder / f".step-{step:09d}", self.folder / f"step-{step:09d}"
+        self.finish()
+        if step in self.sound:
+            return
+        document: dict[str, Any] = {}
+        on_every(self.world, lambda: self._begin(step, meta, document))
+        tensors = own_blocks(tensors_of(model, optimiser), self.world)
+        blocks = {name: block_of(tensor) for name, tensor in tensors.items()}
+        copies = self._staging.copy(tensors)
+        self._flight = Flight(step, self._writer.submit(self._write, self._partial(step), copies, blocks, document))
+
+    def settle(self) -> None:
+        """Finish the checkpoint that is being written if every rank has written; errors are those of `save`."""
+        if self._flight is not None and not self.world.any(not self.written):
+            self.finish()
+
+    @property
+    def written(self) -> bool:
+        """Whether this rank has nothing left to write."""
+        return self._flight is None or self._flight.sums.done()
+
+    def finish(self) -> None:
+        """Wait until the checkpoint that is being written is whole; then drop old ones. Errors are those of `save`."""
+        if self._flight is None:
+            return
+        (step, written), self._flight = self._flight, None
+        sums = {name: value for rank in on_every(self.world, written.result) for name, value in rank.items()}
+        sound = sorted({*self.sound, step})[-self.keep :]
+        on_main(self.world, lambda: self._commit(step, sums, sound))
+        self.sound = sound
+
+    def _partial(self, step: int) -> Path:
+        return self.folder / f".step-{step:09d}"
+
+    def _begin(self, step: int, meta: Callable[[], dict[str, Any]], document: dict[str, Any]) -> None:
+        """Find out what goes beside the tensors, which may write files itself, and make the folder."""
+        document |= meta()
+        if not self.world.main:
+            return
+        with disk_errors(self.place(step)):
+            shutil.rmtree(self._partial(step), ignore_errors=True)
+            self._partial(step).mkdir(parents=True)
+
+    def _write(
+        self, partial: Path, copies: dict[str, Tensor], blocks: dict[str, Block], document: dict[str, Any]
+    ) -> dict[str, str]:
+        """Write the files of this rank, in a thread; their checksums by name."""
+        name = f"rank-{self.world.rank:05d}.safetensors"
+        with disk_errors(partial / name):
+            sums = {name: write_blocks(partial / name, copies, blocks)}
+        if self.world.main:
+            with disk_errors(partial / RECORD):
+                sums[RECORD] = write_synced(partial / RECORD, json.dumps(document))
+        return sums
+
+    def _commit(self, step: int, sums: dict[str, str], sound: list[int]) -> None:
+        """Give the folder its name, in place of a broken one if need be; drop those up to it that are not kept."""
+        goal, partial = self.place(step), self._partial(step)
         with disk_errors(goal):
-            if self.world.main and not goal.exists():
-                shutil.rmtree(partial, ignore_errors=True)
-                partial.mkdir(parents=True)
-                _write_synced(partial / "run.json", json.dumps(meta))
-            self.world.wait()
-            if goal.exists():
-                return
-            _save_tensors(partial, tensors_of(model, optimiser), self.world)
-            self.world.wait()
-            if self.world.main:
-                os.replace(partial, goal)
-                self._drop_old()
-        self.world.wait()
+            write_sums(partial, sums)
+            shutil.rmtree(goal, ignore_errors=True)
+            os.replace(partial, goal)
+            _sync_folder(self.folder)
+        for old in self.steps():
+            if old < step and old not in sound:
+                shutil.rmtree(self.place(old), ignore_errors=True)
+
+    # -- reading; every rank must call ------------------------------------------------------------------------
+
+    def found(self) -> list[int]:
+        """The same as `steps` on every rank; what is left of checkpoints that were not finished is removed."""
+        return on_main(self.world, self._tidied)
+
+    def _tidied(self) -> list[int]:
+        for partial in self.folder.glob(".step-*"):
+            shutil.rmtree(partial, ignore_errors=True)
+        return self.steps()
 
     def meta(self, step: int) -> dict[str, Any]:
         """What was saved beside the tensors of `step`.
@@ -84,38 +170,24 @@ class Checkpoints:
         Raises
         ------
         StoreError
-            If it is not whole.
+            On every rank, if it is not as it was written.
         """
-        path = self.folder / f"step-{step:09d}" / "run.json"
-        try:
-            document = read_json(path)
-        except StoreError as error:
-            raise StoreError(error.message, location=error.location, hint=BROKEN.format(path.parent)) from error
-        known = document if isinstance(document, dict) else {}
-        if wrong := [name for name, kind in META.items() if not isinstance(known.get(name, ...), kind)]:
-            message = f"is not the record of a run: {wrong[0]!r} is missing or wrong"
-            raise StoreError(message, location=Location(file=str(path)), hint=BROKEN.format(path.parent))
-        return known
+        return on_main(self.world, lambda: _record(self.place(step)))
 
     def load(self, step: int, model: nn.Module, optimiser: Optimiser) -> None:
-        """Fill the model and the optimiser from the checkpoint of `step`.
+        """Fill the model and the optimiser from the checkpoint of `step`, which counts as sound from then on.
 
         Raises
         ------
         StoreError
-            If the files are broken or of another model.
+            On every rank, if a file is not as it was written, or of another model. What has been filled is of no use
+            then.
         """
-        place = self.folder / f"step-{step:09d}"
-        if not (place / INDEX).is_file():
-            hint = BROKEN.format(place)
-            raise StoreError("there is no such file", location=Location(file=str(place / INDEX)), hint=hint)
-        state = tensors_of(model, optimiser)
-        try:
-            with _quiet():
-                load(state, checkpoint_id=str(place), no_dist=self.world.size == 1)
-        except (Exception, CheckpointException) as error:  # torch raises many kinds; its own is no Exception
-            message = f"cannot be loaded: {_last_line(error)}"
-            raise StoreError(message, location=Location(file=str(place)), hint=BROKEN.format(place)) from error
+        folder = self.place(step)
+        shares = on_every(self.world, lambda: _checked(folder, self.world))
+        reader = Reader(folder, {file: blocks for share in shares for file, blocks in share.items()})
+        on_every(self.world, lambda: fill(model, optimiser, reader, folder))
+        self.sound = [old for old in self.steps() if old <= step]
 
     def clear(self) -> None:
         """Remove all checkpoints, and what is left of one that was not finished."""
@@ -123,103 +195,33 @@ class Checkpoints:
             with disk_errors(path):
                 shutil.rmtree(path)
 
-    def _drop_old(self) -> None:
-        for step in self.steps()[: -self.keep]:
-            shutil.rmtree(self.folder / f"step-{step:09d}", ignore_errors=True)
+
+def _record(folder: Path) -> dict[str, Any]:
+    """What run.json holds."""
+    check_file(folder, RECORD, read_sums(folder))
+    document = read_json(folder / RECORD)
+    known = document if isinstance(document, dict) else {}
+    if wrong := [name for name, kind in META.items() if not isinstance(known.get(name, ...), kind)]:
+        message = f"is not the record of a run: {wrong[0]!r} is missing or wrong"
+        raise StoreError(message, location=Location(file=str(folder / RECORD)))
+    return known
 
 
-def tensors_of(model: nn.Module, optimiser: Optimiser) -> dict[str, dict[str, Tensor]]:
-    """Weights and the optimiser's state by parameter name, not copied: what is loaded into them is theirs."""
-    put_back(model)  # losses may just have been measured
-    weights = {tidy(name): weight.detach() for name, weight in model.named_parameters()}
-    return {"model": weights, **optimiser.state(model)}
+def _checked(folder: Path, world: World) -> dict[str, dict[str, Block]]:
+    """What this rank's share of the files holds, once they are seen to be as they were written."""
+    sums = read_sums(folder)
+    names = [name for name in sums if PART.fullmatch(name)]
+    found = {}
+    for name in names[world.rank :: world.size]:
+        check_file(folder, name, sums)
+        found[name] = read_places(folder / name)
+    return found
 
 
-def tensor_bytes(model: nn.Module, optimiser: Optimiser) -> int:
-    """What the tensors of a checkpoint take, those of all ranks together."""
-    tensors = [each for group in tensors_of(model, optimiser).values() for each in group.values()]
-    return sum(each.numel() * each.element_size() for each in tensors)
-
-
-def check_folder(out: Path, needed: int) -> None:
-    """Make the folder and try it: writable, and with room for `needed` bytes of checkpoints.
-
-    Raises
-    ------
-    UsageError
-        If it is not.
-    """
-    if file := next((path for path in (out, *out.parents) if path.exists() and not path.is_dir()), None):
-        parent = "" if file == out else f" of {out}"
-        message = f"is a file, expected a folder{parent}"
-        raise UsageError(message, location=Location(file=str(file)), hint="give --out a folder")
-    with disk_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=out, prefix=".try-")
-        os.close(handle)
-        os.unlink(name)
-        free = shutil.disk_usage(out).free
-    if free < needed + SLACK:
-        message = f"has {free / 1e9:.3g} GB free; checkpoints and logs need {(needed + SLACK) / 1e9:.3g} GB"
-        raise UsageError(message, location=Location(file=str(out)), hint="choose another --out, or --keep 1")
-
-
-@contextlib.contextmanager
-def locked(out: Path, world: World) -> Iterator[None]:
-    """Within, no other process is; the lock ends with the process, however it dies. Where the file system knows no
-    locks there is none.
-
-    Raises
-    ------
-    UsageError
-        On all ranks, if another process holds the folder.
-    """
-    with contextlib.ExitStack() as stack:
-        taken = False
-        if world.main:
-            with disk_errors(out / LOCK):
-                stream = stack.enter_context((out / LOCK).open("a"))
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                taken = True
-            except OSError:
-                pass
-        if world.table(torch.tensor([float(taken)])).any():
-            hint = "wait for it to end, or choose another --out"
-            raise UsageError("another process trains in this folder", location=Location(file=str(out)), hint=hint)
-        yield
-
-
-def _save_tensors(folder: Path, state: dict[str, Any], world: World) -> None:
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder through to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        with _quiet():
-            save(state, checkpoint_id=str(folder), no_dist=world.size == 1)
-    except CheckpointException as error:  # what a rank met, wrapped
-        raise OSError(0, _last_line(error)) from error
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch's notes on its own future to whoever saves without ranks, and the tracebacks that it logs before
-    it raises what they are of."""
-    disabled = logging.root.manager.disable
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            logging.disable(disabled)
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -22,7 +22,7 @@ from torch import Tensor
 from shapleymix.records import IntArray
 from shapleymix_irds.train.corpus import Stream
 from shapleymix_irds.train.evaluate import windows_of
-from shapleymix_irds.train.sampler import Sampler
+from shapleymix_irds.train.sampler import Sampler, passes
 
 AHEAD = 2  # steps that wait for the model
 
@@ -73,9 +73,8 @@ class Share:
     def pieces(self, languages: IntArray) -> list[IntArray]:
         """Places of the sequences of each pass in the rank's share, whose languages are given."""
         order = np.argsort(languages, kind="stable")
-        size = self.micro_batch or len(order)
-        cut = [order[start : start + size] for start in range(0, len(order), size)]
-        return [order[start :: len(cut)] for start in range(len(cut))] if self.mixed else cut
+        count = passes(self.batch, self.micro_batch, self.ranks)
+        return [order[start::count] for start in range(count)] if self.mixed else np.array_split(order, count)
 
 
 class Feed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +12,26 @@ from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import Checkpoints, check_folder, locked, tensor_bytes
+from shapleymix_irds.train.agreement import on_main
+from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import check_vocabulary
+from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.fresh import check_fresh, how_measured
+from shapleymix_irds.train.live import LiveView
+from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
-from shapleymix_irds.train.opening import drop_shared, names_in, open_for
+from shapleymix_irds.train.opening import document_end, drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
+from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
-from shapleymix_irds.train.telemetry import Bar, JsonLines, Lines, Sink, TensorBoard, WeightsAndBiases, irds_line
+from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
-
-TOY_LANGUAGES = ("a", "b", "c", "d")
+from shapleymix_irds.train.tensors import tensor_bytes
+from shapleymix_irds.train.toy import toy_names
 
 
 def launch(config: TrainConfig) -> None:
@@ -49,22 +56,31 @@ def launch(config: TrainConfig) -> None:
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
     if config.irds:
         check_shares(config, languages, mixture.ratios, world.size)
-    config, corpus, vocabulary = open_for(config, languages, world)
+    opened = open_for(config, languages, world)
+    config, corpus = opened.config, opened.corpus
+    check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    parts = make_parts(config, vocabulary, world)
+    end = document_end(opened) if config.mask_documents else None
+    parts = make_parts(config, opened.settings.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
         _tell(world, f"warning: the mixture sums to {mixture.total:.6g}, expected 1: rescaled to {scaled}")
     with _claimed(config, parts, world):
         trainer = Trainer(config, corpus, mixture.ratios, parts, world)
-        trainer.sinks = _loggers(config, world)
+        on_main(world, lambda: trainer.sinks.extend(_loggers(config, world)))
         if config.force:
             _clear(config, world)
-        resumed = trainer.resume()
-        tokens = "bytes" if config.tokenizer == "bytes" else f"tokenizer {Path(config.tokenizer).name}"
-        rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokens}, {rate}, from step {resumed}")
+        if config.keep == 1:
+            _tell(world, ALONE)
+        resumed = trainer.resume(functools.partial(_tell, world))
+        how = f"{opened.settings.named}, {config.optimizer} with learning rate {config.peak_lr:g}"
+        _tell(
+            world,
+            f"{config.run}: N = {parts.N:,}, {config.length}, {how}, from step {resumed}",
+        )
+        if config.irds:
+            _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
         drop_shared(config, world)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
@@ -72,13 +88,15 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     if (tracker := trainer.tracker) is not None:
         every = plan_of(config, len(languages), world.size).every
         overhead, ratios = tracker.overhead, tracker.efficiency
-        _tell(world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback))
+        _tell(
+            world, irds_line(tracker.ledger.count, every, overhead, ratios, tracker.fallback, fresh=config.irds_fresh)
+        )
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
 
 
 def _run(trainer: Trainer, world: World, resumed: int) -> None:
-    trainer.sinks += _sinks(trainer.config, world, resumed)
+    on_main(world, lambda: trainer.sinks.extend(shown_by(trainer.config, resumed)))
     try:
         trainer.run()
     finally:
@@ -96,7 +114,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
     if not names:
-        names = TOY_LANGUAGES if config.corpus == "toy" else names_in(config.corpus)
+        names = toy_names(config.toy_languages) if config.corpus == "toy" else names_in(config.corpus)
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
     for name in names:
@@ -136,26 +154,28 @@ def _check_free(config: TrainConfig, world: World) -> None:
 
 def _clear(config: TrainConfig, world: World) -> None:
     """Remove what the folder holds of an old run; its checkpoints first, so that nothing continues what is left."""
-    if world.main:
-        Checkpoints(Path(config.out), world, config.keep).clear()
-        clear_results(Path(config.out))
-    world.wait()
+    on_main(world, Checkpoints(Path(config.out), world, config.keep).clear)
+    on_main(world, lambda: clear_results(Path(config.out)))
+    if not config.wandb:  # which has taken a new id by now
+        on_main(world, lambda: (Path(config.out) / RUN_ID).unlink(missing_ok=True))
 
 
 def _loggers(config: TrainConfig, world: World) -> list[Sink]:
     """Sinks that need a package of their own, and so may be refused."""
     sinks: list[Sink] = []
-    if world.main and config.tensorboard:
-        sinks.append(TensorBoard(Path(config.out) / "tensorboard"))
-    if world.main and config.wandb:
-        sinks.append(WeightsAndBiases(config.wandb, config.run, config.result_settings))
+    if config.tensorboard:
+        sinks.append(TensorBoard(Path(config.out) / "tensorboard", config.steps))
+    done = not config.force and Checkpoints(Path(config.out), world, config.keep).steps()[-1:] == [config.steps]
+    if config.wandb and not done:  # which would begin a record of nothing
+        settings, out = config.result_settings, Path(config.out)
+        sinks.append(WeightsAndBiases(config.wandb, config.run, settings, out, config.steps, anew=config.force))
     return sinks
 
 
-def _sinks(config: TrainConfig, world: World, resumed: int) -> list[Sink]:
-    if not world.main:
-        return []
-    shown = Bar(config.steps, resumed) if sys.stderr.isatty() else Lines(config.steps)
+def shown_by(config: TrainConfig, resumed: int) -> list[Sink]:
+    """Where the run is shown: in its folder, and on a terminal or in lines."""
+    live = config.live and sys.stderr.isatty()
+    shown = LiveView(config.steps, resumed) if live else Lines(config.steps)
     return [JsonLines(Path(config.out) / "metrics.jsonl", resumed), shown]
 
 

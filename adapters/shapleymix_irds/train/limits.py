@@ -12,6 +12,7 @@ POSITIVE = (
     "lr_embedding",
     "clip",
     "test_windows",
+    "toy_languages",
     "irds_val",
     "irds_pool",
     "irds_measure",
@@ -60,9 +61,6 @@ def _combinations(config: Settings) -> list[Fault]:
     found = []
     if config.irds_fresh and config.irds_order == "2":
         found.append(Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1"))
-    if config.irds and config.lr_embedding != 1:
-        hint = "--lr-embedding 1, or --no-irds"
-        found.append(Fault("IRDS measures steps of one learning rate, --lr-embedding gives two", hint=hint))
     if config.optimizer == "adafactor" and config.parallel != "ddp":
         hint = "--parallel ddp, or --optimizer adamw"
         found.append(Fault("--optimizer adafactor does not take sharded weights", hint=hint))

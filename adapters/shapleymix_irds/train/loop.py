@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from shapleymix.errors import Fault, Location, UsageError
+from shapleymix.errors import Fault
 from shapleymix.records import FloatArray
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.train.agreement import on_every, on_main
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
 from shapleymix_irds.train.evaluate import mean_losses
 from shapleymix_irds.train.feed import Feed, Share
+from shapleymix_irds.train.measured import News
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
+from shapleymix_irds.train.resuming import resume
 from shapleymix_irds.train.sampler import Sampler
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker
 from shapleymix_irds.train.step import Shown, Stepper
@@ -40,8 +43,10 @@ class Trainer:
         self.tracker = make_tracker(config, corpus, parts, world) if config.irds else None
         self.measured = plan_of(config, len(corpus.languages), world.size).measured if config.irds else frozenset()
         self.efficiency = dict.fromkeys(corpus.languages if config.irds else (), math.nan)  # as last measured
+        self.trained_with: dict[str, Any] = {"ranks": world.size, "torch": str(torch.__version__)}
         self.out = Path(config.out)
         self.checkpoints = Checkpoints(self.out, world, config.keep)
+        self.begun = False  # whether there is a checkpoint
         self.step = 0
         self.rows: list[Row] = []
         self.stepper = Stepper(config, corpus, parts, self.losses, self.tracker, world)
@@ -51,6 +56,7 @@ class Trainer:
         self.feed: Feed
         self.rate = Rate()
         self.shown = Shown()
+        self.news = News(self.tracker)
         self.faults: list[Fault] = []  # why a matrix is missing at the end
 
     # -- position ------------------------------------------------------------------------------------------
@@ -60,30 +66,29 @@ class Trainer:
         """Tokens trained on so far."""
         return self.step * self.config.step_tokens
 
-    def resume(self) -> int:
-        """Continue from the last checkpoint, if there is one; the step it was saved at.
+    def resume(self, tell: Callable[[str], None]) -> int:
+        """Continue from the last checkpoint that is whole, if there is one; the step it was saved at.
 
-        Raises
-        ------
-        UsageError
-            If the checkpoint is of other settings or of another corpus.
+        Errors are those of `resuming.resume`; `tell` says which checkpoints are broken.
         """
-        steps = self.checkpoints.steps()
-        if not steps:
+        meta = resume(self.checkpoints, self.model, self.optimiser, self._meta(), tell)
+        if meta is None:
             return 0
-        meta = self.checkpoints.meta(steps[-1])
-        check_same(meta, self._meta(), str(self.out))
-        self.checkpoints.load(steps[-1], self.model, self.optimiser)
+        self.begun = True
         self.step = int(meta["step"])
         self.rows = [Row(row["D"], tuple(row["loss"])) for row in meta["rows"]]
         self.sampler.counts[:] = meta["counts"]
+        self.efficiency = {name: math.nan if ratio is None else ratio for name, ratio in meta["efficiency"].items()}
+        if self.step == self.config.steps:  # all of it was trained then
+            self.trained_with = meta["trained_with"]
         if self.tracker is not None:
             self.tracker.load_state_dict(meta["tracker"])
+        self._write_rows()
         return self.step
 
     def save(self) -> None:
-        """Checkpoint the run as it stands."""
-        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta())
+        """Begin to checkpoint the run as it stands."""
+        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta)
 
     def _meta(self) -> dict[str, Any]:
         return {
@@ -92,6 +97,8 @@ class Trainer:
             "corpus": self.corpus.fingerprint,
             "counts": self.sampler.counts.tolist(),
             "rows": [{"D": row.D, "loss": list(row.loss)} for row in self.rows],
+            "efficiency": {name: ratio if math.isfinite(ratio) else None for name, ratio in self.efficiency.items()},
+            "trained_with": self.trained_with,
             "tracker": self.tracker.state_dict() if self.tracker is not None else None,
         }
 
@@ -107,10 +114,11 @@ class Trainer:
         DataError
             If a loss is not finite.
         """
-        if not self.checkpoints.steps():
+        if not self.begun:
             if self.config.eval_untrained or self.config.irds_fresh:
                 self.evaluate(log=self.config.eval_untrained)
-            self.save()  # before the first step, so that a disk that cannot take it is known now
+            self.save()
+            self.checkpoints.finish()  # before the first step, so that a disk that cannot take it is known now
         with self.stops.heard(), self._fed() as self.feed:
             while self.step < self.config.steps:
                 with self.rate.step(self.config.step_tokens):
@@ -123,6 +131,9 @@ class Trainer:
                 last = self.step == self.config.steps
                 if last or self.stop or self.step % self.config.checkpoint_every == 0:
                     self.save()
+                if last or self.stop:
+                    self.checkpoints.finish()
+                self.checkpoints.settle()
                 if self.stop and not last:
                     raise Stopped(self.stop, self.step)
         self.finish()
@@ -138,8 +149,8 @@ class Trainer:
         """One optimiser step over the global batch."""
         batch = self.feed.next()
         self.shown, self.stop = self.stepper.take(self.step, batch.pieces, self.stops.asked)
-        self.sampler.counts[:] = batch.counts
         self.step += 1
+        self.sampler.counts[:] = batch.counts
 
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
@@ -167,10 +178,10 @@ class Trainer:
     def finish(self) -> None:
         """Write runs.csv, summary.json and the SV matrices; doing it again gives the same files."""
         self._write_rows()
-        if self.world.main:
-            facts = {"run": self.config.run, "N": self.N, "D": self.D, "ranks": self.world.size}
-            facts |= {"torch": torch.__version__, "settings": self.config.result_settings}
-            write_summary(self.out / "summary.json", summary(self.corpus, self.sampler, facts))
+        facts = {"run": self.config.run, "N": self.N, "D": self.D, **self.trained_with}
+        facts |= {"settings": self.config.result_settings}
+        told = summary(self.corpus, self.sampler, facts)
+        on_main(self.world, lambda: write_summary(self.out / "summary.json", told))
         self._write_matrix("sv_raw.csv", "raw", "train for longer, or evaluate more steps (--irds-every)")
         self._write_matrix("sv.csv", "calibrated", "sv_raw.csv holds the values as they were summed")
         self.world.wait()
@@ -179,8 +190,9 @@ class Trainer:
         """Write one of the matrices, or keep in `faults` why there is none."""
         if self.tracker is None:
             return
+        save = self.tracker.save
         try:
-            self.tracker.save(self.out / name, kind, force=True)
+            on_every(self.world, lambda: save(self.out / name, kind, force=True))
         except TrackerError as error:
             self.faults.append(Fault(f"there is no {name}: {error.message}", hint=hint))
             if self.world.main:  # of an earlier run in this folder
@@ -188,20 +200,17 @@ class Trainer:
                     (self.out / stale).unlink(missing_ok=True)
 
     def _write_rows(self) -> None:
-        if self.world.main:
-            write_run_log(
-                self.out / "runs.csv",
-                self.rows,
-                run=self.config.run,
-                N=self.N,
-                ratios=self.ratios,
-                languages=self.corpus.languages,
-                seed=self.config.seed,
-            )
+        """Write runs.csv; every rank must call."""
+        facts = {"run": self.config.run, "N": self.N, "seed": self.config.seed}
+        facts |= {"ratios": self.ratios, "languages": self.corpus.languages}
+        on_main(self.world, lambda: write_run_log(self.out / "runs.csv", self.rows, **facts))
 
     def _report(self) -> None:
-        if not self.sinks or (self.step % self.config.log_every and self.step != self.config.steps):
-            return
+        """Show the step where it is one to be shown; every rank must call."""
+        if self.step % self.config.log_every == 0 or self.step == self.config.steps:
+            on_main(self.world, self._show)
+
+    def _show(self) -> None:
         tracker, shown = self.tracker, self.shown
         losses = (shown.sums[0] / shown.sums[1]).tolist()
         metrics = Metrics(
@@ -212,20 +221,11 @@ class Trainer:
             loss=dict(zip(self.corpus.languages, losses, strict=True)),
             tokens_per_second=self.rate.read(),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
+            irds_fresh=self.config.irds_fresh,
             efficiency=self.efficiency,
         )
         for sink in self.sinks:
             sink.step(metrics)
-
-
-def check_same(saved: dict[str, Any], now: dict[str, Any], out: str) -> None:
-    """Refuse to continue a run with other settings or on another corpus, naming what differs."""
-    before, after = saved["settings"], json.loads(json.dumps(now["settings"]))
-    changed = [name for name in after if before.get(name) != after[name]]
-    if changed:
-        told = "; ".join(f"{name} was {before.get(name)!r}, is {after[name]!r}" for name in changed)
-        hint = "choose another --out, or start anew with --force"
-        raise UsageError(f"holds a run with other settings: {told}", location=Location(file=out), hint=hint)
-    if saved["corpus"] != now["corpus"]:
-        hint = "give the corpus it began with, another --out, or --force"
-        raise UsageError("holds a run on another corpus", location=Location(file=out), hint=hint)
+        if (measured := self.news.since()) is not None:
+            for sink in self.sinks:
+                sink.show(metrics, measured)

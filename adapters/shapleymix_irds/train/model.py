@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
+from shapleymix_irds.train.attention import Mask, attend, documents_of, mask_of, positions_of
 from shapleymix_irds.train.shapes import ModelConfig
+
+ROTARY_BASE, NORM_EPS = 10_000.0, 1e-5
 
 
 class Attention(nn.Module):
@@ -26,12 +29,12 @@ class Attention(nn.Module):
             nn.Linear(config.hidden, config.hidden, bias=False) for _ in range(4)
         )
 
-    def forward(self, x_BTh: Tensor, turn: Tensor) -> Tensor:
+    def forward(self, x_BTh: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
         B, T, _ = x_BTh.shape
         q, k, v = (
             layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2) for layer in (self.query, self.key, self.value)
         )
-        mixed = F.scaled_dot_product_attention(rotate(q, turn), rotate(k, turn), v, is_causal=True)
+        mixed = attend(rotate(q, turn), rotate(k, turn), v, mask)
         return self.out(mixed.transpose(1, 2).reshape(B, T, -1))
 
 
@@ -53,34 +56,45 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.hidden, eps=1e-5)
+        self.attention_norm = nn.RMSNorm(config.hidden, eps=NORM_EPS)
         self.attention = Attention(config)
-        self.feed_forward_norm = nn.RMSNorm(config.hidden, eps=1e-5)
+        self.feed_forward_norm = nn.RMSNorm(config.hidden, eps=NORM_EPS)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, turn: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), turn)
+    def forward(self, x: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), turn, mask)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class Decoder(nn.Module):
-    """Tokens (B, T) to logits (B, T, V)."""
+    """Tokens (B, T) to logits (B, T, V).
 
-    def __init__(self, config: ModelConfig, *, recompute: bool = False) -> None:
+    Parameters
+    ----------
+    recompute : bool
+        Compute each layer again in the backward pass.
+    end_token : int, optional
+        The token that ends a document: no document sees another, and each begins at position 0. Without it a sequence
+        is one document.
+    """
+
+    def __init__(self, config: ModelConfig, *, recompute: bool = False, end_token: int | None = None) -> None:
         super().__init__()
-        self.config = config
-        self.recompute = recompute
+        self.config, self.recompute, self.end_token = config, recompute, end_token
         self.embedding = nn.Embedding(config.vocab, config.hidden)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.hidden, eps=1e-5)
+        self.norm = nn.RMSNorm(config.hidden, eps=NORM_EPS)
         self.output = nn.Linear(config.hidden, config.vocab, bias=False)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         x = self.embedding(tokens_BT)
-        turn = rotation(tokens_BT.shape[1], self.config.hidden // self.config.heads, x.device)
+        turn, mask = rotation(tokens_BT.shape[1], self.config.hidden // self.config.heads, x.device), None
+        if self.end_token is not None:
+            documents = documents_of(tokens_BT, self.end_token)
+            turn, mask = turn[:, positions_of(documents)][:, :, None], mask_of(documents)
         again = self.recompute and torch.is_grad_enabled()
         for block in self.blocks:
-            x = recomputed(block, x, turn) if again else block(x, turn)
+            x = recomputed(block, x, turn, mask) if again else block(x, turn, mask)
         return self.output(self.norm(x))
 
     @torch.no_grad()
@@ -98,12 +112,12 @@ class Decoder(nn.Module):
 
 
 @torch.compiler.disable(recursive=False)
-def recomputed(block: nn.Module, x: Tensor, turn: Tensor) -> Tensor:
+def recomputed(block: nn.Module, x: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
     """The block's output, computed again in the backward pass.
 
     A compiler that traced through this would hide the block's layers from the tracker; it begins anew inside of it.
     """
-    return checkpoint(block, x, turn, use_reentrant=False)
+    return checkpoint(block, x, turn, mask, use_reentrant=False)
 
 
 def _sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
@@ -115,8 +129,8 @@ def _sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
 
 
 def rotation(length: int, head_size: int, device: torch.device) -> Tensor:
-    """Cosines and sines (2, T, head_size / 2) of the rotary position embedding, base 10,000."""
-    speed = 10_000 ** (-torch.arange(0, head_size, 2, device=device, dtype=torch.float32) / head_size)
+    """Cosines and sines (2, T, head_size / 2) of the rotary position embedding."""
+    speed = ROTARY_BASE ** (-torch.arange(0, head_size, 2, device=device, dtype=torch.float32) / head_size)
     angle = torch.outer(torch.arange(length, device=device, dtype=torch.float32), speed)
     return torch.stack([angle.cos(), angle.sin()])
 

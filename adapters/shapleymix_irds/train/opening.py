@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from shapleymix.errors import Fault, Location, UsageError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus, CorpusOptions, chosen, languages_in, open_corpus
+from shapleymix_irds.train.pieces import READY_ENDINGS
 from shapleymix_irds.train.prepared.folder import SETTINGS, sources_of
 from shapleymix_irds.train.prepared.manifest import Settings, hash_of, is_prepared, read_manifest
 from shapleymix_irds.train.prepared.mapped import open_prepared
@@ -45,8 +47,17 @@ def names_in(folder: str) -> tuple[str, ...]:
     return tuple(languages_in(folder))
 
 
-def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> tuple[TrainConfig, Corpus, int]:
-    """The settings with what the corpus decides of them, the corpus, and the vocabulary of its tokenizer.
+class Opened(NamedTuple):
+    """A corpus; the run's settings with what it decides of them; how it was read; whether any of it came as tokens."""
+
+    corpus: Corpus
+    config: TrainConfig
+    settings: Settings
+    ready: bool
+
+
+def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> Opened:
+    """The corpus of a run.
 
     Raises
     ------
@@ -59,19 +70,44 @@ def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> t
     if config.corpus != "toy" and is_prepared(folder):
         manifest = read_manifest(folder)
         _check_agrees(config, manifest.settings)
-        settled = _settled(config, manifest.settings)
-        return settled, open_prepared(folder, manifest, languages, config.seq), manifest.settings.vocabulary
+        corpus = open_prepared(folder, manifest, languages, config.seq)
+        names = [source.file for name in languages for source in manifest.languages[name].files]
+        return Opened(corpus, _settled(config, manifest.settings), manifest.settings, _ready(names))
     settings = _settings(config)
     config = _settled(config, settings)
     if config.corpus == "toy":
-        return config, open_corpus("toy", languages, _options(config, settings)), settings.vocabulary
+        return Opened(open_corpus("toy", languages, _options(config, settings)), config, settings, False)
     _check_begun(config.corpus)
-    _check_small(config, languages)
+    files = chosen(config.corpus, languages)
+    _check_small(config, files)
+    ready = _ready([path.name for paths in files.values() for path in paths])
     if world.size == 1:
-        return config, open_corpus(config.corpus, languages, _options(config, settings)), settings.vocabulary
-    shared = _shared_folder(config, languages, settings)
+        return Opened(open_corpus(config.corpus, languages, _options(config, settings)), config, settings, ready)
+    shared = _shared_folder(config, files, settings)
     together(world, lambda: prepare(folder, shared, languages, settings))
-    return config, open_prepared(shared, read_manifest(shared), languages, config.seq), settings.vocabulary
+    return Opened(open_prepared(shared, read_manifest(shared), languages, config.seq), config, settings, ready)
+
+
+def _ready(names: list[str]) -> bool:
+    return any(name.endswith(READY_ENDINGS) for name in names)
+
+
+def document_end(opened: Opened) -> int:
+    """The token that ends each document of the corpus; where tokens are on disk already it has to be given.
+
+    Raises
+    ------
+    UsageError
+        If it is not known.
+    """
+    settings = opened.settings
+    end = settings.end_token if opened.ready else settings.tokenizer_end
+    if end is None:
+        unknown = f"{settings.named} has none that is known"
+        kind = "the corpus has tokens without their tokenizer" if opened.ready else unknown
+        message = f"--mask-documents needs the token that ends a document; {kind}"
+        raise UsageError(message, hint="give --end-token, or --no-mask-documents")
+    return end
 
 
 def drop_shared(config: TrainConfig, world: World) -> None:
@@ -161,9 +197,9 @@ def _check_begun(folder: str) -> None:
         raise UsageError("is not prepared to its end", location=Location(file=folder), hint=hint)
 
 
-def _check_small(config: TrainConfig, languages: tuple[str, ...]) -> None:
+def _check_small(config: TrainConfig, files: dict[str, list[Path]]) -> None:
     """Refuse to read again and again what is better read once."""
-    size = sum(path.stat().st_size for files in chosen(config.corpus, languages).values() for path in files)
+    size = sum(path.stat().st_size for paths in files.values() for path in paths)
     if size <= LARGEST:
         return
     message = f"holds {size / 1e9:.3g} GB, more than the {LARGEST / 1e9:.3g} GB that are read anew at each start"
@@ -186,10 +222,10 @@ def _command(config: TrainConfig) -> str:
     return shlex.join(["shapleymix-irds", "prepare", config.corpus, "-o", out, *words])
 
 
-def _shared_folder(config: TrainConfig, languages: tuple[str, ...], settings: Settings) -> Path:
+def _shared_folder(config: TrainConfig, files: dict[str, list[Path]], settings: Settings) -> Path:
     """A folder under --out, called by what is prepared there: another corpus has another one."""
     root = Path(config.corpus)
-    files = {name: sources_of(root, paths) for name, paths in chosen(config.corpus, languages).items()}
-    key = [settings.to_document(), {name: [each.to_document() for each in one] for name, one in files.items()}]
+    sources = {name: sources_of(root, paths) for name, paths in files.items()}
+    key = [settings.to_document(), {name: [each.to_document() for each in one] for name, one in sources.items()}]
     digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=6).hexdigest()
     return Path(config.out) / f"{SHARED}{digest}"

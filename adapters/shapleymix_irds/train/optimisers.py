@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from shapleymix_irds.wrappers import put_back, tidy
 EMBEDDINGS = ("embedding.weight", "output.weight")
 SCALE = "scale"  # of a group: its learning rate as a multiple of the scheduled one
 
-Group = dict[str, object]
+Group = dict[str, Any]  # as PyTorch types them
 
 
 class Optimiser:
@@ -27,9 +28,18 @@ class Optimiser:
 
     def set_rate(self, lr: float) -> None:
         """Give each group its multiple of the scheduled learning rate."""
-        for part in self.parts:
-            for group in part.param_groups:
-                group["lr"] = lr * group[SCALE]
+        for group in self.groups:
+            group["lr"] = lr * group[SCALE]
+
+    @property
+    def groups(self) -> list[Group]:
+        """The parameter groups of all parts."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    @property
+    def rates(self) -> list[float]:
+        """The learning rate of each group now."""
+        return [group["lr"] for group in self.groups]
 
     def step(self) -> None:
         for part in self.parts:

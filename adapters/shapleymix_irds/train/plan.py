@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from shapleymix.errors import Fault, UsageError
 from shapleymix.records import FloatArray
+from shapleymix_irds.engines.sketches import Form, share_of_step
 from shapleymix_irds.schedule import choose_every, extra_cost
 from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.shapes import BYTE_VOCABULARY
 
 FEWEST = 12  # evaluations of a run, however short: from fewer its matrix would be noise
 LEAST = 5  # sequences of a language in all evaluated steps: below this it cannot be told from nothing
@@ -47,7 +49,10 @@ def plan_of(config: TrainConfig, languages: int, ranks: int = 1) -> Plan:
     languages, ranks : int
         Number of languages, K, and of ranks, R.
     """
-    extra = extra_cost(config.step_tokens, _val_tokens(config, languages, ranks), config.irds_fresh)
+    val_tokens = 0 if config.irds_fresh else _val_tokens(config, languages, ranks)
+    extra = extra_cost(
+        config.step_tokens, val_tokens, share_of_step(config.shape(BYTE_VOCABULARY).matrices, _form(config))
+    )
     each = _measurement(config, languages)
     every = config.fixed_every or _every(config, extra, config.irds_overhead - 3 * each)
     spare = config.irds_overhead - extra / every - 2 * each  # the start and the end are always measured
@@ -86,6 +91,11 @@ _SHARE = "raise its ratio or --tokens, lower --irds-every, leave it out of --lan
 def _every(config: TrainConfig, extra: float, overhead: float) -> int:
     longest = max(1, config.steps // FEWEST)
     return longest if overhead <= 0 else min(longest, choose_every(extra, overhead, config.steps))
+
+
+def _form(config: TrainConfig) -> Form:
+    """That of the tracker, where it is not exact because the model is small: then sides are whole, too."""
+    return Form(0) if config.irds_engine == "exact" else Form()
 
 
 def _val_tokens(config: TrainConfig, languages: int, ranks: int) -> float:

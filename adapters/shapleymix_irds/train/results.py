@@ -51,7 +51,11 @@ def write_run_log(
     languages: tuple[str, ...],
     seed: int,
 ) -> None:
-    """Write rows of one run as a run log that `shapleymix fit` reads."""
+    """Write rows of one run as a run log that `shapleymix fit` reads; without a row there is none."""
+    if not rows:
+        with disk_errors(path):
+            path.unlink(missing_ok=True)
+        return
     D = np.array([row.D for row in rows], dtype=np.float64)
     log = RunLog(
         runs=tuple(run if row.D else f"{run}-untrained" for row in rows),

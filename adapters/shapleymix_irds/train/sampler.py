@@ -7,6 +7,7 @@ sequence, the position in its corpus and the epoch; nothing depends on ranks, wo
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,6 +96,11 @@ def share_of_rank(n: int, rank: int, ranks: int) -> slice:
     base, extra = divmod(n, ranks)
     start = rank * base + min(rank, extra)
     return slice(start, start + base + (rank < extra))
+
+
+def passes(n: int, micro_batch: int, ranks: int) -> int:
+    """Passes of a step on every rank: as many as the largest share needs, since sharded ranks pass together."""
+    return math.ceil(math.ceil(n / ranks) / micro_batch) if micro_batch else 1
 
 
 def _round_keys(key: str) -> list[int]:

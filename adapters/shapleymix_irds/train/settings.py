@@ -46,6 +46,7 @@ class Settings:
     test_share: float | None = setting(None, f"Share of documents kept for the test losses; {PREPARED} or 0.05.")
     test_windows: int = setting(256, "Test sequences of each language that are evaluated, at most.")
     toy_overlap: float = setting(0.5, "Share of words that neighbouring toy languages have in common.")
+    toy_languages: int = setting(4, "Toy languages, where --languages names none.", result=False)
     toy_size: str = setting("400k", "Characters of each toy language.")
 
     tokens: str = setting("1M", "D, tokens to train on.")
@@ -87,7 +88,7 @@ class Settings:
         "How gradients are held: whole, or sketched; auto: whole in small models.",
         choices=("auto", "sketch", "exact"),
     )
-    irds_fresh: bool = setting(False, "Validation-free: fresh training sequences stand in for validation.")
+    irds_fresh: bool = setting(False, "Measure without validation text, by training text; it must be seen once.")
 
     parallel: str = setting(
         "ddp",
@@ -98,13 +99,18 @@ class Settings:
     device: str = setting("auto", "Where to train.", choices=("auto", "cpu", "cuda"))
     precision: str = setting("auto", "auto: bf16 on CUDA, else fp32.", choices=("auto", "fp32", "bf16"))
     compile: bool = setting(False, "Compile the model with torch.compile.")
+    mask_documents: bool = setting(
+        False,
+        "Let no document see another of its sequence, each from position 0. Off, as Megatron-LM and the paper have it.",
+    )
     recompute: bool = setting(False, "Activation checkpointing: recompute each layer in the backward pass.")
 
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False)
-    keep: int = setting(2, "Checkpoints that are kept.", result=False)
+    keep: int = setting(2, "Checkpoints that are kept, to fall back on should the last be broken.", result=False)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False)
-    tensorboard: bool = setting(False, "Write TensorBoard scalars (needs tensorboard).", result=False)
-    wandb: str = setting("", "Weights & Biases project to log to (needs wandb).", result=False)
+    live: bool = setting(True, "On a terminal, show the matrix as it grows; otherwise lines.", result=False)
+    tensorboard: bool = setting(False, "Log to OUT/tensorboard, the matrix, too (needs tensorboard).", result=False)
+    wandb: str = setting("", "Weights & Biases project to log to, the matrix, too (needs wandb).", result=False)
 
 
 def fields() -> tuple[dataclasses.Field[Any], ...]:

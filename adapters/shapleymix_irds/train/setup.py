@@ -18,6 +18,7 @@ from shapleymix_irds.train.evaluate import spread, windows_of
 from shapleymix_irds.train.model import Decoder, sequence_losses
 from shapleymix_irds.train.optimisers import Optimiser, make_optimiser
 from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.sampler import passes
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,23 @@ class Losses:
         return torch.autocast(device.type, dtype=self.autocast)
 
 
-def make_parts(config: TrainConfig, vocabulary: int, world: World) -> Parts:
-    """Build, initialise and wrap the model; the weights depend on the seed alone."""
+def make_parts(config: TrainConfig, vocabulary: int, world: World, end_token: int | None = None) -> Parts:
+    """Build, initialise and wrap the model; the weights depend on the seed alone.
+
+    With the token that ends a document, documents are masked from each other.
+    """
     shape = config.shape(vocabulary)
     if shape.vocab < vocabulary:
         raise UsageError(f"--vocab {shape.vocab} is below the tokenizer's {vocabulary}")
     if config.batch < world.size:
         raise UsageError(f"--batch {config.batch} is below the number of ranks, {world.size}")
+    count = passes(config.batch, config.micro_batch, world.size)
+    if count > config.batch // world.size:
+        message = f"--micro-batch {config.micro_batch} makes {count} passes, and some rank has fewer sequences"
+        raise UsageError(message, hint=f"a --batch that {world.size} ranks divide, or a larger --micro-batch")
     sharded = config.parallel != "ddp" and world.size > 1
     with torch.device("meta" if sharded else world.device):  # a sharded model is never whole on one rank
-        decoder = Decoder(shape, recompute=config.recompute)
+        decoder = Decoder(shape, recompute=config.recompute, end_token=end_token)
     if config.compile:
         decoder.compile()
     bf16 = config.precision == "bf16" or (config.precision == "auto" and world.device.type == "cuda")
@@ -95,6 +103,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         every=plan_of(config, len(corpus.languages), world.size).every,
         engine=cast(Any, config.irds_engine),
         order=cast(Any, int(config.irds_order)),
+        parameter_groups=None if config.lr_embedding == 1 else parts.optimiser.groups,
         out=config.out,
         options=options,
     )

@@ -33,6 +33,11 @@ class ModelConfig:
         return self.layers * (4 * h * h + 3 * h * self.ffn + 2 * h) + h
 
     @property
+    def matrices(self) -> list[tuple[int, int]]:
+        """Shapes of the matrices of all layers, embeddings apart."""
+        return [*[(self.hidden, self.hidden)] * 4, *[(self.ffn, self.hidden)] * 3] * self.layers
+
+    @property
     def embedding(self) -> int:
         """Parameters of the input and the output embedding together."""
         return 2 * self.vocab * self.hidden

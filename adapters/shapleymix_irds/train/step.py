@@ -28,7 +28,7 @@ class Shown(NamedTuple):
 
 
 class Stepper:
-    """Makes a step of a batch."""
+    """Makes steps of batches."""
 
     def __init__(
         self,
@@ -58,9 +58,10 @@ class Stepper:
         norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
         self._check_gradient(step, norm, sums)
         lr = config.learning_rate(step)
-        if self.tracker is not None:
-            self.tracker.commit(lr=lr, grad_norm=norm, max_norm=config.clip)
         self.optimiser.set_rate(lr)
+        if self.tracker is not None:
+            rates = lr if config.lr_embedding == 1 else self.optimiser.rates
+            self.tracker.commit(lr=rates, grad_norm=norm, max_norm=config.clip)
         self.optimiser.step()
         self.optimiser.zero_grad()
         return Shown(sums, lr, norm), stop

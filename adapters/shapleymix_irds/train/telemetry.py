@@ -1,9 +1,8 @@
-"""What a run shows and keeps: a progress bar or plain lines, metrics.jsonl, TensorBoard, Weights & Biases."""
+"""What a run shows and keeps: its metrics, as plain lines and in metrics.jsonl."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import math
 import time
@@ -12,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.measured import Measured, ratio_range
 from shapleymix_irds.train.telling import say
+
+SELDOM = 12  # times the time between lines passes between those of the matrix
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Metrics:
     loss: dict[str, float]
     tokens_per_second: float
     irds_overhead: float = math.nan
+    irds_fresh: bool = False
     efficiency: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -48,30 +50,35 @@ class Metrics:
         losses = " ".join(f"{name} {value:.3f}" for name, value in self.loss.items() if math.isfinite(value))
         parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
         if math.isfinite(self.irds_overhead):
-            parts.append(f"IRDS +{self.irds_overhead:.1%}")
+            parts.append(f"IRDS {'without validation text ' if self.irds_fresh else ''}{self.irds_overhead:+.1%}")
         if ratios := ratio_range(self.efficiency.values()):
             parts.append(f"efficiency {ratios}")
         return " | ".join(parts)
 
 
-def ratio_range(ratios: Iterable[float]) -> str:
-    """The least and the largest of the ratios that are known; empty if none is."""
-    known = [ratio for ratio in ratios if math.isfinite(ratio)]
-    return f"{min(known):.2g} to {max(known):.2g}" if known else ""
-
-
-def irds_line(evaluations: int, every: int, overhead: float, efficiency: Iterable[float], fallback: str | None) -> str:
+def irds_line(
+    evaluations: int,
+    every: int,
+    overhead: float,
+    efficiency: Iterable[float],
+    fallback: str | None,
+    *,
+    fresh: bool = False,
+) -> str:
     """What the measuring of a whole run came to; `fallback` says what took passes of its own."""
     time = f"{overhead:+.1%} time" if math.isfinite(overhead) else "added time not known"
     ratios = ratio_range(efficiency) or "not known"
     engine = f"; {fallback}" if fallback else ""
-    return f"IRDS: {evaluations} evaluations, 1 step of {every}; {time}; efficiency {ratios}{engine}"
+    of = ", without validation text" if fresh else ""
+    return f"IRDS: {evaluations} evaluations, 1 step of {every}{of}; {time}; efficiency {ratios}{engine}"
 
 
 class Sink(Protocol):
-    """Somewhere that metrics go."""
+    """Somewhere that metrics go, and the matrix as it grows: `show` comes after `step`, once there is one."""
 
     def step(self, metrics: Metrics) -> None: ...
+
+    def show(self, metrics: Metrics, measured: Measured) -> None: ...
 
     def close(self) -> None: ...
 
@@ -92,32 +99,11 @@ class JsonLines:
         with disk_errors(self.path):
             self._stream.write((json.dumps(metrics.document()) + "\n").encode())
 
+    def show(self, metrics: Metrics, measured: Measured) -> None:
+        """Numbers of steps only: the log of evaluations has the matrix."""
+
     def close(self) -> None:
         self._stream.close()
-
-
-class Bar:
-    """A progress bar on a terminal."""
-
-    def __init__(self, steps: int, resumed: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task("", total=steps, completed=resumed)
-        self._bar.start()
-
-    def step(self, metrics: Metrics) -> None:
-        self._bar.update(self._task, completed=metrics.step, description=metrics.line())
-
-    def close(self) -> None:
-        self._bar.stop()
 
 
 class Lines:
@@ -126,51 +112,20 @@ class Lines:
     def __init__(self, steps: int, seconds: float = 5.0) -> None:
         self.steps = steps
         self.seconds = seconds
-        self._last = -math.inf
+        self._last, self._shown = -math.inf, time.monotonic()
 
     def step(self, metrics: Metrics) -> None:
         if time.monotonic() - self._last >= self.seconds or metrics.step == self.steps:
             self._last = time.monotonic()
             say(f"step {metrics.step}/{self.steps} | {metrics.line()}")
 
+    def show(self, metrics: Metrics, measured: Measured) -> None:
+        if time.monotonic() - self._shown >= SELDOM * self.seconds or metrics.step == self.steps:
+            self._shown = time.monotonic()
+            say(measured.line)
+
     def close(self) -> None:
         """Every line has been written."""
-
-
-class TensorBoard:
-    """Scalars for TensorBoard."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            hint = "pip install tensorboard"
-            raise UsageError("--tensorboard needs the package tensorboard", hint=hint) from error
-        self._writer = SummaryWriter(str(folder))
-
-    def step(self, metrics: Metrics) -> None:
-        for name, value in metrics.scalars().items():
-            self._writer.add_scalar(name, value, metrics.D)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """A run in a Weights & Biases project."""
-
-    def __init__(self, project: str, name: str, settings: dict[str, Any]) -> None:
-        try:
-            wandb: Any = importlib.import_module("wandb")
-        except ImportError as error:
-            raise UsageError("--wandb needs the package wandb", hint="pip install wandb") from error
-        self._run = wandb.init(project=project, name=name, config=settings, resume="allow")
-
-    def step(self, metrics: Metrics) -> None:
-        self._run.log(metrics.scalars(), step=metrics.step)
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 class Rate:

@@ -15,6 +15,7 @@ import click
 
 from shapleymix.errors import ShapleyMixError
 
+LOST = ("closed by peer", "reset by peer", "Broken pipe", "remote process exited")  # what gloo and NCCL say of it
 PATIENCE = 5.0  # seconds in which torchrun ends a rank after the first one has failed
 
 
@@ -58,6 +59,11 @@ def told() -> Iterator[None]:
     except (click.ClickException, ShapleyMixError) as error:
         _tell(_text(error), everywhere=False)
         raise Told(error.exit_code) from error
+    except RuntimeError as error:
+        if not any(words in str(error) for words in LOST):
+            raise
+        _tell("error: another rank has ended; if it has not said why, it was killed", everywhere=False)
+        raise Told(1) from error
 
 
 def say(text: str) -> None:

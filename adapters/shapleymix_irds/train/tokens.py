@@ -19,6 +19,11 @@ class Tokenizer(Protocol):
     @property
     def vocabulary(self) -> int: ...
 
+    @property
+    def end(self) -> int | None:
+        """The token that ends a document, if there is one."""
+        ...
+
     def encode(self, documents: list[str]) -> list[np.ndarray]:
         """Token numbers of each document, its end marked."""
         ...
@@ -29,6 +34,7 @@ class ByteTokenizer:
     """UTF-8 bytes; byte 0, which text does not contain, ends a document."""
 
     vocabulary: int = 256
+    end: int | None = 0
 
     def encode(self, documents: list[str]) -> list[np.ndarray]:
         return [np.frombuffer(document.encode() + b"\0", dtype=np.uint8) for document in documents]
@@ -47,11 +53,11 @@ class FileTokenizer:
         self._inner = _load_tokenizer(Path(path))
         self.vocabulary = self._inner.get_vocab_size(with_added_tokens=True)
         known = [self._inner.token_to_id(token) for token in END_OF_DOCUMENT]
-        self._end = end if end is not None else next((each for each in known if each is not None), None)
+        self.end = end if end is not None else next((each for each in known if each is not None), None)
         self._dtype = np.min_scalar_type(self.vocabulary)
 
     def encode(self, documents: list[str]) -> list[np.ndarray]:
-        tail = [] if self._end is None else [self._end]
+        tail = [] if self.end is None else [self.end]
         found = self._inner.encode_batch(documents, add_special_tokens=False)
         return [np.asarray([*each.ids, *tail], dtype=self._dtype) for each in found]
 

@@ -8,6 +8,8 @@ transfer.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from shapleymix.errors import UsageError
@@ -16,6 +18,14 @@ WORDS = 64
 WORD_LENGTHS = (3, 8)
 DOCUMENT_WORDS = (60, 180)
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+
+
+def toy_names(count: int) -> tuple[str, ...]:
+    """Names of so many languages: a, b, c, ..., or aa, ab, ac, ... where letters do not suffice."""
+    letters = 1
+    while len(ALPHABET) ** letters < count:
+        letters += 1
+    return tuple(map("".join, itertools.islice(itertools.product(ALPHABET, repeat=letters), count)))
 
 
 def toy_documents(index: int, overlap: float, size: int, seed: int = 0) -> list[str]:

@@ -32,6 +32,8 @@ class Settings(Record):
         The hash of that file.
     vocabulary : int
         Of the tokenizer.
+    tokenizer_end : int, optional
+        The token with which it ends a document.
     end_token : int, optional
         The token that ends a document, if it was given.
     text_field : str
@@ -45,6 +47,7 @@ class Settings(Record):
     tokenizer: str
     tokenizer_sha256: str | None
     vocabulary: int
+    tokenizer_end: int | None
     end_token: int | None
     text_field: str
     val_share: float
@@ -63,8 +66,13 @@ class Settings(Record):
         DataError
             If its file is broken.
         """
-        vocabulary = tokenizer_for(tokenizer, end_token).vocabulary
-        return cls(tokenizer, hash_of(tokenizer), vocabulary, end_token, text_field, val_share, test_share)
+        found, sha256 = tokenizer_for(tokenizer, end_token), hash_of(tokenizer)
+        return cls(tokenizer, sha256, found.vocabulary, found.end, end_token, text_field, val_share, test_share)
+
+    @property
+    def named(self) -> str:
+        """The tokenizer in words."""
+        return "bytes" if self.tokenizer_sha256 is None else f"tokenizer {Path(self.tokenizer).name}"
 
     @property
     def reading(self) -> Reading:
