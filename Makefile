@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench fuzz mutants clean
+.PHONY: demo test test-ecosystem lint bench fuzz mutants clean
 
 # the main job, through the real command line, on the repository's own fixtures
 demo: $(VENV)/.core
@@ -14,6 +14,22 @@ demo: $(VENV)/.core
 # the whole suite; tests that need torch skip where `make test TORCH=` leaves it out
 test: $(VENV)/.dev
 	$(BIN)/pytest -q
+
+# the tracker inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
+# its own, which sees the packages of the main one below them; `make test-ecosystem FAMILY=hf` for one
+FAMILY ?= $(patsubst tests/ecosystem/%/requirements.txt,%,$(wildcard tests/ecosystem/*/requirements.txt))
+ECOSYSTEM := .venv-ecosystem
+test-ecosystem: $(patsubst %,$(ECOSYSTEM)/%/.done,$(FAMILY))
+	@status=0; for family in $(FAMILY); do \
+	  echo "## $$family"; $(ECOSYSTEM)/$$family/bin/python -m pytest -q -W default -p no:cacheprovider \
+	    tests/ecosystem/$$family || status=1; done; exit $$status
+
+$(ECOSYSTEM)/%/.done: tests/ecosystem/%/requirements.txt $(VENV)/.dev
+	$(PYTHON) -m venv $(ECOSYSTEM)/$*
+	@$(BIN)/python -c "import sys; print(*[p for p in sys.path[1:] if p and not p.startswith(sys.base_prefix)], sep='\n')" \
+	  > "$$($(ECOSYSTEM)/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/main.pth"
+	$(ECOSYSTEM)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(if $(TORCH),"$(TORCH)") -r $<
+	@touch $@
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,4 +67,4 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo-output .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(ECOSYSTEM) demo-output .pytest_cache .ruff_cache

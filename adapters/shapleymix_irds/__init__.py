@@ -7,6 +7,7 @@ Modules, in reading order:
 
   distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
+  arrangement  how a trainer arranges a model: the order of activations, and parameters that ranks divide
   wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
   buffers      buffers that a model writes while it runs
   batch        whose each sequence is, and the validation sequences that ranks divide among them
@@ -23,6 +24,11 @@ Modules, in reading order:
   following    optimisers that commit by themselves, and what they multiply gradients with
   stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
+  hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
+  spanning     a watch that a trainer opens in one of its hooks and closes in another
+  lightning    Lightning: a callback
+  megatron     Megatron-core: its layers made known to the probes, and a run
+  torchtitan   torchtitan: its trainer, followed
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
   commands     the `shapleymix-irds` command: what is done beside a training loop
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from shapleymix.errors import did_you_mean
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 
-PIECE = 8  # validation sequences a pass
+PIECE, PIECE_TOKENS = 8, 8192  # validation sequences a pass, or more of them up to so many tokens
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 
 
@@ -160,7 +161,7 @@ class ValidationSet:
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how validation losses were measured."""
-        pool = {name: len(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
+        pool = {name: rows(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
         return {"validation": "rotating set", "validation_sequences": {"evaluation": self.count, "set": pool}}
 
     def sample(self, device: torch.device) -> Piece:
@@ -200,10 +201,11 @@ class ValidationSet:
         return mine + [self._piece(every[:1], 0.0, device)] * spare
 
     def _cut(self, chosen: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """Pieces of at most `PIECE` sequences, each of languages whose sequences have one shape."""
+        """Pieces of at most `PIECE` sequences or `PIECE_TOKENS` tokens, each of sequences of one shape."""
         pieces: list[list[tuple[int, int]]] = []
         for entry in chosen:
-            fits = pieces and len(pieces[-1]) < PIECE
+            most = max(PIECE, PIECE_TOKENS // max(1, math.prod(self._shape(entry[0])[0])))
+            fits = pieces and len(pieces[-1]) < most
             if fits and self._shape(pieces[-1][0][0]) == self._shape(entry[0]):
                 pieces[-1].append(entry)
             else:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
 
-from shapleymix_irds.accounts.step import Pending, Sums, close
+from shapleymix_irds.accounts.step import Pending, Sums, close, over_parts
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Piece, ValidationSet, halves
 from shapleymix_irds.distributed import World
 from shapleymix_irds.engines.base import LossFn
@@ -49,7 +51,9 @@ class Evaluator:
         form: Form,
         order: Literal[1, 2],
         any_divisor: bool = False,
+        arrangement: Arrangement | None = None,
     ) -> None:
+        self.arrangement = arrangement or Arrangement()
         self.any_divisor = any_divisor
         self.world, self.languages, self.validation, self.order = world, tuple(languages), validation, order
         self.groups = len(languages) * (2 if validation is None else 1)
@@ -57,7 +61,7 @@ class Evaluator:
         numbers = self.groups * sum(p.numel() for p in weights)
         exact = engine == "exact" or (engine == "auto" and numbers <= ROOM)
         form = Form(0, 0) if exact else form
-        self.observer = Observer(model, world, form, len(languages))
+        self.observer = Observer(model, world, form, len(languages), self.arrangement)
         self.share = share_of_step(((p.shape[0], p.shape[1]) for p in weights if p.dim() == 2), form)
         self.loss_fn: LossFn | None = None
         self.sample: Piece | None = None
@@ -103,23 +107,29 @@ class Evaluator:
                 self._validate()
         turn = self.world.rank + pending.calls + 1
         groups = halves(indices, len(self.languages), turn) if self.validation is None else indices
-        labels = Labels(groups.to(self.observer.device), self.groups, length)
+        labels = self.observer.labels(groups.to(self.observer.device), self.groups, length)
         with self.observer.watch(labels, self._validate) as watched:
             yield watched, labels
 
     def finish(self, pending: Pending, rates: Rates) -> Sums:
         """The sums of the step, with gradients in `.grad` as the optimiser gets them."""
-        check_averaged(self.observer.parameters, self.world, pending.step)
+        if not self.arrangement.scattered:
+            check_averaged(self.observer.parameters, self.world, pending.step)
         if self.order == 2:
             with at_midpoint(self.observer.parameters, rates.moves):
                 self._validate()
             self.observer.coverage.agree(self.observer.device, by_passes=False)
-        return close(pending, self.observer, self.world, self.languages, rates, self.any_divisor)
+        if self.arrangement.divisor is not None:  # in place of the number of ranks
+            rates = replace(rates, grad_scale=rates.grad_scale * self.arrangement.divisor / self.world.size)
+        args = (pending, self.observer, self.world, self.languages, rates, self.any_divisor)
+        if self.arrangement.parts is None:
+            return close(*args)
+        return over_parts(partial(close, *args), self.arrangement.parts, pending.step)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
         sequences."""
-        check_wrappers(self.observer.model, self.observer.parameters, self.world)
+        check_wrappers(self.observer.model, self.observer.parameters, self.world, self.arrangement.divisor)
         check_hooks(self.observer.parameters)
         check_attention()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from shapleymix_irds.distributed import World, is_sharded, local, share
 from shapleymix_irds.errors import NonFiniteError, TrackerError
@@ -58,6 +59,7 @@ class Following:
     before: Tensor | None = None
     after: Tensor | None = None
     met: dict[int, Met] = field(default_factory=dict)
+    handles: list[RemovableHandle] = field(default_factory=list)
 
     def hook(self, ready: Callable[[int, Optimizer], None]) -> None:
         """From now on `ready` is called with the number of an optimiser that is about to take a step."""
@@ -69,7 +71,12 @@ class Following:
                 _check_arguments(args, kwargs)
                 ready(n, optimizer)
 
-            optimizer.register_step_pre_hook(before)
+            self.handles.append(optimizer.register_step_pre_hook(before))
+
+    def leave(self) -> None:
+        """The optimisers step without the tracker again."""
+        for handle in self.handles:
+            handle.remove()
 
     @property
     def all_met(self) -> bool:

@@ -78,6 +78,13 @@ class Stepping(Record):
         following.hook(self._stepping)
         self.following = following
 
+    def unfollow(self) -> None:
+        """Leave the optimisers that are followed, as for another tracker of theirs."""
+        if self.following is not None:
+            self._settle()
+            self.following.leave()
+            self.following = None
+
     def commit(
         self,
         *,

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from shapleymix_irds.accounts.step import Call, Pending
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Inputs, ValidationSet, language_indices, rows, sample_of, total_tokens
 from shapleymix_irds.batch import length as length_of
 from shapleymix_irds.checks import check_modules, check_settings, checked
@@ -78,6 +79,8 @@ class IRDS(Stepping):
         None: one rate for all, or those of the optimiser that is followed.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
+    arrangement : Arrangement, optional
+        What a trainer with a parallelism of its own does to the model.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class IRDS(Stepping):
         parameter_groups: Sequence[Group] | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
+        arrangement: Arrangement | None = None,
     ) -> None:
         options = options or Options()
         check_settings(languages, every, engine, order, val is None)
@@ -104,7 +108,9 @@ class IRDS(Stepping):
         validation = None if val is None else ValidationSet(val, languages, count, seed, ignore)
         schedule = None if every == "auto" else Schedule(every, options.seed)
         form = Form(options.numbers, options.side)
-        evaluator = Evaluator(model, world, languages, validation, engine, form, order, options.any_divisor)
+        evaluator = Evaluator(
+            model, world, languages, validation, engine, form, order, options.any_divisor, arrangement
+        )
         evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
         super().__init__(model, languages, evaluator, schedule, options, out, parameter_groups)
         self.sequence_losses = torch.zeros(0)  # of the last `backward`
@@ -112,7 +118,7 @@ class IRDS(Stepping):
     @contextmanager
     def watch(
         self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
@@ -127,6 +133,12 @@ class IRDS(Stepping):
             As for `backward`, or None. Every token of a sequence counts.
         length : int, optional
             S, where the model's first layer does not tell.
+
+        Returns
+        -------
+        Watched
+            What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
+            of which the loss is made, where parameters are in calls that are not covered.
         """
         step = self._check(step, tokens)
         with self._dropping():
@@ -135,8 +147,8 @@ class IRDS(Stepping):
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, indices, counts, tokens, total, length, labelled=False, mean=tokens is None)
-            with self._call(call, self.evaluator.loss_fn):
-                yield
+            with self._call(call, self.evaluator.loss_fn) as watched:
+                yield watched or Watched()
 
     def backward(
         self,
@@ -219,7 +231,8 @@ class IRDS(Stepping):
         if self.schedule is None:
             ranks = self.world.size
             val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
-            self.schedule = automatic(self.options, total / ranks, val_tokens, self.evaluator.share)
+            mean = self.world.sum(torch.tensor(total / ranks**2, dtype=torch.float64, device=self.world.device))
+            self.schedule = automatic(self.options, float(mean), val_tokens, self.evaluator.share)  # on all ranks
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)

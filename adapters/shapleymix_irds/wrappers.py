@@ -117,7 +117,9 @@ def share_buffers(model: nn.Module) -> None:
 # -- what is refused -------------------------------------------------------------------------------------------
 
 
-def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World) -> None:
+def check_wrappers(
+    model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float | None = None
+) -> None:
     """Refuse wrappers under which gradients or products would be wrong.
 
     Raises
@@ -137,6 +139,7 @@ def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], wor
         _check_replica(replica, world)
     if is_sharded(parameters.values()):
         _check_shards(model, parameters, world)
+        _check_divisor(model, world.size if divisor is None else divisor, world.size)
     elif shard_groups(model):
         hint = "call `fully_shard` first, then give the model to the tracker"
         raise TrackerError("the model was sharded after the tracker was made", hint=hint)
@@ -167,7 +170,11 @@ def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], worl
         if (size := meshes[name].size()) != world.size:
             message = f"parameter {name!r} is sharded over {size} ranks, the tracker counts {world.size}"
             raise TrackerError(message, hint=_GROUP)
-    if any(getattr(group, "gradient_divide_factor", None) not in (None, world.size) for group in groups):
+
+
+def _check_divisor(model: nn.Module, divisor: float, size: int) -> None:
+    factors = {getattr(group, "gradient_divide_factor", None) for group in shard_groups(model)}
+    if any((size if factor is None else factor) != divisor for factor in factors):
         hint = "leave the factor out: the tracker divides by the tokens of the step"
         raise CoverageError("FSDP2 has a gradient divide factor of its own (set_gradient_divide_factor)", hint=hint)
 

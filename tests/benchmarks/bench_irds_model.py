@@ -25,6 +25,7 @@ import torch  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
+from shapleymix_irds.train.speed import flops_of_a_token  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja", "es", "ru")
@@ -91,12 +92,6 @@ class Training:
     def wait(self) -> None:
         if self.cuda:
             torch.cuda.synchronize()
-
-
-def flops_of_a_token(config: ModelConfig, length: int) -> float:
-    """Of forward and backward pass together."""
-    products = config.non_embedding + config.vocab * config.hidden
-    return 6.0 * products + 6.0 * config.layers * config.hidden * length
 
 
 def product_rate(training: Training) -> float:

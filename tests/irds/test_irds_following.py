@@ -275,6 +275,24 @@ def test_an_optimisers_state_may_be_made_by_a_step_of_no_length(val: Any) -> Non
     assert relative(tracker.ledger.phi, truth(0.1, val)) < 1e-7
 
 
+def test_a_tracker_leaves_the_optimiser_to_the_next(val: Any) -> None:
+    """The one before was asked to commit the next one's steps, and refused them."""
+    model = make_model().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    first = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    step_once(first, model)
+    optimizer.step()
+    first.unfollow()
+    optimizer.zero_grad()
+    optimizer.step()
+    second = tracked(model, val, optimizer, loss_fn=loss_of(model))
+    step_once(second, model)
+    optimizer.step()
+    assert (first.steps, second.steps) == (1, 1)
+    first.unfollow()
+    first.follow(optimizer)
+
+
 def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
     """Groups at two rates, clipped; with accumulation, a scaler, of second order, and losses that ranks average."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

@@ -61,6 +61,21 @@ def test_any_backward_pass_is_seen(form: str, scale: float, val: Any) -> None:
     assert relative(tracker.ledger.phi, 0.3 * truth) < 1e-10
 
 
+def test_the_calls_of_a_step_are_watched_one_by_one(val: Any) -> None:
+    """With `tokens=` the second call of a step was refused, and the run had the tokens of whole sequences."""
+    model = make_model().double()
+    loss_fn = loss_of(model)
+    x, y, lang = batch((1, 4, 0, 3))
+    total = int((y != -100).sum())
+    tracker = tracker_of(model, loss_fn, val)
+    for part in (slice(None, 3), slice(3, None)):
+        with tracker.watch(lang[part], step=0, tokens=total):
+            (loss_fn(x[part], y[part]).sum() / total).backward()
+    tracker.commit(lr=0.3)
+    assert relative(tracker.ledger.phi, 0.3 * naive_gram(model, loss_fn, x, y, lang, val)) < 1e-10
+    assert tracker.tokens == total
+
+
 def naive_by_token(model: Any, x: Tensor, y: Tensor, lang: Tensor, val: Any) -> Tensor:
     """<h_j, g_i> where each token of x (B, S) has a language."""
     flat = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction="none", ignore_index=-100).view(y.shape)
@@ -119,6 +134,7 @@ def test_inputs_may_be_dictionaries_of_ragged_lengths(val: Any) -> None:
     tracker.backward(loss_fn, {"ids": x, "mask": x >= 0}, y, lang, step=0)
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, naive_gram(model, plain, x, y, lang, short)) < 1e-10
+    assert tracker.provenance()["validation_sequences"]["set"] == dict.fromkeys(LANGUAGES, 3), "2 were the inputs"
 
 
 def test_without_a_backward_pass_or_a_loss_for_validation_watch_says_so(val: Any) -> None:

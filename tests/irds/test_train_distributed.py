@@ -16,7 +16,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+from safetensors.torch import load_file
 from shapleymix_irds.train.distributed import agreed_round
+from shapleymix_irds.train.export import export
 from torch._C._distributed_c10d import HashStore
 
 from shapleymix.tables.run_reading import read_runs
@@ -79,12 +82,18 @@ ALTOGETHER = {  # name: arguments, name of the run that it must equal
 }
 
 
+PAIR = ("ddp", "rows of two")
+
+
 def test_ranks_sharded_in_rows_train_as_copies_whatever_the_optimiser(tmp_path: Path) -> None:
     outs = {name: tmp_path / name.replace(" ", "-") for name in ALTOGETHER}
     train_several({outs[name]: arguments for name, (arguments, _) in ALTOGETHER.items()}, ranks=2)
     for name, (_, other) in ALTOGETHER.items():
         if other:  # Muon orthogonalises in bfloat16
             same_run(outs[other], outs[name], 2e-3 if "muon" in name else 1e-6)
+    copies, sharded = (load_file(export(outs[name], tmp_path / f"{name} model") / "model.safetensors") for name in PAIR)
+    for name, weight in copies.items():
+        assert torch.allclose(weight, sharded[name], rtol=1e-4, atol=1e-6), name
 
 
 def test_a_checkpoint_of_two_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.irds.training import QUICK, STEPS, environment, reached, said, tree
 
 HERE = Path(__file__).parent
 LAST = f"step-{STEPS:09d}"
+FSDP = ("--parallel", "fsdp")
 
 
 class Ranks:
@@ -36,7 +37,7 @@ class Ranks:
 
     def begin(self, out: Path, *more: str, ranks: int = 2, **hindrance: Any) -> None:
         """Start a run."""
-        arguments = [*QUICK, "--parallel", "fsdp", "--out", str(out), *more]
+        arguments = [*QUICK, "--out", str(out), *(more or FSDP)]
         order = {"ranks": ranks, "arguments": arguments, "err": str(out.with_suffix(".err")), **hindrance}
         assert self.process.stdin is not None
         print(json.dumps(order), file=self.process.stdin, flush=True)
@@ -153,6 +154,30 @@ def test_a_file_that_the_first_rank_cannot_write_ends_both(name: str, ranks: Ran
     assert ranks.run(out) == [2, 2], said(out)
     assert f"error: {out / name}: cannot be written: No space left on device" in said(out)
     assert "Traceback" not in said(out)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--parallel", "hsdp", "--shard-size", "2", "--batch", "8", "--micro-batch", "1", "--tokens", "3072"),
+        ("--parallel", "ddp", "--optimizer", "sgd", "--irds-fresh", "--batch", "12", "--tokens", "4608"),
+    ],
+    ids=["hsdp", "ddp"],
+)
+def test_four_ranks_that_hold_copies_share_the_writing(more: tuple[str, ...], ranks: Ranks, tmp_path: Path) -> None:
+    outs = [tmp_path / name for name in ("whole", "stopped")]
+    assert ranks.run(outs[0], *more, ranks=4) == [0] * 4, said(outs[0])
+    sizes = [path.stat().st_size for path in outs[0].glob(f"checkpoints/{LAST}/rank-*")]
+    assert len(sizes) == 4
+    assert max(sizes) < 2 * min(sizes)
+    ranks.begin(outs[1], *more, ranks=4)
+    assert ranks.end(outs[1], 5, signal.SIGTERM) == [128 + signal.SIGTERM] * 4, said(outs[1])
+    assert ranks.run(outs[1], *more, ranks=4) == [0] * 4, said(outs[1])
+    assert tree(outs[1]) == tree(outs[0])
+    (outs[1] / "checkpoints" / LAST / "rank-00003.safetensors").unlink()
+    assert ranks.run(outs[1], *more) == [0] * 2, said(outs[1])
+    logs = [read_runs(out / "runs.csv") for out in outs]
+    assert np.allclose(logs[0].loss, logs[1].loss, rtol=1e-4)
 
 
 def test_two_ranks_continue_a_checkpoint_of_one(ranks: Ranks, whole: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -229,6 +229,25 @@ def close(
 
 def _times(sketches: Tensor, factors: Tensor | None) -> Tensor:
     return sketches if factors is None else sketches * factors
+
+
+def over_parts(take: Callable[[], Sums], parts: World, step: int) -> Sums:
+    """The sums of ranks that hold parts of the same layers: products add up, all else is the same on each.
+
+    Raises
+    ------
+    NonFiniteError
+        On every rank.
+    """
+    sums, error = None, None
+    try:
+        sums = take()
+    except NonFiniteError as caught:
+        error = caught
+    if parts.any(error is not None) or sums is None:
+        raise error or NonFiniteError(f"step {step}: a gradient in another part of a layer is not finite", hint=_HINT)
+    gram = torch.as_tensor(sums.gram).to(parts.device)
+    return sums._replace(gram=parts.sum(gram).cpu().numpy())
 
 
 def check_divisor(pending: Pending, total: Numbers, world: World, any_divisor: bool) -> None:

@@ -45,22 +45,24 @@ class Marks(TorchFunctionMode):
         if uses:
             names = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
             x = y if uses[0].x is None else uses[0].x
-            self.seen[", ".join(names.get(id(use.weight), "") for use in uses)].append(self._mark(x))
+            self.seen[", ".join(names.get(id(use.weight), "") for use in uses)].append(
+                self._mark(x, uses[0].kind == "table")
+            )
         return y
 
-    def _mark(self, x: Tensor) -> Tensor:
+    def _mark(self, x: Tensor, ids: bool) -> Tensor:
         """A sum with weights that no other order of the rows would give, (B,)."""
-        flat = x.detach().reshape(self.labels.batch, -1)
+        flat = self.labels.sequences_first(x.detach(), ids)
         flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
         return (flat @ torch.cos(torch.arange(flat.shape[1], device=x.device, dtype=flat.dtype) * 1.7)).double().cpu()
 
 
-def misplaced(model: nn.Module, loss_fn: LossFn, piece: Piece) -> tuple[set[str], bool]:
+def misplaced(model: nn.Module, loss_fn: LossFn, piece: Piece, tokens_first: bool = False) -> tuple[set[str], bool]:
     """Parameters of layers that have the tokens in another order, and whether sequences change each other's loss.
 
     Under distributed wrappers every rank must call. Buffers and random numbers are left as they were.
     """
-    labels = Labels(piece.languages, 1, length(piece.x))
+    labels = Labels(piece.languages, 1, length(piece.x), tokens_first)
     runs = [_run(model, loss_fn, x, piece.y, labels) for x in (piece.x, _changed(piece.x))]
     put_back(model)
     (losses, marks), (new_losses, new_marks) = runs

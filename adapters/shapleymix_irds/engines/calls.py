@@ -53,14 +53,15 @@ def trainable(value: Any) -> bool:
     return isinstance(value, nn.Parameter) and value.requires_grad and not isinstance(value, DTensor)
 
 
-def _shift(bias: Any) -> list[Use]:
+def shift(bias: Any) -> list[Use]:
+    """The use of a bias, if it is trained."""
     return [Use(bias, "shift", None)] if trainable(bias) else []
 
 
 def _read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None) -> list[Use]:
     if input.dim() < 2 or not labels.lead(input.shape[:-1]):
         return []
-    return ([Use(weight, "matrix", input)] if trainable(weight) else []) + _shift(bias)
+    return ([Use(weight, "matrix", input)] if trainable(weight) else []) + shift(bias)
 
 
 def _read_product(labels: Labels, input: Any, weight: Any) -> list[Use]:
@@ -72,7 +73,7 @@ def _read_addmm(labels: Labels, bias: Any, input: Any, weight: Any, **scales: An
     if scales or not isinstance(input, Tensor) or not labels.lead(input.shape[:-1]):
         return []
     fits = trainable(bias) and bias.dim() == 1
-    return _read_product(labels, input, weight) + (_shift(bias) if fits else [])
+    return _read_product(labels, input, weight) + (shift(bias) if fits else [])
 
 
 def _read_embedding(
@@ -89,7 +90,7 @@ def _read_embedding(
     if not trainable(weight) or max_norm is not None or scale_grad_by_freq or sparse or alone:
         return []
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
-    return [Use(weight, "table", input, padding)] if labels.lead(input.shape) else []
+    return [Use(weight, "table", input, padding)] if labels.lead(input.shape, ids=True) else []
 
 
 def _read_norm(
@@ -107,7 +108,7 @@ def _read_norm(
     before = input.shape[: input.dim() - len(normalized_shape)]
     if not labels.lead(before):
         return []
-    return ([Use(weight, kind, input, eps=eps)] if trainable(weight) else []) + _shift(bias)
+    return ([Use(weight, kind, input, eps=eps)] if trainable(weight) else []) + shift(bias)
 
 
 def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **options: Any) -> list[Use]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from shapleymix_irds.arrangement import Arrangement
 from shapleymix_irds.batch import Piece, length
 from shapleymix_irds.distributed import World, local
 from shapleymix_irds.engines.apart import MIXED, misplaced
@@ -65,8 +66,15 @@ class Observer:
         The validation sequences of the step.
     """
 
-    def __init__(self, model: nn.Module, world: World, form: Form, languages: int) -> None:
-        self.model, self.languages = model, languages
+    def __init__(
+        self,
+        model: nn.Module,
+        world: World,
+        form: Form,
+        languages: int,
+        arrangement: Arrangement | None = None,
+    ) -> None:
+        self.model, self.languages, self.arrangement = model, languages, arrangement or Arrangement()
         parameters = named_parameters(model)
         self.coverage = Coverage(model, parameters, world)
         double = any(parameter.dtype == torch.float64 for parameter in parameters.values())
@@ -87,6 +95,10 @@ class Observer:
         self.layout = Layout(self.layout.form, sizes)
         self.train: Sketches = {}
         self.validated: Validated | None = None
+
+    def labels(self, groups: Tensor, count: int, length: int | None) -> Labels:
+        """Labels of a batch, (B,) or (B, S), for activations in this model's order."""
+        return Labels(groups, count, length, self.arrangement.tokens_first)
 
     @contextmanager
     def watch(self, labels: Labels, again: Callable[[], None] | None = None) -> Iterator[Watched]:
@@ -132,7 +144,7 @@ class Observer:
         CoverageError
             On every rank, if sequences are not apart, or the compiler hands over other calls than Python does.
         """
-        names, mixed = misplaced(self.model, loss_fn, piece)
+        names, mixed = misplaced(self.model, loss_fn, piece, self.arrangement.tokens_first)
         if self.coverage.world.any(mixed):
             raise MIXED
         self.coverage.found |= names
@@ -152,7 +164,7 @@ class Observer:
         return torch.cat(parts, 1)
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
-        labels, present = Labels(piece.languages, self.languages, length(piece.x)).dense()
+        labels, present = self.labels(piece.languages, self.languages, length(piece.x)).dense()
         book = self._book(labels.count)
         with Watching(labels, book):
             losses = plain(loss_fn(piece.x, piece.y))
@@ -170,7 +182,7 @@ class Observer:
 
     def _pass_by_group(self, losses: Losses, count: int, into: Sketches) -> None:
         """Whole gradients of the parameters that are not covered, a pass a group; only one is held."""
-        names = sorted(self.coverage.passed)
+        names = sorted(self.coverage.passed - self.arrangement.copies)
         for group in torch.unique(losses.groups).tolist() if names else ():
             own = losses.values[losses.groups == group].sum()
             grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
@@ -194,6 +206,8 @@ class Observer:
         if watched.first is not None and not watched.seen:
             watched.first()
         watched.seen = True
+        if watched.parts is not None and watched.groups is not None:
+            watched.losses = weighed(watched.parts, roots[0], watched.groups)
         self.coverage.look(roots)
         if self.coverage.agree(self.device, by_passes=watched.losses is not None) and again is not None:
             again()
@@ -202,7 +216,8 @@ class Observer:
                 self._pass_by_group(watched.losses, groups, self.train)
 
     def _book(self, groups: int) -> Book:
-        return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, self.coverage.passed)
+        skipped, copies = self.coverage.passed, self.arrangement.copies
+        return Book(self.model, self.layout, self.seed, groups, self.dtype, self.device, skipped, copies)
 
 
 @dataclass
@@ -213,6 +228,9 @@ class Watched:
     ----------
     losses : Losses, optional
         Given by who knows the losses of sequences, before the backward pass.
+    parts : tensor, optional
+        What the loss is made of, (B,) by sequence or (B, S) by token, given before the backward pass: for parameters
+        in calls that are not covered, which take a pass a language.
     groups : tensor, optional
         The labels of the call.
     first : callable, optional
@@ -222,9 +240,19 @@ class Watched:
     """
 
     losses: Losses | None = None
+    parts: Tensor | None = None
     groups: Tensor | None = None
     first: Callable[[], None] | None = None
     seen: bool = False
+
+
+def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> Losses:
+    """What each part adds to the loss; parts (B, S - 1) stand for all tokens but the last."""
+    (weights,) = differentiate(loss, [parts], retain=True)
+    values = parts * (torch.zeros_like(parts) if weights is None else weights)
+    if groups.dim() == 1:
+        return Losses(values.flatten(1).sum(1) if values.dim() > 1 else values, groups)
+    return Losses(values, groups[:, : values.shape[1]])
 
 
 def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int) -> None:

@@ -52,7 +52,7 @@ class VectorProbe(torch.autograd.Function):
     """The output y of a call whose weight is broadcast over the units (U, ...): shifts, scales and norms.
 
     `x` is None for a shift; otherwise the gradient is multiplied by x, or by x normalised over the axes of the weight
-    (`norm` 1: by its mean square, 2: by mean and variance).
+    (`norm` 1: by its mean square, 2: by mean and variance). The rows of all units come `times` times.
     """
 
     @staticmethod
@@ -66,23 +66,24 @@ class VectorProbe(torch.autograd.Function):
         shape: torch.Size,
         norm: int,
         eps: float | None,
+        times: int,
         *sizes: int,
     ) -> Tensor:
         ctx.save_for_backward(x, groups, seed)
-        ctx.shape, ctx.norm, ctx.eps, ctx.sizes, ctx.dtype = shape, norm, eps, sizes, dummy.dtype
+        ctx.shape, ctx.norm, ctx.eps, ctx.times, ctx.sizes, ctx.dtype = shape, norm, eps, times, sizes, dummy.dtype
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, groups, seed = ctx.saved_tensors
         if is_silent(ctx):
-            return grads[0], *([None] * (7 + len(ctx.sizes)))
+            return grads[0], *([None] * (8 + len(ctx.sizes)))
         delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
         if x is not None:
             delta = delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
-        values = by_unit(delta, len(groups), ctx.shape)
+        values = by_unit(delta, len(groups), ctx.shape, ctx.times)
         sketch = call(vector_sketch, values, groups, seed, list(ctx.sizes))
-        return grads[0], None, sketch.to(ctx.dtype), None, None, None, None, None, *([None] * len(ctx.sizes))
+        return grads[0], None, sketch.to(ctx.dtype), *([None] * (6 + len(ctx.sizes)))
 
 
 def is_silent(ctx: Any) -> bool:
@@ -100,9 +101,13 @@ def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> T
     return x
 
 
-def by_unit(delta: Tensor, units: int, shape: torch.Size) -> Tensor:
-    """Sum (rows..., shape) over the rows of each unit and over axes on which the weight is broadcast: (U, numbers)."""
+def by_unit(delta: Tensor, units: int, shape: torch.Size, times: int = 1) -> Tensor:
+    """Sum (rows..., shape) over the rows of each unit and over axes on which the weight is broadcast: (U, numbers).
+
+    All units come so many times, one after another.
+    """
     behind = delta.shape[delta.dim() - len(shape) :]
-    parts = delta.reshape(units, delta.numel() // (units * math.prod(behind)), *behind).sum(1)
+    each = delta.numel() // (times * units * math.prod(behind))
+    parts = delta.reshape(times, units, each, *behind).sum((0, 2))
     spread = [k + 1 for k, size in enumerate(shape) if size == 1 and behind[k] != 1]
     return (parts.sum(spread) if spread else parts).reshape(units, -1)

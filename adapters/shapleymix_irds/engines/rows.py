@@ -1,13 +1,14 @@
 """Whose each row of a layer's input is: a label for each sequence, or for each token of packed sequences.
 
 Legend: B sequences of S tokens, G groups (languages, or their halves); a call's rows are U units of n rows each, and
-a unit is of one group.
+a unit is of one group. Ids of tokens always come as (B, S); activations as (B, S, ...), or, in models with the tokens'
+axis in front (Megatron), as (S, B, ...).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -44,17 +45,23 @@ class Labels:
         Number of groups, G.
     length : int, optional
         S; None: as the first call tells.
+    tokens_first : bool
+        Whether activations have the tokens' axis in front.
     """
 
     groups: Tensor
     count: int
     length: int | None = None
+    tokens_first: bool = False
     blocks: Units = field(init=False)
+    id_blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
         if self.by_token:
             self.length = self.groups.shape[1]
-        self.blocks = _blocks(self.groups.flatten(), self.count)
+        self.blocks = self.id_blocks = _blocks(self._by_row().flatten(), self.count)
+        if self.tokens_first and self.by_token:
+            self.id_blocks = _blocks(self.groups.flatten(), self.count)
 
     @property
     def by_token(self) -> bool:
@@ -72,32 +79,63 @@ class Labels:
         """
         present, numbers = torch.unique(self.groups, return_inverse=True)
         room = max(FEWEST, 1 << (len(present) - 1).bit_length())
-        return Labels(numbers, min(self.count, room), self.length), present
+        return replace(self, groups=numbers, count=min(self.count, room)), present
 
     def learn(self, shape: torch.Size) -> None:
         """Take S from the first call that has sequences and tokens in front."""
         if self.length is None and len(shape) >= 2 and shape[0] == self.batch:
             self.length = shape[1]
 
-    def lead(self, shape: torch.Size) -> int:
-        """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are."""
+    def lead(self, shape: torch.Size, ids: bool = False) -> int:
+        """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are.
+
+        `ids` says that it is the shape of ids of tokens, of which sequences are in front in any model.
+        """
         if not shape:
             return 0
         if self.length is not None and shape[0] == self.batch * self.length:
             return 1
+        if self.tokens_first and not ids:
+            return 2 if tuple(shape[:2]) == (self.length, self.batch) else 0
         if shape[0] != self.batch:
             return 0
         if self.by_token:
             return 2 if len(shape) >= 2 and shape[1] == self.length else 0
         return 1
 
-    def units(self, shape: torch.Size) -> tuple[Units, int]:
+    def units(self, shape: torch.Size, ids: bool = False) -> tuple[Units, int]:
         """The units of rows of this shape, and how many rows there are in each."""
-        rows = math.prod(shape)
+        rows, swapped = math.prod(shape), self.tokens_first and not ids
         if not self.by_token:
-            return Units(self.groups), rows // self.batch
+            slots = self._sorted(rows) if swapped else None
+            return Units(self.groups, slots), rows // self.batch
         each = rows // self.groups.numel()
-        return (self.blocks, BLOCK) if each == 1 else (Units(self.groups.flatten()), each)
+        if each == 1:
+            return (self.id_blocks if ids else self.blocks), BLOCK
+        return Units((self.groups if ids else self._by_row()).flatten()), each
+
+    def spread(self, shape: torch.Size) -> tuple[Tensor, int]:
+        """The group of each unit of a shape that begins with axes of the batch, and how often all units come."""
+        if not self.tokens_first:
+            return self.groups.flatten(), 1
+        assert self.length is not None
+        return (self._by_row().flatten(), 1) if self.by_token else (self.groups, self.length)
+
+    def sequences_first(self, x: Tensor, ids: bool = False) -> Tensor:
+        """Values (B, ...) of each sequence, whatever the order of the axes of the batch."""
+        if not self.tokens_first or ids:
+            return x.reshape(self.batch, -1)
+        return x.reshape(-1, self.batch, x.numel() // (self.batch * (self.length or 1))).transpose(0, 1).flatten(1)
+
+    def _by_row(self) -> Tensor:
+        """Groups in the order of an activation's rows."""
+        return self.groups.t() if self.tokens_first and self.by_token else self.groups
+
+    def _sorted(self, rows: int) -> Tensor:
+        """Rows (S, B, n) in the order (B, S, n)."""
+        assert self.length is not None
+        order = torch.arange(rows, device=self.groups.device).view(self.length, self.batch, -1)
+        return order.transpose(0, 1).flatten()
 
 
 def _blocks(groups: Tensor, count: int) -> Units:

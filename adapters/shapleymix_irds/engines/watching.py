@@ -47,6 +47,8 @@ class Book:
         Of each parameter, by its identity.
     skipped : set of str
         Parameters that are measured otherwise.
+    copies : frozenset of str
+        Parameters that are measured on another rank.
     """
 
     model: nn.Module
@@ -56,6 +58,7 @@ class Book:
     dtype: torch.dtype
     device: torch.device
     skipped: set[str] = field(default_factory=set)
+    copies: frozenset[str] = frozenset()
     dummies: dict[str, Tensor] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
 
@@ -87,6 +90,10 @@ class Book:
             self.look()
             found = self.places.get(id(weight))
         return found
+
+    def silent(self, name: str) -> bool:
+        """Whether nothing is to be measured of a parameter whose calls are covered."""
+        return name in self.skipped or name in self.copies
 
     def _zeros(self, numbers: int) -> Tensor:
         zero = torch.zeros((), dtype=self.dtype, device=self.device)
@@ -140,7 +147,7 @@ class Watching(TorchFunctionMode):
                 y = self._probe(use, y, place)
                 if not torch.compiler.is_compiling():
                     probe: Any = y.grad_fn
-                    probe.silent = partial(self.book.skipped.__contains__, place.name)
+                    probe.silent = partial(self.book.silent, place.name)
         if y is not whole and not torch.compiler.is_compiling():
             covered = {id(use.weight) for use, place in found if place is not None}
             last: Any = y.grad_fn
@@ -152,7 +159,7 @@ class Watching(TorchFunctionMode):
         if use.kind in ("matrix", "flipped", "table"):
             assert use.x is not None
             shape = use.x.shape if use.kind == "table" else use.x.shape[:-1]
-            units, _ = labels.units(shape)
+            units, _ = labels.units(shape, ids=use.kind == "table")
             flipped, side = use.kind == "flipped", book.layout.form.side
             sizes = (flipped, use.padding, labels.count, place.key, place.width, side, use.weight.shape[0])
             saved = use.x.detach()
@@ -160,8 +167,9 @@ class Watching(TorchFunctionMode):
         x = None if use.x is None else use.x.detach()
         norm = {"rms": 1, "layer": 2}.get(use.kind, 0)
         shape = use.weight.shape if norm else broadcast_shape(use.weight)
-        rest = (shape, norm, use.eps, labels.count, place.key, place.width)
-        return VectorProbe.apply(y, x, dummy, labels.groups.flatten(), book.seed, *rest)
+        groups, times = labels.spread(y.shape)
+        rest = (shape, norm, use.eps, times, labels.count, place.key, place.width)
+        return VectorProbe.apply(y, x, dummy, groups, book.seed, *rest)
 
     def _backward(
         self,

@@ -3,6 +3,7 @@
 Modules, in reading order:
 
   shapes       sizes of decoders: the named ones, and the learning rate that suits a size
+  speed        how fast a run is: tokens a second, share of the devices' peak, peak memory
   settings     every setting of a training run: a flag and a key of CONFIG.toml
   limits       what settings may be: each by itself, and those that do not go together
   config       settings of a run that fit together, and what follows from them: its length, evaluations and name
@@ -45,6 +46,8 @@ Modules, in reading order:
   evaluate     test losses of each language, shared out over the ranks
   feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
+  export       a trained model as a folder that `transformers` loads, in safetensors of at most 5 GB each
+  export_command  `shapleymix-irds export`
   setup        the parts of a run: model, optimiser, loss, tracker
   step         one optimiser step over the global batch: this rank's gradients, the losses of all, the update
   loop         the training loop: one model, one mixture, from the first step or from the last checkpoint

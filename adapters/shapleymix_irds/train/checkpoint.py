@@ -183,11 +183,21 @@ class Checkpoints:
             On every rank, if a file is not as it was written, or of another model. What has been filled is of no use
             then.
         """
-        folder = self.place(step)
-        shares = on_every(self.world, lambda: _checked(folder, self.world))
-        reader = Reader(folder, {file: blocks for share in shares for file, blocks in share.items()})
+        folder, reader = self.place(step), self.reader(step)
         on_every(self.world, lambda: fill(model, optimiser, reader, folder))
         self.sound = [old for old in self.steps() if old <= step]
+
+    def reader(self, step: int) -> Reader:
+        """What reads the tensors of `step`, once its files are seen to be as they were written.
+
+        Raises
+        ------
+        StoreError
+            On every rank, if one is not.
+        """
+        folder = self.place(step)
+        shares = on_every(self.world, lambda: _checked(folder, self.world))
+        return Reader(folder, {file: blocks for share in shares for file, blocks in share.items()})
 
     def clear(self) -> None:
         """Remove all checkpoints, and what is left of one that was not finished."""

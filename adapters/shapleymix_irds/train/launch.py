@@ -18,6 +18,7 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
+from shapleymix_irds.train.export import check_goal, export
 from shapleymix_irds.train.fresh import check_fresh, how_measured
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
@@ -28,6 +29,7 @@ from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
+from shapleymix_irds.train.speed import peak_memory, speed_parts
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tensors import tensor_bytes
@@ -42,6 +44,8 @@ def launch(config: TrainConfig) -> None:
     ShapleyMixError
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
+    if config.export:
+        check_goal(Path(config.export))
     languages = language_names(config)
     mixture = read_mixture(config.mixture, languages)
     ratios = mixture.ratios
@@ -83,6 +87,10 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
             _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
         drop_shared(config, world)
+        if config.export:
+            on_main(world, lambda: export(Path(config.out), Path(config.export)))
+            _tell(world, f"wrote the model in {config.export}")
+    _tell_speed(trainer, world, resumed)
     written = (name for name in files_of(config.irds) if Path(config.out, name).exists())
     _tell(world, f"wrote {', '.join(written)} in {config.out}")
     if (tracker := trainer.tracker) is not None:
@@ -93,6 +101,12 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         )
     if trainer.faults:
         raise DataError.of(trainer.faults, "the SV matrix")
+
+
+def _tell_speed(trainer: Trainer, world: World, resumed: int) -> None:
+    """The speed of the steps that this process has taken, and the peak memory of its first rank."""
+    if trainer.step > resumed:
+        _tell(world, "trained at " + ", ".join(speed_parts(trainer.speed.whole(), peak_memory(world.device))))
 
 
 def _run(trainer: Trainer, world: World, resumed: int) -> None:

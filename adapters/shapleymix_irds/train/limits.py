@@ -10,6 +10,7 @@ POSITIVE = (
     "batch",
     "lr",
     "lr_embedding",
+    "peak_tflops",
     "clip",
     "test_windows",
     "toy_languages",

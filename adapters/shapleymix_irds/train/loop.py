@@ -25,10 +25,11 @@ from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.resuming import resume
 from shapleymix_irds.train.sampler import Sampler
-from shapleymix_irds.train.setup import Losses, Parts, make_tracker
+from shapleymix_irds.train.setup import Losses, Parts, make_tracker, speed_of
+from shapleymix_irds.train.speed import peak_memory
 from shapleymix_irds.train.step import Shown, Stepper
 from shapleymix_irds.train.stopping import StopSignals
-from shapleymix_irds.train.telemetry import Metrics, Rate, Sink
+from shapleymix_irds.train.telemetry import Metrics, Sink
 from shapleymix_irds.train.telling import Stopped
 
 
@@ -54,7 +55,7 @@ class Trainer:
         self.stop = 0  # the signal that all ranks know of
         self.sinks: list[Sink] = []
         self.feed: Feed
-        self.rate = Rate()
+        self.speed = speed_of(config, parts, world)
         self.shown = Shown()
         self.news = News(self.tracker)
         self.faults: list[Fault] = []  # why a matrix is missing at the end
@@ -121,7 +122,7 @@ class Trainer:
             self.checkpoints.finish()  # before the first step, so that a disk that cannot take it is known now
         with self.stops.heard(), self._fed() as self.feed:
             while self.step < self.config.steps:
-                with self.rate.step(self.config.step_tokens):
+                with self.speed.step(self.config.step_tokens):
                     self.train_step()
                 if self.step in self.config.eval_steps:
                     self.evaluate()
@@ -213,13 +214,16 @@ class Trainer:
     def _show(self) -> None:
         tracker, shown = self.tracker, self.shown
         losses = (shown.sums[0] / shown.sums[1]).tolist()
+        pace = self.speed.read()
         metrics = Metrics(
             step=self.step,
             D=self.D,
             lr=shown.lr,
             grad_norm=shown.norm,
             loss=dict(zip(self.corpus.languages, losses, strict=True)),
-            tokens_per_second=self.rate.read(),
+            tokens_per_second=pace.tokens_per_second,
+            mfu=pace.mfu,
+            peak_memory=peak_memory(self.world.device),
             irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
             irds_fresh=self.config.irds_fresh,
             efficiency=self.efficiency,

@@ -108,6 +108,10 @@ class Settings:
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False)
     keep: int = setting(2, "Checkpoints that are kept, to fall back on should the last be broken.", result=False)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False)
+    peak_tflops: float | None = setting(
+        None, "Peak TFLOP/s of one device, to which MFU refers; that of known GPUs in bf16 if not given.", result=False
+    )
+    export: str = setting("", "Folder for the trained model as transformers loads it (LlamaForCausalLM).", result=False)
     live: bool = setting(True, "On a terminal, show the matrix as it grows; otherwise lines.", result=False)
     tensorboard: bool = setting(False, "Log to OUT/tensorboard, the matrix, too (needs tensorboard).", result=False)
     wandb: str = setting("", "Weights & Biases project to log to, the matrix, too (needs wandb).", result=False)

@@ -19,6 +19,8 @@ from shapleymix_irds.train.model import Decoder, sequence_losses
 from shapleymix_irds.train.optimisers import Optimiser, make_optimiser
 from shapleymix_irds.train.plan import plan_of
 from shapleymix_irds.train.sampler import passes
+from shapleymix_irds.train.shapes import ModelConfig
+from shapleymix_irds.train.speed import Speed, flops_of_a_token, peak_flops
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,18 @@ class Parts:
 
     model: nn.Module
     optimiser: Optimiser
-    N: int
-    vocabulary: int
+    shape: ModelConfig
     autocast: torch.dtype | None
     device: torch.device
+
+    @property
+    def N(self) -> int:
+        """Parameters without embeddings."""
+        return self.shape.non_embedding
+
+    @property
+    def vocabulary(self) -> int:
+        return self.shape.vocab
 
 
 class Losses:
@@ -82,7 +92,13 @@ def make_parts(config: TrainConfig, vocabulary: int, world: World, end_token: in
     decoder.initialise(config.seed)
     autocast = torch.bfloat16 if bf16 else None
     optimiser = make_optimiser(model, config)
-    return Parts(model, optimiser, shape.non_embedding, shape.vocab, autocast, world.device)
+    return Parts(model, optimiser, shape, autocast, world.device)
+
+
+def speed_of(config: TrainConfig, parts: Parts, world: World) -> Speed:
+    """What measures the speed of this run."""
+    peak = peak_flops(parts.device, parts.autocast is torch.bfloat16, config.peak_tflops)
+    return Speed(flops_of_a_token(parts.shape, config.seq), peak * world.size)
 
 
 def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World) -> Any:

@@ -68,24 +68,33 @@ def block_of(tensor: Tensor) -> Block:
 
 
 def own_blocks(tensors: Mapping[str, Tensor], world: World) -> dict[str, Tensor]:
-    """The tensors whose block it is this rank's turn to write, by name: ranks that hold copies take turns."""
-    return {
-        name: tensor
-        for number, (name, tensor) in enumerate(tensors.items())
-        if _is_turn(tensor, number, world) and math.prod(block_of(tensor).sizes)
-    }
+    """The tensors whose block it is this rank's turn to write, by name.
+
+    Ranks that hold copies take turns: the largest tensors first, each to the one that has least to write.
+    """
+    loads: dict[int, list[int]] = {}
+    found = {}
+    for name in sorted(tensors, key=lambda name: -tensors[name].nbytes):
+        place, copies = _copy_of(tensors[name], world)
+        load = loads.setdefault(copies, [0] * copies)
+        turn = load.index(min(load))
+        load[turn] += tensors[name].nbytes
+        if turn == place and math.prod(block_of(tensors[name]).sizes):
+            found[name] = tensors[name]
+    return found
 
 
-def _is_turn(tensor: Tensor, number: int, world: World) -> bool:
+def _copy_of(tensor: Tensor, world: World) -> tuple[int, int]:
+    """Which of how many copies of a block this rank holds."""
     if not isinstance(tensor, DTensor):
-        return number % world.size == world.rank
+        return world.rank, world.size
     place, copies = 0, 1
     at = tensor.device_mesh.get_coordinate() or []
     for axis, placement in enumerate(tensor.placements):
         if placement.is_replicate():
             size = tensor.device_mesh.size(axis)
             place, copies = place * size + at[axis], copies * size
-    return number % copies == place
+    return place, copies
 
 
 class Staging:

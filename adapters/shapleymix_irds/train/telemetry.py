@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.measured import Measured, ratio_range
+from shapleymix_irds.train.speed import Pace, speed_parts
 from shapleymix_irds.train.telling import say
 
 SELDOM = 12  # times the time between lines passes between those of the matrix
@@ -29,6 +29,8 @@ class Metrics:
     grad_norm: float
     loss: dict[str, float]
     tokens_per_second: float
+    mfu: float = math.nan
+    peak_memory: float = math.nan
     irds_overhead: float = math.nan
     irds_fresh: bool = False
     efficiency: dict[str, float] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Metrics:
     def scalars(self) -> dict[str, float]:
         """Flat names and numbers, for loggers."""
         flat = {"lr": self.lr, "grad_norm": self.grad_norm, "tokens_per_second": self.tokens_per_second}
-        flat |= {"irds_overhead": self.irds_overhead}
+        flat |= {"mfu": self.mfu, "peak_memory": self.peak_memory, "irds_overhead": self.irds_overhead}
         flat |= {f"loss/{name}": value for name, value in self.loss.items()}
         flat |= {f"efficiency/{name}": value for name, value in self.efficiency.items()}
         return {name: value for name, value in flat.items() if math.isfinite(value)}
@@ -48,7 +50,8 @@ class Metrics:
     def line(self) -> str:
         """For a terminal."""
         losses = " ".join(f"{name} {value:.3f}" for name, value in self.loss.items() if math.isfinite(value))
-        parts = [f"D {self.D:,}", f"{self.tokens_per_second:,.0f} tokens/s", f"loss {losses}"]
+        speed = speed_parts(Pace(self.tokens_per_second, self.mfu), self.peak_memory)
+        parts = [f"D {self.D:,}", *speed, f"loss {losses}"]
         if math.isfinite(self.irds_overhead):
             parts.append(f"IRDS {'without validation text ' if self.irds_fresh else ''}{self.irds_overhead:+.1%}")
         if ratios := ratio_range(self.efficiency.values()):
@@ -126,26 +129,6 @@ class Lines:
 
     def close(self) -> None:
         """Every line has been written."""
-
-
-class Rate:
-    """Tokens a second of the steps since the last time it was asked; what comes between steps does not count."""
-
-    def __init__(self) -> None:
-        self._seconds, self._tokens = 0.0, 0
-
-    @contextlib.contextmanager
-    def step(self, tokens: int) -> Iterator[None]:
-        """What is done within is a step of so many tokens."""
-        begun = time.perf_counter()
-        yield
-        self._seconds += time.perf_counter() - begun
-        self._tokens += tokens
-
-    def read(self) -> float:
-        rate = self._tokens / max(self._seconds, 1e-9)
-        self._seconds, self._tokens = 0.0, 0
-        return rate
 
 
 def _finite(value: Any) -> Any:

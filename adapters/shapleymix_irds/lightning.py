@@ -1,0 +1,274 @@
+"""Lightning: a callback that measures any `LightningModule` whose batches say which language their sequences are of.
+
+::
+
+    irds = IRDSCallback(["en", "de"], validation, lang="lang", loss_fn=sequence_losses, every=10, out="phi")
+    Trainer(callbacks=[irds], gradient_clip_val=1.0).fit(module, batches)
+
+A watch opens when a training batch begins and closes behind its backward pass. The step is committed between the
+clipping of gradients and the optimiser's step: with automatic optimisation behind `configure_gradient_clipping`, with
+manual optimisation in `on_before_optimizer_step`, before which the module has clipped.
+"""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_warn
+from torch import Tensor
+from torch.optim import Optimizer
+
+from shapleymix_irds.batch import Inputs, length
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.evaluating import Engine
+from shapleymix_irds.following import Parameters, squares
+from shapleymix_irds.options import Options
+from shapleymix_irds.rates import numbered
+from shapleymix_irds.spanning import Span, measured
+from shapleymix_irds.tracker import IRDS, Sequences
+
+Labels = Tensor | Sequence[str]
+ModuleLoss = Callable[[LightningModule, Inputs, Tensor], Tensor]
+
+
+class IRDSCallback(Callback):
+    """Measures a run of Lightning's `Trainer`; weights are those of a run without it.
+
+    Parameters
+    ----------
+    languages, val, every, engine, order, options : as for `IRDS`
+        The tracker's own settings.
+    lang : str, int or callable
+        Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
+        index or name, for each sequence (B,), or for each token (B, S).
+    loss_fn : callable, optional
+        `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,). Needed with `val`.
+    out : str or os.PathLike[str], optional
+        Folder for the log of evaluations, and for `sv_raw.csv` and `sv.csv` at the end.
+
+    Attributes
+    ----------
+    tracker : IRDS, optional
+        The tracker, once training has begun.
+    """
+
+    def __init__(
+        self,
+        languages: Sequence[str],
+        val: Mapping[str, Sequences] | None,
+        *,
+        lang: str | int | Callable[[Any], Labels] = "lang",
+        loss_fn: ModuleLoss | None = None,
+        every: int | Literal["auto"] = "auto",
+        engine: Engine = "auto",
+        order: Literal[1, 2] = 1,
+        options: Options | None = None,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if val is not None and loss_fn is None:
+            raise TrackerError("validation sequences need `loss_fn`", hint="give loss_fn(module, x, y), or val=None")
+        self.languages, self.val, self.lang, self.loss_fn = list(languages), val, lang, loss_fn
+        self.settings: dict[str, Any] = {"every": every, "engine": engine, "order": order, "options": options}
+        self.out = out
+        self.tracker: IRDS | None = None
+        self._span: Span | None = None
+        self._before: Tensor | None = None  # squared norms of gradients behind the backward pass
+        self._saved: dict[str, Any] = {}
+
+    # -- the tracker's life ------------------------------------------------------------------------------------
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Make the tracker, now that the model is wrapped; behind what a checkpoint has restored."""
+        check_trainer(trainer, pl_module)
+        loss_fn = None if self.loss_fn is None else self._validation_loss(trainer, pl_module)
+        self.tracker = IRDS(
+            trainer.strategy.model or pl_module,
+            self.languages,
+            val=self.val,
+            loss_fn=loss_fn,
+            out=self.out,
+            parameter_groups=trainer.optimizers[0].param_groups,
+            **self.settings,
+        )
+        self._span = Span(self.tracker)
+        if self._saved:
+            self.tracker.load_state_dict(self._saved)
+        if pl_module.automatic_optimization:
+            self._commit_after_clipping(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure the losses at the end, and write the matrices."""
+        tracker, span = self._running()
+        self._release(pl_module)
+        if span.open or tracker.pending is not None:  # accumulated gradients that no step has used
+            span.drop()
+        if tracker.evaluator.loss_fn is not None and tracker.steps:
+            tracker.measure(tracker.evaluator.loss_fn)
+        if self.out is None or not tracker.ledger.count:
+            return
+        tracker.save(Path(self.out) / "sv_raw.csv", kind="raw", force=True)
+        try:
+            tracker.save(Path(self.out) / "sv.csv", force=True)
+        except TrackerError as error:  # a loss that has not fallen; training itself has ended well
+            rank_zero_warn(f"no sv.csv: {error}")
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leave the watch, so that nothing else is watched."""
+        self._release(pl_module)
+        if self._span is not None:
+            self._span.drop()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The tracker as of the last optimiser's step, as the weights are."""
+        if self.tracker is None:
+            return self._saved
+        pending, self.tracker.pending = self.tracker.pending, None
+        try:
+            return self.tracker.state_dict()
+        finally:
+            self.tracker.pending = pending
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the state until there is a tracker."""
+        self._saved = state_dict
+
+    # -- one batch ---------------------------------------------------------------------------------------------
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Watch the batch."""
+        tracker, span = self._running()
+        if span.open:  # a hook has skipped the rest of an epoch
+            span.drop()
+        span.begin(self._labels(batch, tracker), length(_tensors(batch)))
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Refuse a second backward pass of one batch, which would not be seen."""
+        if not self._running()[1].open:
+            hint = "add the losses up, and call manual_backward once a batch"
+            raise TrackerError("a batch has more than one backward pass", hint=hint)
+
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Watch no longer; what is done to gradients from here on is known by their norms."""
+        tracker, span = self._running()
+        span.end()
+        evaluated = tracker.pending is not None and tracker.pending.evaluated
+        self._before = squares(self._parameters()) if evaluated else None
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Manual optimisation has clipped its gradients now."""
+        if pl_module.automatic_optimization:
+            return
+        if self._running()[1].open:
+            hint = "call self.manual_backward(loss), under which ranks average their gradients, too"
+            raise TrackerError("an optimiser steps in a batch whose backward pass Lightning has not seen", hint=hint)
+        self._commit(trainer, optimizer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """A batch without a backward pass (`training_step` gave None) changes no weight."""
+        tracker, span = self._running()
+        if not span.open:
+            return
+        if trainer.accumulate_grad_batches > 1:
+            span.drop()
+            hint = "leave such batches out of the data, or do not accumulate"
+            raise TrackerError(f"step {tracker.next_step}: a batch among several had no backward pass", hint=hint)
+        span.drop()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _running(self) -> tuple[IRDS, Span]:
+        assert self.tracker is not None
+        assert self._span is not None
+        return self.tracker, self._span
+
+    def _parameters(self) -> Parameters:
+        return self._running()[0].evaluator.observer.parameters
+
+    def _labels(self, batch: Any, tracker: IRDS) -> Labels:
+        if callable(self.lang):
+            return self.lang(batch)
+        try:
+            return batch[self.lang]
+        except (KeyError, IndexError, TypeError):
+            place = f"step {tracker.next_step}, rank {tracker.world.rank}"
+            hint = "say where labels are: IRDSCallback(lang=key, place or function)"
+            raise TrackerError(f"{place}: the batch has no labels at {self.lang!r}", hint=hint) from None
+
+    def _validation_loss(self, trainer: Trainer, pl_module: LightningModule) -> Callable[[Inputs, Tensor], Tensor]:
+        """The loss of validation sequences, in the precision of training."""
+        own = self.loss_fn
+        assert own is not None
+
+        def loss(x: Inputs, y: Tensor) -> Tensor:
+            with trainer.precision_plugin.train_step_context():
+                return own(pl_module, x, y)
+
+        return loss
+
+    def _commit_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Lightning calls `configure_gradient_clipping` before each step, be there a limit or not."""
+        clip = pl_module.configure_gradient_clipping
+
+        @wraps(clip)
+        def clip_and_commit(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            clip(optimizer, *args, **kwargs)
+            self._commit(trainer, optimizer)
+
+        object.__setattr__(pl_module, "configure_gradient_clipping", clip_and_commit)
+
+    def _release(self, pl_module: LightningModule) -> None:
+        pl_module.__dict__.pop("configure_gradient_clipping", None)
+
+    def _commit(self, trainer: Trainer, optimizer: Optimizer) -> None:
+        tracker, span = self._running()
+        pending, before, self._before = tracker.pending, self._before, None
+        if pending is None or span.open:  # no backward pass, and so no step
+            return
+        calls = trainer.accumulate_grad_batches
+        if pending.calls < calls:  # Lightning divides by the number of calls of a whole step
+            pending.parts *= pending.calls / calls
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        finite = not tracker.world.any(not math.isfinite(float(squares(self._parameters()).sum())))
+        if scaler is not None and not finite:
+            span.drop()  # the scaler will skip this step
+            return
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        changed = [1.0] * len(rates)
+        if before is not None and finite:  # otherwise the step is refused, which may tell the language
+            groups = numbered(optimizer.param_groups, self._parameters())
+            changed = measured(before, self._parameters(), groups, tracker.world, pending.step)
+        most = max(changed)
+        scale = float(scaler.get_scale()) if getattr(optimizer, "_step_supports_amp_scaling", False) and scaler else 1.0
+        shares = [rate * factor / most if most else 0.0 for rate, factor in zip(rates, changed, strict=True)]
+        tracker.commit(lr=shares, grad_scale=scale / most if most else 1.0)
+
+
+def check_trainer(trainer: Trainer, pl_module: LightningModule) -> None:
+    """Refuse what would be measured wrongly.
+
+    Raises
+    ------
+    TrackerError
+        Naming it.
+    """
+    if len(trainer.optimizers) != 1:
+        message = f"the module has {len(trainer.optimizers)} optimisers, expected 1"
+        raise TrackerError(message, hint="give all parameters to one optimiser, in groups")
+    if trainer.strategy.handles_gradient_accumulation:
+        kind = type(trainer.strategy).__name__
+        raise TrackerError(f"{kind} accumulates and clips by itself", hint="take DDPStrategy or ModelParallelStrategy")
+
+
+def _tensors(batch: Any) -> Inputs:
+    """The tensors of a batch in their order."""
+    values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, Sequence) else [batch]
+    return {str(n): value for n, value in enumerate(values) if isinstance(value, Tensor)}

@@ -1,0 +1,253 @@
+"""Megatron-core: measure a run of its GPT with the local layer spec, data parallel and tensor parallel.
+
+::
+
+    irds = MegatronIRDS(model, optimizer, ["en", "de"], val=validation, loss_fn=loss_fn, every=10, out="phi")
+
+    def forward_step(data_iterator, model):
+        batch = next(data_iterator)
+        irds.micro_batch(batch["lang"])           # the one new line in a training script
+        ...
+
+The layers of Megatron call autograd functions of their own, whose backward pass may add a weight's gradient to
+`main_grad` by itself. `seen` makes the linear layer known to the tracker's probes, which stand behind its output: what
+becomes of the gradient of the weight does not matter to them. Embeddings and norms of the local spec call PyTorch's.
+Activations are (S, B, ...) throughout. A tensor-parallel rank sketches its own part of each layer, and products of the
+parts add up.
+
+`micro_batch` opens a watch, which closes with the next micro-batch or when gradients are finalised; the step is
+committed behind `optimizer.step()`, which tells the norm that it clipped by, and whether it was skipped.
+"""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Literal
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import get_cuda_rng_tracker, layers
+from megatron.core.utils import get_model_config
+from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function
+
+from shapleymix_irds.arrangement import Arrangement
+from shapleymix_irds.batch import Inputs
+from shapleymix_irds.distributed import World, local
+from shapleymix_irds.engines.base import LossFn
+from shapleymix_irds.engines.calls import READERS, Use, shift, trainable
+from shapleymix_irds.engines.rows import Labels
+from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.evaluating import Engine
+from shapleymix_irds.options import Options
+from shapleymix_irds.spanning import Span
+from shapleymix_irds.tracker import IRDS, Sequences
+from shapleymix_irds.wrappers import tidy
+
+# -- layers that probes can see ------------------------------------------------------------------------------------
+
+
+def seen(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function as one that a torch function mode sees whole."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        tensors = tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        if has_torch_function(tensors):
+            return handle_torch_function(call, tensors, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *rest: Any, **more: Any) -> list[Use]:
+    if not labels.lead(input.shape[:-1]):
+        return []
+    return ([Use(weight, "matrix", input)] if trainable(weight) else []) + shift(bias)
+
+
+def register() -> None:
+    """Make Megatron's linear layer known; where no tracker looks, it is what it was."""
+    if layers.linear_with_grad_accumulation_and_async_allreduce not in READERS:
+        linear = seen(layers.linear_with_grad_accumulation_and_async_allreduce)
+        layers.linear_with_grad_accumulation_and_async_allreduce = linear
+        READERS[linear] = _read_linear
+
+
+# -- a run ---------------------------------------------------------------------------------------------------------
+
+
+class MegatronIRDS:
+    """Measures a training run of Megatron; weights are those of a run without it.
+
+    Parameters
+    ----------
+    model : nn.Module or list of one
+        As Megatron's `DistributedDataParallel` wraps it.
+    optimizer : MegatronOptimizer
+        Its optimiser: `step` commits from here on.
+    languages, val, every, engine, options, out : as for `IRDS`
+        The tracker's own settings.
+    loss_fn : callable, optional
+        `loss_fn(x, y)`: the token loss summed over each validation sequence, (B,), by a call of the model. Needed
+        with `val`.
+
+    Attributes
+    ----------
+    tracker : IRDS
+        The tracker; its `state_dict()` belongs into the checkpoint.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Sequence[nn.Module],
+        optimizer: Any,
+        languages: Sequence[str],
+        *,
+        val: Mapping[str, Sequences] | None,
+        loss_fn: LossFn | None = None,
+        every: int | Literal["auto"] = "auto",
+        engine: Engine = "auto",
+        options: Options | None = None,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        register()
+        chunks = [model] if isinstance(model, nn.Module) else list(model)
+        self.model, self.optimizer, self.config = chunks[0], optimizer, get_model_config(chunks[0])
+        check_parallelism(chunks, self.config)
+        if val is None and self.config.calculate_per_token_loss:
+            hint = "give validation sequences, or leave calculate_per_token_loss out"
+            raise TrackerError("without validation sequences losses must be means over a micro-batch", hint=hint)
+        self.tracker = IRDS(
+            self.model,
+            languages,
+            val=val,
+            every=every,
+            engine=engine,
+            loss_fn=None if loss_fn is None else _aside(loss_fn),
+            process_group=parallel_state.get_data_parallel_group(),
+            options=options,
+            out=out,
+            arrangement=arrangement_of(self.model),
+        )
+        self._span = Span(self.tracker)
+        self._divisor = 1.0  # tokens of the step, where the loss is summed over them
+        self._finalize: Callable[..., None] = self.config.finalize_model_grads_func
+        self.config.finalize_model_grads_func = self._finalize_and_close
+        self._step: Callable[[], tuple[Any, ...]] = optimizer.step
+        optimizer.step = self._step_and_commit
+
+    def micro_batch(self, lang: Tensor | Sequence[str], length: int | None = None) -> None:
+        """Begin a micro-batch: between its data and the model's forward pass, in the forward step of training.
+
+        Parameters
+        ----------
+        lang : Tensor or list of str
+            Language of each sequence, (B,), or of each token, (B, S); the same on tensor-parallel ranks.
+        length : int, optional
+            S, if not that of the validation sequences.
+        """
+        if self.model.training and torch.is_grad_enabled():
+            self._span.begin(lang, length)
+
+    def _finalize_and_close(self, model: list[nn.Module], num_tokens: Tensor | None = None, **more: Any) -> None:
+        """Backward passes are over."""
+        self._span.end()
+        self._finalize(model, num_tokens, **more)
+        world = self.tracker.world
+        self._divisor = 1.0 if num_tokens is None else max(1.0, float(num_tokens)) / world.size
+
+    def _step_and_commit(self) -> tuple[Any, ...]:
+        """The optimiser's step; one that it skips changes no weight, and counts for nothing."""
+        self._span.end()
+        scale, pending = float(self.optimizer.get_loss_scale()), self.tracker.pending
+        rate = None if pending is None else common_rate(self.optimizer.param_groups, pending.step)
+        done = self._step()
+        if not done[0]:
+            self._span.drop()
+        elif rate is not None:
+            clip = float(self.optimizer.config.clip_grad)
+            norm = done[1] if clip > 0 else None
+            limit = None if norm is None else clip
+            self.tracker.commit(lr=rate, grad_norm=norm, max_norm=limit, grad_scale=scale * self._divisor)
+        return done
+
+
+def common_rate(groups: Iterable[Mapping[str, Any]], step: int) -> float:
+    """The learning rate of all groups of Megatron's parameters, which are copies or parts of the model's.
+
+    Raises
+    ------
+    TrackerError
+        If there are several.
+    """
+    rates = {float(group["lr"]) for group in groups}
+    if len(rates) != 1:
+        told = ", ".join(f"{rate:g}" for rate in sorted(rates))
+        hint = "leave decoupled learning rates out"
+        raise TrackerError(f"step {step}: the optimiser has several learning rates ({told}), expected one", hint=hint)
+    return rates.pop()
+
+
+def arrangement_of(model: nn.Module) -> Arrangement:
+    """What Megatron has done to the model on this rank."""
+    group = parallel_state.get_tensor_model_parallel_group()
+    parameters = {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    device = local(next(iter(parameters.values()))).device
+    parts = World.of(group, device)
+    whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
+    scattered = bool(getattr(getattr(model, "ddp_config", None), "use_distributed_optimizer", False))
+    return Arrangement(
+        tokens_first=True,
+        scattered=scattered,
+        parts=parts if parts.size > 1 else None,
+        copies=frozenset(whole),
+    )
+
+
+def _aside(loss_fn: LossFn) -> LossFn:
+    """The loss of validation sequences, which takes no random numbers from Megatron's own states."""
+
+    def call(x: Inputs, y: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        states = get_cuda_rng_tracker()
+        before = states.get_states()
+        try:
+            return loss_fn(x, y)
+        finally:
+            states.set_states(before)
+
+    return call
+
+
+def check_parallelism(chunks: Sequence[nn.Module], config: Any) -> None:
+    """Refuse what would be measured wrongly.
+
+    Raises
+    ------
+    TrackerError
+        Naming it.
+    """
+    sizes = {
+        "tensor": parallel_state.get_tensor_model_parallel_world_size(),
+        "pipeline": parallel_state.get_pipeline_model_parallel_world_size(),
+        "context": parallel_state.get_context_parallel_world_size(),
+        "expert": parallel_state.get_expert_model_parallel_world_size(),
+    }
+    for name, size in sizes.items():
+        if size > 1 and name != "tensor":
+            raise TrackerError(f"Megatron's {name} parallelism of {size} ranks is not measured", hint=_PARALLEL)
+    if sizes["tensor"] > 1 and config.qk_layernorm:  # whose gradients are in parts that add up to that of one weight
+        raise TrackerError("Megatron's qk_layernorm is not measured under tensor parallelism", hint=_PARALLEL)
+    if config.sequence_parallel:
+        raise TrackerError("Megatron's sequence parallelism is not measured", hint=_PARALLEL)
+    if len(chunks) != 1:
+        raise TrackerError(f"the model comes in {len(chunks)} chunks, expected 1", hint=_PARALLEL)
+    if config.finalize_model_grads_func is None:
+        hint = "set config.finalize_model_grads_func = finalize_model_grads before the tracker is made"
+        raise TrackerError("nothing averages Megatron's gradients over ranks", hint=hint)
+
+
+_PARALLEL = "measure a run that is data and tensor parallel only, without sequence parallelism"

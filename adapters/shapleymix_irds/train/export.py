@@ -1,0 +1,247 @@
+"""A trained model as a folder that `transformers` loads: LlamaForCausalLM, in safetensors of at most 5 GB each.
+
+It is read from a checkpoint, whatever number of ranks wrote that, one tensor at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix_irds.distributed import World
+from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
+from shapleymix_irds.train.shapes import model_config
+from shapleymix_irds.train.shards import CODES, Reader
+from shapleymix_irds.train.tokens import tokenizer_for
+
+MAKER = "shapleymix_run"  # a key of config.json: the run that the model is of
+LARGEST_FILE = 5 * 10**9
+PREFIX = "model/"  # of the weights' names in a checkpoint
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+OUTER = {"embedding.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"}
+OUTER |= {"output.weight": "lm_head.weight"}
+INNER = {
+    "attention_norm": "input_layernorm",
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.out": "self_attn.o_proj",
+    "feed_forward_norm": "post_attention_layernorm",
+    "feed_forward.gate": "mlp.gate_proj",
+    "feed_forward.up": "mlp.up_proj",
+    "feed_forward.down": "mlp.down_proj",
+}
+BLOCK = re.compile(r"blocks\.(\d+)\.(.+)\.weight")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights in a checkpoint.
+
+    Attributes
+    ----------
+    shapes : dict of str to tuple
+        Their sizes, by their names in `transformers`.
+    sources : dict of str to str
+        Their names in the checkpoint.
+    """
+
+    reader: Reader
+    shapes: dict[str, tuple[int, ...]]
+    sources: dict[str, str]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, reader: Reader, dtype: torch.dtype) -> Weights:
+        sources = {llama_name(name.removeprefix(PREFIX)): name for name in reader.sources if name.startswith(PREFIX)}
+        shapes = {name: next(iter(reader.sources[source].values())).whole for name, source in sources.items()}
+        return cls(reader, shapes, sources, dtype)
+
+    def read(self, name: str) -> Tensor:
+        """One of them, whole."""
+        whole = torch.empty(self.shapes[name])
+        self.reader.check(self.sources[name], whole)
+        self.reader.fill({self.sources[name]: whole})
+        return whole.to(self.dtype)
+
+    def bytes_of(self, name: str) -> int:
+        return torch.Size(self.shapes[name]).numel() * self.dtype.itemsize
+
+
+def export(run: Path, out: Path, *, step: int | None = None, dtype: str = "fp32", most: int = LARGEST_FILE) -> Path:
+    """Write the model of a run's checkpoint into a folder, whole or not at all; an earlier export there is replaced.
+
+    Parameters
+    ----------
+    run : Path
+        The run's `--out`.
+    step : int, optional
+        Of the checkpoint; the last one if not given.
+    dtype : {"fp32", "bf16"}
+        Kind of the numbers that are written.
+    most : int
+        Bytes of a file, unless one tensor has more.
+
+    Raises
+    ------
+    UsageError
+        If the run has no such checkpoint, or `out` holds something else or cannot be written.
+    StoreError
+        If the checkpoint is broken.
+    """
+    checkpoints = Checkpoints(run, World(None, 1, 0, torch.device("cpu")), keep=1)
+    step = _step(checkpoints, step)
+    check_goal(out)
+    settings = checkpoints.meta(step)["settings"]
+    weights = Weights.of(checkpoints.reader(step), TYPES[dtype])
+    partial = out.with_name(f".{out.name}.partial")
+    with disk_errors(out):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write_weights(partial, weights, most)
+        _write_json(partial / "config.json", {MAKER: run.name, **llama_config(settings, weights)})
+        _copy_tokenizer(partial, settings["tokenizer"])
+        shutil.rmtree(out, ignore_errors=True)
+        os.replace(partial, out)
+    return out
+
+
+def check_goal(out: Path) -> None:
+    """See that a model can be put there: nothing is there, or an earlier export.
+
+    Raises
+    ------
+    UsageError
+        If it is not so.
+    """
+    if not out.exists():
+        return
+    try:
+        ours = MAKER in json.loads((out / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        raise UsageError("is not an exported model", location=Location(file=str(out)), hint="choose another folder")
+
+
+def _step(checkpoints: Checkpoints, wanted: int | None) -> int:
+    steps, place = checkpoints.steps(), Location(file=str(checkpoints.folder))
+    if not steps:
+        raise UsageError("has no checkpoint", location=place, hint="give the --out of a run")
+    if wanted is not None and wanted not in steps:
+        hint = f"there are those of {', '.join(map(str, steps))}"
+        raise UsageError(f"has no checkpoint of step {wanted}", location=place, hint=hint)
+    return steps[-1] if wanted is None else wanted
+
+
+def llama_name(name: str) -> str:
+    """What `transformers` calls a weight of the decoder."""
+    found = BLOCK.fullmatch(name)
+    if found is None:
+        return OUTER[name]
+    return f"model.layers.{found[1]}.{INNER[found[2]]}.weight"
+
+
+def llama_config(settings: Mapping[str, Any], weights: Weights) -> dict[str, Any]:
+    """config.json of a LlamaForCausalLM."""
+    vocabulary, hidden = weights.shapes["model.embed_tokens.weight"]
+    sizes = {name: settings[name] for name in ("layers", "hidden", "ffn", "heads")}
+    shape = model_config(settings["model"], **sizes, vocab=vocabulary)
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": shape.ffn,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.heads,
+        "head_dim": hidden // shape.heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": settings["seq"],
+        "rms_norm_eps": NORM_EPS,
+        "rope_theta": ROTARY_BASE,
+        "rope_parameters": {"rope_type": "default", "rope_theta": ROTARY_BASE},
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": _end_token(settings),
+        "dtype": str(weights.dtype).removeprefix("torch."),
+    }
+
+
+def _end_token(settings: Mapping[str, Any]) -> int | None:
+    name = settings["tokenizer"]
+    if settings["end_token"] is not None or not (name == "bytes" or Path(name).is_file()):
+        return settings["end_token"]
+    return tokenizer_for(name).end
+
+
+def _write_weights(folder: Path, weights: Weights, most: int) -> None:
+    parts = list(_parts(weights, most))
+    names = ["model.safetensors"]
+    if len(parts) > 1:
+        names = [f"model-{number:05d}-of-{len(parts):05d}.safetensors" for number in range(1, len(parts) + 1)]
+        places = {name: file for file, part in zip(names, parts, strict=True) for name in part}
+        total = sum(map(weights.bytes_of, weights.shapes))
+        document = {"metadata": {"total_size": total}, "weight_map": places}
+        _write_json(folder / "model.safetensors.index.json", document)
+    for file, part in zip(names, parts, strict=True):
+        _write_part(folder / file, weights, part)
+
+
+def _parts(weights: Weights, most: int) -> Iterator[list[str]]:
+    """Names of each file's weights, which together have `most` bytes or less."""
+    part, size = [], 0
+    for name in sorted(weights.shapes):
+        if part and size + weights.bytes_of(name) > most:
+            yield part
+            part, size = [], 0
+        part.append(name)
+        size += weights.bytes_of(name)
+    yield part
+
+
+def _write_part(path: Path, weights: Weights, names: list[str]) -> None:
+    """A safetensors file, written here since its package would hold all tensors of the file at once."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in names:
+        begin, end = end, end + weights.bytes_of(name)
+        shape = list(weights.shapes[name])
+        header[name] = {"dtype": CODES[weights.dtype], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            stream.write(weights.read(name).reshape(-1).view(torch.uint8).numpy().data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _copy_tokenizer(folder: Path, tokenizer: str) -> None:
+    """The tokenizer beside the model, if it is a file."""
+    if tokenizer == "bytes":
+        return
+    if not Path(tokenizer).is_file():
+        raise DataError("the run's tokenizer is not there any more", location=Location(file=tokenizer))
+    shutil.copyfile(tokenizer, folder / "tokenizer.json")
+    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})

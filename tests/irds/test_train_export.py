@@ -1,0 +1,113 @@
+"""What is exported is a LlamaForCausalLM with the run's own logits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from click.testing import CliRunner  # noqa: E402
+from shapleymix_irds.train.export import export  # noqa: E402
+from shapleymix_irds.train.export_command import command  # noqa: E402
+from shapleymix_irds.train.model import Decoder  # noqa: E402
+from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from shapleymix.errors import StoreError, UsageError  # noqa: E402
+from tests.irds.training import STEPS, train  # noqa: E402
+
+TOKENS = torch.randint(256, (3, 40), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model has been exported at its end."""
+    out = tmp_path_factory.mktemp("export") / "run"
+    assert train(out, "--no-irds", "--layers", "2", "--export", str(out.parent / "model")) == 0
+    return out
+
+
+def own_logits(run: Path) -> Tensor:
+    """Of the decoder with the weights of the last checkpoint, read by the package of the format."""
+    from safetensors.torch import load_file
+
+    held = load_file(run / "checkpoints" / f"step-{STEPS:09d}" / "rank-00000.safetensors")
+    decoder = Decoder(ModelConfig(2, 16, 24, 2, 256))
+    decoder.load_state_dict({name.removeprefix("model/"): v for name, v in held.items() if name.startswith("model/")})
+    return decoder(TOKENS).detach()
+
+
+def loaded_logits(folder: Path) -> Tensor:
+    model, told = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    with torch.no_grad():
+        return model(TOKENS).logits
+
+
+def test_transformers_loads_the_model_with_its_logits(run: Path) -> None:
+    model = run.parent / "model"
+    assert sorted(path.name for path in model.iterdir()) == ["config.json", "model.safetensors"]
+    assert torch.allclose(loaded_logits(model), own_logits(run), rtol=0, atol=1e-5)
+    config = json.loads((model / "config.json").read_text())
+    assert (config["eos_token_id"], config["tie_word_embeddings"]) == (0, False)
+
+
+def test_large_models_come_in_several_files(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "parts", most=20_000)
+    index = json.loads((tmp_path / "parts" / "model.safetensors.index.json").read_text())
+    files = sorted((tmp_path / "parts").glob("model-*.safetensors"))
+    assert len(files) >= 3
+    assert {path.name for path in files} == set(index["weight_map"].values())
+    assert max(path.stat().st_size for path in files) < 22_000
+    assert torch.allclose(loaded_logits(tmp_path / "parts"), own_logits(run), rtol=0, atol=1e-5)
+
+
+def test_a_run_that_is_run_again_exports_again(run: Path) -> None:
+    before = (run.parent / "model" / "model.safetensors").read_bytes()
+    assert train(run, "--no-irds", "--layers", "2", "--export", str(run.parent / "model")) == 0
+    assert (run.parent / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_half_precision_is_said_in_the_config(run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [str(run), "-o", str(tmp_path / "half"), "--dtype", "bf16", "--step", "8"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "half" / "config.json").read_text())["dtype"] == "bfloat16"
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half")
+    assert model.dtype == torch.bfloat16
+
+
+def test_a_tokenizer_file_goes_with_the_model(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"</s>": 0, "ba": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "t.json"))
+    common = ("--no-irds", "--tokenizer", str(tmp_path / "t.json"), "--eval-at", "1k", "--toy-size", "200k")
+    assert train(tmp_path / "run", *common, "--export", str(tmp_path / "model")) == 0
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["eos_token_id"] == 0
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "model")("ba ba")["input_ids"] == [1, 1]
+
+
+def test_faults_are_named_and_leave_nothing(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no checkpoint"):
+        export(tmp_path, tmp_path / "model")
+    with pytest.raises(UsageError, match=r"(?s)no checkpoint of step 5\b.*there are those of 8, 12"):
+        export(run, tmp_path / "model", step=5)
+    with pytest.raises(UsageError, match="is not an exported model"):
+        export(run, run)
+    assert train(tmp_path / "unbegun", "--export", str(run)) == 2
+    assert not (tmp_path / "unbegun").exists()
+    broken = tmp_path / "run" / "checkpoints" / f"step-{STEPS:09d}"
+    broken.mkdir(parents=True)
+    for path in (run / "checkpoints" / broken.name).iterdir():
+        data = bytearray(path.read_bytes())
+        if path.suffix == ".safetensors":
+            data[-1] ^= 1
+        (broken / path.name).write_bytes(data)
+    with pytest.raises(StoreError):
+        export(tmp_path / "run", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
