@@ -18,7 +18,7 @@ from shapleymix_irds.train.documents import SPLITS, Documents, joined, split_of
 from shapleymix_irds.train.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
 from shapleymix_irds.train.streams import HeldStream, Stream
 from shapleymix_irds.train.textfiles import ending_of
-from shapleymix_irds.train.tokens import Tokenizer
+from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 from shapleymix_irds.train.toy import toy_documents
 
 
@@ -176,7 +176,7 @@ def _too_small(language: str, split: str, streams: list[Stream], stream: Stream)
     return DataError(message, hint=hint)
 
 
-def document_end(folder: str, tokenizer: Tokenizer, given: int | None) -> int:
+def document_end(folder: str, tokenizer: str, given: int | None) -> int:
     """The token that ends each document of the corpus; where tokens are on disk already it has to be given.
 
     Raises
@@ -186,9 +186,13 @@ def document_end(folder: str, tokenizer: Tokenizer, given: int | None) -> int:
     """
     files = [] if folder == "toy" else [file for several in languages_in(folder).values() for file in several]
     ready = any(ending_of(file, READY_ENDINGS) for file in files)
-    end = given if ready else tokenizer.end
+    end = given if ready else tokenizer_for(tokenizer, given).end
     if end is None:
-        kind = "the corpus has tokens without their tokenizer" if ready else f"{tokenizer.name} has none that is known"
+        kind = (
+            "the corpus has tokens without their tokenizer"
+            if ready
+            else f"tokenizer {tokenizer} has none that is known"
+        )
         message = f"--mask-documents needs the token that ends a document; {kind}"
         raise UsageError(message, hint="give --end-token, or --no-mask-documents")
     return end

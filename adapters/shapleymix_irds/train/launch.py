@@ -70,7 +70,7 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
     corpus, tokenizer = _corpus(config, languages)
     check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    end = document_end(config.corpus, tokenizer, config.end_token) if config.mask_documents else None
+    end = document_end(config.corpus, config.tokenizer, config.end_token) if config.mask_documents else None
     parts = make_parts(config, tokenizer.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
