@@ -30,6 +30,7 @@ Modules, in reading order:
   megatron     Megatron-core: its layers made known to the probes, and a run
   torchtitan   torchtitan: its trainer, followed
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
+  commands     the `shapleymix-irds` command: what is done beside a training loop
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -14,7 +13,7 @@ from shapleymix_irds.engines.base import LossFn
 from shapleymix_irds.errors import CoverageError, LanguageError, TrackerError
 
 
-def check_settings(languages: Sequence[str], every: Any, engine: str, order: int, free: bool) -> None:
+def check_settings(languages: Sequence[str], every: object, engine: str, order: int, free: bool) -> None:
     """Settings that cannot be meant.
 
     Raises

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +72,8 @@ class Following:
                 _check_arguments(args, kwargs)
                 ready(n, optimizer)
 
-            self.handles.append(optimizer.register_step_pre_hook(before))
+            uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
+            self.handles.append(optimizer.register_step_pre_hook(uncompiled))
 
     def leave(self) -> None:
         """The optimisers step without the tracker again."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import nn
 
 from shapleymix_irds.errors import TrackerError
 
-Group = Iterable[nn.Parameter] | Mapping[str, Any]  # as optimisers take and have them
+Group = Iterable[nn.Parameter] | Mapping[str, object]  # as optimisers take and have them
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def numbered(groups: Sequence[Group], parameters: Mapping[str, nn.Parameter]) ->
 
 def _listed(group: Group, number: int) -> list[nn.Parameter]:
     if isinstance(group, Mapping):
-        named: dict[str, Any] = {str(name): value for name, value in group.items()}
+        named: dict[str, object] = {str(name): value for name, value in group.items()}
     else:
         named = {"params": group}
     found = named.get("params", ())

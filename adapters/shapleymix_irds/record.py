@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from shapleymix.records import Json
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.accounts.ledger import Ledger, Losses
 from shapleymix_irds.accounts.log import EvaluationLog
@@ -96,7 +97,7 @@ class Record:
         """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
         return float("nan") if self.schedule is None else self.clock.overhead(self.schedule.every)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, str]:
         """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
 
         Raises
@@ -112,7 +113,7 @@ class Record:
         now = (self.steps, self.tokens, self.next_step, sorted(self.evaluator.observer.coverage.passed))
         return {"irds": State(self._settings(), every, self.ledger, self.losses, *now).to_text()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Resume; cuts log rows after the checkpoint.
 
         Raises
@@ -129,9 +130,9 @@ class Record:
         if self.log is not None:
             self.log.cut(self.next_step)
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Json]:
         """How the values came about, as the SV matrix carries it."""
-        found: dict[str, Any] = {
+        found: dict[str, Json] = {
             "N": non_embedding(self.model),
             "D": self.tokens,
             "steps": self.steps,

@@ -311,3 +311,18 @@ def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
             assert "refused" not in found, f"{name}: {found['refused']}"
             assert found["worst"] == [], name
             assert found["phi"] < (0.2 if name.endswith("sketch") else 1e-6), (name, found["phi"])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch itself uses what it deprecates while it compiles
+def test_compiled_blocks_and_a_compiled_optimiser(val: Any) -> None:
+    torch.compiler.reset()
+    lrs = [0.3, 0.02, 0.9]
+    model: Any = make_model().double()
+    model.blocks[0].compile(backend="aot_eager")
+    optimizer = sgd(model, lrs)
+    options = Options(val_sequences=3, numbers=60_000)
+    tracker = tracked(model, val, optimizer, engine="sketch", options=options, loss_fn=loss_of(model))
+    step_once(tracker, model)
+    torch.compile(optimizer.step, backend="aot_eager")()
+    torch.compiler.reset()
+    assert relative(tracker.ledger.phi, truth_of(None, lrs, 1, val)) < 0.05

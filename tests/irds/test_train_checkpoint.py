@@ -21,7 +21,7 @@ from shapleymix_irds.distributed import World  # noqa: E402
 from shapleymix_irds.train import checkpoint  # noqa: E402
 from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
 from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
-from shapleymix_irds.train.shards import Block  # noqa: E402
+from shapleymix_irds.train.shards import Block, own_blocks  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shapleymix.errors import StoreError, UsageError  # noqa: E402
@@ -295,6 +295,15 @@ def test_a_disk_that_is_full_in_the_background_is_the_same_error(
         getattr(checkpoints, end)(*((5, model, optimiser, META.copy) if end == "save" else ()))
     assert checkpoints.found() == [3]
     assert tree(tmp_path) == before
+
+
+def test_copies_are_written_once_and_in_equal_shares() -> None:
+    rng = np.random.default_rng(3)
+    tensors = {f"t{number}": torch.zeros(int(size)) for number, size in enumerate(rng.integers(1, 1000, size=50))}
+    shares = [own_blocks(tensors, World(None, 4, rank, torch.device("cpu"))) for rank in range(4)]
+    assert sorted(itertools.chain(*shares)) == sorted(tensors)
+    loads = [sum(tensor.nbytes for tensor in share.values()) for share in shares]
+    assert max(loads) < 1.02 * min(loads)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])

@@ -92,12 +92,13 @@ def test_no_thread_is_left_and_it_is_never_far_ahead(
         return plain(*arguments)
 
     monkeypatch.setattr(Sampler, "take", counted)
+    before = threading.active_count()
     steps = feed(corpus, Share(3, 0, 1), 1000)
     with contextlib.suppress(KeyboardInterrupt), steps:
         for _ in range(taken):
             steps.next()
         raise KeyboardInterrupt
-    assert not [thread for thread in threading.enumerate() if thread.name == "feed"]
+    assert threading.active_count() == before
     assert len(made) <= taken + AHEAD + 2
 
 
@@ -114,7 +115,7 @@ def test_a_fault_of_the_thread_is_the_loop_s(tmp_path: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr(Stream, "window", broken)
         assert train(tmp_path / "run", "--no-irds") == 1
-    assert not [thread for thread in threading.enumerate() if thread.name == "feed"]
+    assert "feed" not in {thread.name for thread in threading.enumerate()}
     assert "error: the disk has lost a token" in capfd.readouterr().err  # type: ignore[attr-defined]
     assert train(tmp_path / "run", "--no-irds") == 0
     assert train(tmp_path / "whole", "--no-irds") == 0

@@ -156,25 +156,18 @@ def test_a_file_that_the_first_rank_cannot_write_ends_both(name: str, ranks: Ran
     assert "Traceback" not in said(out)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--parallel", "hsdp", "--shard-size", "2", "--batch", "8", "--micro-batch", "1", "--tokens", "3072"),
-        ("--parallel", "ddp", "--optimizer", "sgd", "--irds-fresh", "--batch", "12", "--tokens", "4608"),
-    ],
-    ids=["hsdp", "ddp"],
-)
-def test_four_ranks_that_hold_copies_share_the_writing(more: tuple[str, ...], ranks: Ranks, tmp_path: Path) -> None:
+def test_ranks_that_hold_copies_of_shards_write_them_once(ranks: Ranks, tmp_path: Path) -> None:
+    more = ("--parallel", "hsdp", "--shard-size", "2", "--batch", "8", "--tokens", "3072")
     outs = [tmp_path / name for name in ("whole", "stopped")]
     assert ranks.run(outs[0], *more, ranks=4) == [0] * 4, said(outs[0])
-    sizes = [path.stat().st_size for path in outs[0].glob(f"checkpoints/{LAST}/rank-*")]
+    sizes = [path.stat().st_size for path in sorted(outs[0].glob(f"checkpoints/{LAST}/rank-*"))]
     assert len(sizes) == 4
-    assert max(sizes) < 2 * min(sizes)
-    ranks.begin(outs[1], *more, ranks=4)
-    assert ranks.end(outs[1], 5, signal.SIGTERM) == [128 + signal.SIGTERM] * 4, said(outs[1])
+    assert max(sizes) < 1.5 * min(sizes)
+    shutil.copytree(outs[0], outs[1])
+    (outs[1] / "checkpoints" / LAST / "rank-00003.safetensors").unlink()
     assert ranks.run(outs[1], *more, ranks=4) == [0] * 4, said(outs[1])
     assert tree(outs[1]) == tree(outs[0])
-    (outs[1] / "checkpoints" / LAST / "rank-00003.safetensors").unlink()
+    (outs[1] / "checkpoints" / LAST / "rank-00001.safetensors").unlink()
     assert ranks.run(outs[1], *more) == [0] * 2, said(outs[1])
     logs = [read_runs(out / "runs.csv") for out in outs]
     assert np.allclose(logs[0].loss, logs[1].loss, rtol=1e-4)

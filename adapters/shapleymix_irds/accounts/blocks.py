@@ -2,7 +2,7 @@
 
 A calibrated column is made of shares in what all sources gave to a target. Shares drift along a run, and another seed
 weighs its stretches otherwise, which differences of one evaluation to the next do not show: across seeds values spread
-two to three times as far. Between a few long stretches of one run shares differ about as much as between runs, so that
+several times as far. Between a few long stretches of one run shares differ about as much as between runs, so that
 they stand for both: for stretches b of weight w_b in a column (sum 1), whose shares are s_b and s in the mean, the
 variance of s is `sum_b (w_b (s_b - s) / (1 - w_b))^2` (the jackknife's, HC3 of MacKinnon and White 1985: a heavy
 stretch makes the mean its own), times Student's factor squared for so few of them.
@@ -11,7 +11,7 @@ stretch makes the mean its own), times Student's factor squared for so few of th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ from scipy.special import ndtri, stdtrit
 Array = NDArray[np.float64]
 MANY = 10  # stretches at most; half of them are left when they are joined
 HEAVY = 0.9  # the weight of a stretch that is reckoned with at most
+
+
+class BlocksDocument(TypedDict):
+    """`Blocks` as JSON."""
+
+    length: int
+    filled: int
+    sums: list[list[list[float]]]
 
 
 @dataclass
@@ -69,12 +77,12 @@ class Blocks:
         squares = ((parts - shares * columns) / (1 - np.minimum(weights, HEAVY))) ** 2
         return student(len(parts)) * np.sqrt(squares.sum(0))
 
-    def to_document(self) -> dict[str, object]:
+    def to_document(self) -> BlocksDocument:
         """JSON-ready; floats read back exactly."""
         return {"length": self.length, "filled": self.filled, "sums": [each.tolist() for each in self.sums]}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Blocks:
+    def from_document(cls, document: BlocksDocument) -> Blocks:
         """What `to_document` gave."""
         sums = [np.array(each, dtype=np.float64) for each in document["sums"]]
         return cls(sums, document["length"], document["filled"])

@@ -7,12 +7,12 @@ same matrix bit for bit, and the log of evaluations gives it again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shapleymix_irds.accounts.blocks import Blocks
+from shapleymix_irds.accounts.blocks import Blocks, BlocksDocument
 
 Array = NDArray[np.float64]
 
@@ -54,6 +54,20 @@ class Evaluation:
     def missing(self) -> NDArray[np.bool_]:
         """Entries (K, K) that this step cannot estimate although the source is in it."""
         return (self.cover == 0) & (self.tokens[:, None] > 0)
+
+
+class LedgerDocument(TypedDict):
+    """`Ledger` as JSON."""
+
+    languages: int
+    count: int
+    unseen: list[int]
+    blocks: BlocksDocument
+    total: list[list[float]]
+    last: list[list[float]]
+    squares: list[list[float]]
+    exposure: list[list[float]]
+    known: list[list[float]]
 
 
 @dataclass
@@ -111,21 +125,34 @@ class Ledger:
             return np.full_like(self.total, np.nan)
         return np.sqrt(self.count * self.squares / (2 * (self.count - 1))) * self.correction
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> LedgerDocument:
         """JSON-ready; floats read back exactly."""
-        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        own = {"languages": self.languages, "count": self.count, "unseen": list(self.unseen)}
-        return {**own, "blocks": self.blocks.to_document(), **arrays}
+        return {
+            "languages": self.languages,
+            "count": self.count,
+            "unseen": list(self.unseen),
+            "blocks": self.blocks.to_document(),
+            "total": self.total.tolist(),
+            "last": self.last.tolist(),
+            "squares": self.squares.tolist(),
+            "exposure": self.exposure.tolist(),
+            "known": self.known.tolist(),
+        }
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Ledger:
+    def from_document(cls, document: LedgerDocument) -> Ledger:
         """What `to_document` gave."""
-        arrays = {name: np.array(document[name], dtype=np.float64) for name in _ARRAYS}
-        blocks = Blocks.from_document(document["blocks"])
-        return cls(document["languages"], document["count"], blocks=blocks, unseen=list(document["unseen"]), **arrays)
-
-
-_ARRAYS = ("total", "last", "squares", "exposure", "known")
+        return cls(
+            document["languages"],
+            document["count"],
+            np.array(document["total"], dtype=np.float64),
+            np.array(document["last"], dtype=np.float64),
+            np.array(document["squares"], dtype=np.float64),
+            np.array(document["exposure"], dtype=np.float64),
+            np.array(document["known"], dtype=np.float64),
+            Blocks.from_document(document["blocks"]),
+            list(document["unseen"]),
+        )
 
 
 @dataclass

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from shapleymix.records import Json
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.accounts.ledger import Array, Ledger, Losses
 from shapleymix_irds.errors import TrackerError
@@ -16,7 +17,7 @@ def transfer_matrix(
     losses: Losses,
     languages: tuple[str, ...],
     kind: Literal["raw", "calibrated"],
-    about: dict[str, Any],
+    about: dict[str, Json],
 ) -> TransferMatrix:
     """The SV matrix of a run.
 

@@ -40,6 +40,8 @@ Modules, in reading order:
   toy          artificial languages whose vocabularies overlap by known amounts: a corpus for a machine with no text
   streams      a stream: the documents of one split of one language, end to end, cut into windows of `seq` tokens
   corpus       a corpus: per language a training, a validation and a test stream of tokens, disjoint by document
+  prepared     prepared corpora: text that was tokenised once, so that a run starts without reading it
+  opening      from settings to a corpus: one that was prepared, or text, which one rank reads for all
   fresh        whether a run sees each sequence once: then training sequences can stand in for validation text
   evaluate     test losses of each language, shared out over the ranks
   feed         batches of the next steps, made by a thread while the model trains on this one

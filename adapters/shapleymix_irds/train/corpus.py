@@ -18,7 +18,7 @@ from shapleymix_irds.train.documents import SPLITS, Documents, joined, split_of
 from shapleymix_irds.train.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
 from shapleymix_irds.train.streams import HeldStream, Stream
 from shapleymix_irds.train.textfiles import ending_of
-from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
+from shapleymix_irds.train.tokens import Tokenizer
 from shapleymix_irds.train.toy import toy_documents
 
 
@@ -72,12 +72,26 @@ def open_corpus(folder: str, languages: tuple[str, ...], options: CorpusOptions)
     """
     if folder == "toy":
         return _split(languages, (_toy(index, options) for index in range(len(languages))), options)
+    found = chosen(folder, languages)
+    return _split(languages, (_language(found[language], options) for language in languages), options)
+
+
+def chosen(folder: str, languages: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Files of the languages that are named, of all if none is.
+
+    Raises
+    ------
+    UsageError
+        If one is not there, or there is none.
+    """
     found = languages_in(folder)
+    if not found:
+        raise UsageError("there are no files of text in it", location=Location(file=folder))
     for language in languages:
         if language not in found:
             message = f"{folder} has no language {language!r}"
             raise UsageError(message, hint=did_you_mean(language, found))
-    return _split(languages, (_language(found[language], options) for language in languages), options)
+    return {language: found[language] for language in languages or found}
 
 
 def languages_in(folder: str) -> dict[str, list[Path]]:
@@ -174,28 +188,6 @@ def _too_small(language: str, split: str, streams: list[Stream], stream: Stream)
     )
     hint = "separate documents by an empty line; give more text, a shorter --seq or larger shares"
     return DataError(message, hint=hint)
-
-
-def document_end(folder: str, tokenizer: str, given: int | None) -> int:
-    """The token that ends each document of the corpus; where tokens are on disk already it has to be given.
-
-    Raises
-    ------
-    UsageError
-        If it is not known.
-    """
-    files = [] if folder == "toy" else [file for several in languages_in(folder).values() for file in several]
-    ready = any(ending_of(file, READY_ENDINGS) for file in files)
-    end = given if ready else tokenizer_for(tokenizer, given).end
-    if end is None:
-        kind = (
-            "the corpus has tokens without their tokenizer"
-            if ready
-            else f"tokenizer {tokenizer} has none that is known"
-        )
-        message = f"--mask-documents needs the token that ends a document; {kind}"
-        raise UsageError(message, hint="give --end-token, or --no-mask-documents")
-    return end
 
 
 def check_vocabulary(corpus: Corpus, vocabulary: int) -> None:

@@ -20,7 +20,7 @@ HINT = "choose another --out, or make room in it or the right to write to it"
 
 
 @contextlib.contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: Path, hint: str = HINT) -> Iterator[None]:
     """What is done within writes `path`.
 
     Raises
@@ -32,7 +32,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
-        raise UsageError(message, location=Location(file=str(path)), hint=HINT) from error
+        raise UsageError(message, location=Location(file=str(path)), hint=hint) from error
 
 
 def check_folder(out: Path, needed: int) -> None:

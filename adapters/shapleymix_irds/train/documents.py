@@ -48,8 +48,8 @@ class Documents:
 
     def select(self, keep: BoolArray) -> Documents:
         """The documents for which `keep` holds."""
-        columns = (self.part, self.start, self.length, self.place, self.digest)
-        return Documents(self.parts, *(column[keep] for column in columns))
+        part, start, length = self.part[keep], self.start[keep], self.length[keep]
+        return Documents(self.parts, part, start, length, self.place[keep], self.digest[keep])
 
     def flat(self) -> np.ndarray:
         """The tokens of all documents, end to end."""

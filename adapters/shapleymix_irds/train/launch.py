@@ -15,14 +15,7 @@ from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_main
 from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import (
-    Corpus,
-    CorpusOptions,
-    check_vocabulary,
-    document_end,
-    languages_in,
-    open_corpus,
-)
+from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
 from shapleymix_irds.train.export import check_goal, export
@@ -31,6 +24,7 @@ from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
+from shapleymix_irds.train.opening import document_end, drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of
 from shapleymix_irds.train.resuming import ALONE
@@ -39,7 +33,6 @@ from shapleymix_irds.train.speed import peak_memory, speed_parts
 from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tensors import tensor_bytes
-from shapleymix_irds.train.tokens import Tokenizer, tokenizer_for
 from shapleymix_irds.train.toy import toy_names
 
 
@@ -67,11 +60,12 @@ def launch(config: TrainConfig) -> None:
 def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, world: World) -> None:
     if config.irds:
         check_shares(config, languages, mixture.ratios, world.size)
-    corpus, tokenizer = _corpus(config, languages)
+    opened = open_for(config, languages, world)
+    config, corpus = opened.config, opened.corpus
     check_fresh(config, corpus, mixture.ratios)
     config = config.resolved(languages, format_mixture(mixture.ratios, languages), corpus.fingerprint)
-    end = document_end(config.corpus, config.tokenizer, config.end_token) if config.mask_documents else None
-    parts = make_parts(config, tokenizer.vocabulary, world, end)
+    end = document_end(opened) if config.mask_documents else None
+    parts = make_parts(config, opened.settings.vocabulary, world, end)
     check_vocabulary(corpus, parts.vocabulary)
     if mixture.rescaled:
         scaled = format_mixture(mixture.ratios, languages, 4)
@@ -84,11 +78,15 @@ def _train(config: TrainConfig, languages: tuple[str, ...], mixture: Mixture, wo
         if config.keep == 1:
             _tell(world, ALONE)
         resumed = trainer.resume(functools.partial(_tell, world))
-        rate = f"{config.optimizer} with learning rate {config.peak_lr:g}"
-        _tell(world, f"{config.run}: N = {parts.N:,}, {config.length}, {tokenizer.name}, {rate}, from step {resumed}")
+        how = f"{opened.settings.named}, {config.optimizer} with learning rate {config.peak_lr:g}"
+        _tell(
+            world,
+            f"{config.run}: N = {parts.N:,}, {config.length}, {how}, from step {resumed}",
+        )
         if config.irds:
             _tell(world, how_measured(config, corpus, mixture.ratios, world.size))
         _run(trainer, world, resumed)
+        drop_shared(config, world)
         if config.export:
             on_main(world, lambda: export(Path(config.out), Path(config.export)))
             _tell(world, f"wrote the model in {config.export}")
@@ -130,7 +128,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
     if not names:
-        names = toy_names(config.toy_languages) if config.corpus == "toy" else tuple(languages_in(config.corpus))
+        names = toy_names(config.toy_languages) if config.corpus == "toy" else names_in(config.corpus)
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
     for name in names:
@@ -139,21 +137,6 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     if twice := repeated(names):
         raise UsageError(f"--languages names {twice[0]!r} twice")
     return names
-
-
-def _corpus(config: TrainConfig, languages: tuple[str, ...]) -> tuple[Corpus, Tokenizer]:
-    tokenizer = tokenizer_for(config.tokenizer, config.end_token)
-    options = CorpusOptions(
-        tokenizer=tokenizer,
-        seq=config.seq,
-        val_share=config.val_share,
-        test_share=config.test_share,
-        field=config.text_field,
-        end=config.end_token,
-        toy_overlap=config.toy_overlap,
-        toy_size=config.toy_characters,
-    )
-    return open_corpus(config.corpus, languages, options), tokenizer
 
 
 @contextlib.contextmanager

@@ -13,11 +13,18 @@ def setting(default: Any, text: str, *, result: bool = True, choices: tuple[str,
     return dataclasses.field(default=default, metadata={"help": text, "result": result, "choices": choices})
 
 
+PREPARED = "if not given, what the corpus was prepared with,"
+
+
 @dataclass(frozen=True)
 class Settings:
     """What can be set; the help texts are the documentation."""
 
-    corpus: str = setting("toy", "Folder with a file or a folder for each language, or: toy.", result=False)
+    corpus: str = setting(
+        "toy",
+        "Folder with a file or a folder for each language; or what shapleymix-irds prepare made of it; or: toy.",
+        result=False,
+    )
     languages: str = setting("", "Languages, such as en,de; all of the folder's if not given.")
     mixture: str = setting("uniform", "uniform, en=.7,de=.3 (shares of tokens), or a file of them.")
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
@@ -32,11 +39,11 @@ class Settings:
     heads: int | None = setting(None, "Attention heads.")
     vocab: int | None = setting(None, "Vocabulary; the tokenizer's if not given.")
 
-    tokenizer: str = setting("bytes", "bytes, or a Hugging Face tokenizers JSON file.")
+    tokenizer: str = setting("", f"bytes, or a Hugging Face tokenizers JSON file; {PREPARED} or bytes.")
     end_token: int | None = setting(None, "Token that ends a document; found in the tokenizer if not given.")
-    text_field: str = setting("text", "Field of .jsonl lines and Parquet rows that holds the text.")
-    val_share: float = setting(0.05, "Share of documents kept for validation (IRDS).")
-    test_share: float = setting(0.05, "Share of documents kept for the test losses.")
+    text_field: str = setting("", f"Field of .jsonl lines and Parquet rows that holds the text; {PREPARED} or text.")
+    val_share: float | None = setting(None, f"Share of documents kept for validation (IRDS); {PREPARED} or 0.05.")
+    test_share: float | None = setting(None, f"Share of documents kept for the test losses; {PREPARED} or 0.05.")
     test_windows: int = setting(256, "Test sequences of each language that are evaluated, at most.")
     toy_overlap: float = setting(0.5, "Share of words that neighbouring toy languages have in common.")
     toy_languages: int = setting(4, "Toy languages, where --languages names none.", result=False)

@@ -80,8 +80,12 @@ class HeldStream(Stream):
             filled, document = filled + count, document + 1
         return stretch
 
-    @cached_property
+    @property
     def digest(self) -> str:
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return digest_of(self.documents.rows())
 
     def extremes(self) -> tuple[int, int, str | None]:

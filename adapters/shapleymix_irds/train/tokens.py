@@ -20,9 +20,6 @@ class Tokenizer(Protocol):
     def vocabulary(self) -> int: ...
 
     @property
-    def name(self) -> str: ...
-
-    @property
     def end(self) -> int | None:
         """The token that ends a document, if there is one."""
         ...
@@ -37,7 +34,6 @@ class ByteTokenizer:
     """UTF-8 bytes; byte 0, which text does not contain, ends a document."""
 
     vocabulary: int = 256
-    name: str = "bytes"
     end: int | None = 0
 
     def encode(self, documents: list[str]) -> list[np.ndarray]:
@@ -54,7 +50,6 @@ class FileTokenizer:
     """
 
     def __init__(self, path: str | Path, end: int | None = None) -> None:
-        self.name = f"tokenizer {Path(path).name}"
         self._inner = _load_tokenizer(Path(path))
         self.vocabulary = self._inner.get_vocab_size(with_added_tokens=True)
         known = [self._inner.token_to_id(token) for token in END_OF_DOCUMENT]

@@ -155,6 +155,20 @@ def test_what_would_be_measured_wrongly_is_refused(kind: type[Net], case: Case, 
     assert torch.overrides._len_torch_function_stack() == 0, "nothing is watched any more"
 
 
+class Several(Net):
+    """Two optimisers."""
+
+    def configure_optimizers(self) -> Any:
+        first, *rest = self.parameters()
+        return [torch.optim.SGD([first], 0.1), torch.optim.SGD(rest, 0.1)]
+
+
+def test_several_optimisers_are_refused() -> None:
+    case = Case("several", manual=True)
+    with pytest.raises(TrackerError, match="the module has 2 optimisers, expected 1"):
+        trainer_of(case, [callback_of(case)]).fit(Several(case), loader(batches_of(case, 0)))
+
+
 def test_a_batch_that_training_skips_counts_for_nothing() -> None:
     irds = callback_of(PLAIN)
     net, plain = Nothing(PLAIN), Nothing(PLAIN)

@@ -88,3 +88,13 @@ def test_other_parallelism_is_refused_by_name(name: str, together: list[Found]) 
     told = together[0]["refused"]
     assert f"Megatron's {name} parallelism of 2 ranks is not measured" in told[name]
     assert "Megatron's qk_layernorm is not measured under tensor parallelism" in told["tensor"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_learning_rates_are_refused() -> None:
+    from shapleymix_irds.errors import TrackerError
+    from shapleymix_irds.megatron import common_rate
+
+    assert common_rate([{"lr": 0.1}, {"lr": 0.1}], 3) == 0.1
+    with pytest.raises(TrackerError, match=r"step 3: the optimiser has several learning rates \(0\.1, 0\.2\)"):
+        common_rate([{"lr": 0.1}, {"lr": 0.2}], 3)

@@ -11,10 +11,12 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,18 +52,24 @@ class Device:
         return {}
 
 
+if not hasattr(dist, "set_timeout"):  # of a later PyTorch than the last one
+    dist.set_timeout = lambda *_: None  # type: ignore[attr-defined]
+time.sleep = lambda _: None  # two seconds behind each run
 utils.device_type, utils.device_module = "cpu", Device()  # before anything else of torchtitan's is imported
 
 from irds_models import LANGUAGES, batch, dot, gradient, mean_losses, sequence_losses, validation  # noqa: E402
 from shapleymix_irds import Options  # noqa: E402
 from shapleymix_irds.torchtitan import measure  # noqa: E402
 from torch import Tensor  # noqa: E402
+from torch.distributed.fsdp import FSDPModule  # noqa: E402
 from torch.distributed.tensor import DTensor  # noqa: E402
 from torchtitan.components.checkpoint import CheckpointManager  # noqa: E402
 from torchtitan.components.dataloader import BaseDataLoader  # noqa: E402
 from torchtitan.components.loss import CrossEntropyLoss  # noqa: E402
+from torchtitan.components.optimizer import default_adamw  # noqa: E402
 from torchtitan.components.tokenizer import BaseTokenizer  # noqa: E402
 from torchtitan.models import llama3  # noqa: E402
+from torchtitan.models.common.attention import ScaledDotProductAttention  # noqa: E402
 from torchtitan.models.llama3.config_registry import llama3_debugmodel  # noqa: E402
 
 LR, STEPS, CALLS = 0.02, 3, 2
@@ -131,7 +139,7 @@ def part(number: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def tiny() -> Any:
     """The debug model, smaller."""
-    found = llama3.model_registry("debugmodel", attn_backend="sdpa")
+    found = llama3.model_registry("debugmodel", attn_backend="flex")
     build, kept = llama3._build_llama3_layers, llama3.compute_ffn_hidden_dim(WIDTH, multiple_of=16)
     rope = llama3.ComplexRoPE.Config(dim=8, max_seq_len=64, theta=10_000, scaling="none")
     layers = build(
@@ -141,9 +149,11 @@ def tiny() -> Any:
         n_heads=2,
         hidden_dim=kept,
         rope=rope,
-        attn_backend="sdpa",
+        attn_backend="flex",
         tp_gemm_backend="default",
     )
+    for layer in layers:  # flex attention of a CPU has no backward pass
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()
     model = replace(
         found.model,
         dim=WIDTH,
@@ -176,25 +186,19 @@ def config_of(case: Case, labels: bool, folder: str) -> Any:
         mixed_precision_param="float32",
         mixed_precision_reduce="float32",
     )
-    config.optimizer = type(config.optimizer)(**optimizer_settings(config.optimizer))
+    config.optimizer = default_adamw(lr=LR)
     config.lr_scheduler.warmup_steps = 0
     config.lr_scheduler.decay_ratio = 0.0
     shard = dist.get_world_size() // case.replicate
     config.parallelism.data_parallel_replicate_degree = case.replicate
     config.parallelism.data_parallel_shard_degree = shard
+    config.parallelism.spmd_backend = "partial_dtensor"  # others need a later PyTorch
     if case.checkpoint:
         config.checkpoint = CheckpointManager.Config(
             enable=True, interval=2, folder="checkpoint", last_save_model_only=False
         )
     config.debug.seed = 1
     return config
-
-
-def optimizer_settings(config: Any) -> dict[str, Any]:
-    from torchtitan.components.optimizer import default_adamw
-
-    made = default_adamw(lr=LR)
-    return {name: getattr(made, name) for name in made.__dataclass_fields__}
 
 
 def weights(trainer: Any) -> dict[str, Tensor]:
@@ -209,6 +213,9 @@ def validation_loss(model: Any, x: Any, y: Tensor) -> Tensor:
 def train(case: Case, tracked: bool, folder: str) -> tuple[dict[str, Tensor], list[dict[str, Tensor]], Any]:
     """Weights at the end and before each step, and the tracker."""
     trainer = config_of(case, tracked, folder).build()
+    for module in trainer.model_parts[0].modules():
+        if isinstance(module, FSDPModule):  # gloo cannot multiply and sum at once, as NCCL does
+            module.set_force_sum_reduction_for_comms(True)
     tracker = None
     if tracked:
         settings: Any = {"every": 1, "engine": "exact", "options": OPTIONS}
@@ -247,10 +254,7 @@ def naive(case: Case, before: list[dict[str, Tensor]]) -> Tensor:
                     sums += grad
         norm = float(torch.cat([sum(parts).flatten() for parts in zip(*g, strict=True)]).norm())
         rate = LR * min(1.0, case.clip / (norm + 1e-6))
-        h = [
-            gradient(model, loss)
-            for loss in mean_losses(model, lambda x, y: sequence_losses(model(x), y), validation())
-        ]
+        h = [gradient(model, loss) for loss in mean_losses(model, partial(validation_loss, model), validation())]
         phi += rate * torch.tensor([[dot(a, b) for b in h] for a in g], dtype=torch.float64)
     return phi
 

@@ -1,0 +1,32 @@
+"""The `shapleymix-irds` command: what is done beside a training loop."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from shapleymix_irds.train.export_command import command as export
+from shapleymix_irds.train.prepared.command import command as prepare
+from shapleymix_irds.train.telling import Told, keep_stderr_open, told
+
+
+def group() -> click.Group:
+    """The command with its sub-commands."""
+    return click.Group("shapleymix-irds", commands=[prepare, export], help="Work beside a run of irds_train.py.")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit code: 0 done, 1 bad data, 2 usage or a full disk, 130 interrupted."""
+    keep_stderr_open()
+    try:
+        with told():
+            group().main(arguments, prog_name="shapleymix-irds", standalone_mode=False)
+    except Told as end:
+        return end.exit_code
+    return 0
+
+
+def run() -> None:
+    """What the installed script calls."""
+    sys.exit(main())
