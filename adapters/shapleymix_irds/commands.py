@@ -6,13 +6,14 @@ import sys
 
 import click
 
+from shapleymix_irds.train.export_command import command as export
 from shapleymix_irds.train.prepared.command import command as prepare
 from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
 
 def group() -> click.Group:
     """The command with its sub-commands."""
-    return click.Group("shapleymix-irds", commands=[prepare], help="Work beside a run of irds_train.py.")
+    return click.Group("shapleymix-irds", commands=[prepare, export], help="Work beside a run of irds_train.py.")
 
 
 def main(arguments: list[str] | None = None) -> int:

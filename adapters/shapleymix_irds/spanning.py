@@ -78,7 +78,7 @@ def measured(before: Tensor, parameters: Parameters, groups: Mapping[str, int], 
     """
     table = torch.stack([before, squares(parameters)])
     table = (world.sum(table) if is_sharded(parameters.values()) else table).sqrt().cpu()
-    norms = [dict(zip(parameters, row, strict=True)) for row in table.tolist()]
-    found = factors(*norms, groups, step)
+    then, now = (dict(zip(parameters, row, strict=True)) for row in table.tolist())
+    found = factors(then, now, groups, step)
     by_group = {groups[name]: factor for name, factor in found.items()}
     return [by_group[number] for number in sorted(by_group)]

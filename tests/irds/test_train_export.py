@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from click.testing import CliRunner  # noqa: E402
+from shapleymix_irds.commands import group  # noqa: E402
 from shapleymix_irds.train.export import export  # noqa: E402
-from shapleymix_irds.train.export_command import command  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -74,7 +74,9 @@ def test_a_run_that_is_run_again_exports_again(run: Path) -> None:
 
 
 def test_half_precision_is_said_in_the_config(run: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(command, [str(run), "-o", str(tmp_path / "half"), "--dtype", "bf16", "--step", "8"])
+    done = CliRunner().invoke(
+        group(), ["export", str(run), "-o", str(tmp_path / "half"), "--dtype", "bf16", "--step", "8"]
+    )
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "half" / "config.json").read_text())["dtype"] == "bfloat16"
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half")

@@ -98,7 +98,7 @@ def measured(count: int, **more: Any) -> Measured:
     return dataclasses.replace(found, **more)
 
 
-TIMES = ("tokens_per_second", "irds_overhead")  # of a line of metrics.jsonl
+TIMES = ("tokens_per_second", "mfu", "peak_memory", "irds_overhead")  # of a line of metrics.jsonl
 
 
 def tree(out: Path) -> dict[str, bytes]:

@@ -115,7 +115,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
     return IRDS(
         parts.model,
         corpus.languages,
-        val=None if config.irds_fresh else validation(corpus, config.irds_pool, parts.device),
+        val=None if config.irds_fresh else validation(corpus, config.irds_pool),
         every=plan_of(config, len(corpus.languages), world.size).every,
         engine=cast(Any, config.irds_engine),
         order=cast(Any, int(config.irds_order)),
@@ -125,9 +125,9 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
     )
 
 
-def validation(corpus: Corpus, most: int, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """Validation sequences of each language, the same on every rank."""
+def validation(corpus: Corpus, most: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Validation sequences of each language, the same on every rank; those in use alone go to the device."""
     return {
-        language: tuple(part.to(device) for part in windows_of(stream, spread(stream, most)))
+        language: windows_of(stream, spread(stream, most))
         for language, stream in zip(corpus.languages, corpus.val, strict=True)
-    }  # type: ignore[return-value]
+    }
