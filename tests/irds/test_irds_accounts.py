@@ -15,7 +15,7 @@ import numpy as np  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.accounts import log  # noqa: E402
-from shapleymix_irds.accounts.blocks import Blocks  # noqa: E402
+from shapleymix_irds.accounts.blocks import MANY, Blocks, joined, weight  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
@@ -230,13 +230,17 @@ def test_errors_of_calibrated_values_see_what_lasts() -> None:
     assert np.mean(near) < 0.5
 
 
-def test_stretches_are_few_and_lose_nothing() -> None:
-    contributions = np.random.default_rng(0).normal(size=(137, 3, 3))
+def test_stretches_are_few_of_equal_weight_and_lose_nothing() -> None:
+    """Also where one evaluation in the beginning weighs as much as a hundred at the end."""
+    sizes = np.geomspace(1, 0.01, 200)[:, None, None]
+    contributions = sizes * np.random.default_rng(0).uniform(1, 2, size=(200, 3, 3))
     blocks = booked(contributions).blocks
-    assert len(blocks.sums) == 9
-    assert blocks.length == 16
-    for k, part in enumerate(blocks.sums):
-        np.testing.assert_allclose(part, contributions[16 * k : 16 * (k + 1)].sum(0))
+    assert len(blocks.sums) == MANY
+    np.testing.assert_allclose(sum(blocks.sums), contributions.sum(0))
+    for parts in (np.array(blocks.sums), joined(np.array(blocks.sums))):
+        assert weight(parts).max() < 2.5 / len(parts)
+    heavy = np.concatenate([contributions[:1] * 1e3, contributions])
+    assert len(joined(heavy)) >= 2  # it and the rest
     assert booked(contributions[:1]).blocks.stderr(np.ones((3, 3))) is None
 
 
