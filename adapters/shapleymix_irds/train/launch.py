@@ -18,7 +18,8 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
-from shapleymix_irds.train.export import check_goal, export
+from shapleymix_irds.train.export import export
+from shapleymix_irds.train.exported import check_goal
 from shapleymix_irds.train.fresh import check_fresh, how_measured
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
@@ -44,8 +45,6 @@ def launch(config: TrainConfig) -> None:
     ShapleyMixError
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
-    if config.export:
-        check_goal(Path(config.export))
     languages = language_names(config)
     mixture = read_mixture(config.mixture, languages)
     ratios = mixture.ratios
@@ -54,6 +53,8 @@ def launch(config: TrainConfig) -> None:
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
     with joined_world(config.device) as world, told():
+        if config.export:
+            on_main(world, lambda: check_goal(Path(config.export), Path(config.out)))
         _train(config, languages, mixture, world)
 
 
