@@ -27,7 +27,7 @@ from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.opening import document_end, drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
-from shapleymix_irds.train.results import clear_results, files_of
+from shapleymix_irds.train.results import clear_results, files_of, in_the_way
 from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.speed import peak_memory, speed_parts
@@ -35,6 +35,8 @@ from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tensors import tensor_bytes
 from shapleymix_irds.train.toy import toy_names
+
+SHOWN = 8  # files that are named
 
 
 def launch(config: TrainConfig) -> None:
@@ -153,7 +155,7 @@ def _claimed(config: TrainConfig, parts: Parts, world: World) -> Iterator[None]:
     check_folder(out, tensor_bytes(parts.model, parts.optimiser) * (config.keep + 1))
     with locked(out, world):
         if not config.force:
-            _check_free(config, world)
+            on_main(world, lambda: _check_free(config, world))
         yield
 
 
@@ -162,9 +164,10 @@ def _check_free(config: TrainConfig, world: World) -> None:
     begun = bool(Checkpoints(out, world, config.keep).steps())
     if begun and not config.resume:
         raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
-    if not begun and (out / "runs.csv").exists():
-        hint = "choose another --out, or overwrite it with --force"
-        raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)
+    if not begun and (found := in_the_way(out, config.irds)):
+        shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+        hint = "choose another --out, or overwrite them with --force"
+        raise UsageError(f"holds {shown}, of no run to continue", location=Location(file=str(out)), hint=hint)
 
 
 def _clear(config: TrainConfig, world: World) -> None:
