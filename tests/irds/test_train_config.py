@@ -138,6 +138,7 @@ def test_faults_of_a_toml_file_are_named(tmp_path: Path, text: str, words: str) 
         ({"lr": 0.0, "seq": 0}, "has 2 faults"),
         ({"irds_engine": "grouped"}, "--irds-engine grouped is not one of auto, sketch, exact"),
         ({"irds_order": "2", "irds_fresh": True}, "--irds-order 2 does not go with --irds-fresh"),
+        ({"eval_at": "0"}, r"--eval-at 0: less than half a step of 4,096 tokens is D = 0\n  hint: --eval-untrained"),
         ({"eval_at": "500k,2M"}, r"--eval-at 500k,2M: 2,000,000 tokens are beyond the run's D = 999,424 \(244 steps"),
         ({"tokens": "10"}, r"(?s)--tokens 10 is less than half a step of 4,096 tokens .*--batch 32 x --seq 128.*lower"),
     ],

@@ -353,6 +353,32 @@ def test_a_flipped_byte_is_found_by_verify(prepared: Path, tmp_path: Path, capfd
     assert "npy/test.tokens: document" in text
 
 
+FORGED: list[dict[str, Any]] = [{"vocabulary": 0}, {"vocabulary": 10**12}, {"vocabulary": 5}, {"tokenizer_end": -1}]
+FORGED += [{"tokenizer_end": 10**6, "end_token": 10**6}, {"tokenizer": "/etc/passwd"}]
+FORGED_OF_A_LANGUAGE: list[dict[str, Any]] = [{"largest": -1}, {"largest": 10**9}, {"files": []}]
+
+
+def test_a_manifest_that_cannot_be_is_refused_at_the_start_and_by_verify(
+    prepared: Path, tmp_path: Path, capfd: Any
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(prepared, out)
+    plain = json.loads((out / "manifest.json").read_text())
+    first = next(iter(plain["languages"]))
+    forged = [plain | {"settings": plain["settings"] | each} for each in FORGED] + [plain | {"languages": {}}]
+    for each in FORGED_OF_A_LANGUAGE:
+        forged.append(plain | {"languages": plain["languages"] | {first: plain["languages"][first] | each}})
+    for document in forged:
+        (out / "manifest.json").write_text(json.dumps(document))
+        assert train(tmp_path / "run", "--corpus", str(out), "--languages", first, "--mask-documents") == 1
+        assert cli("--verify", out) == 1
+        assert capfd.readouterr().err.count(f"error: {out}/manifest.json") == 2
+    low = plain["languages"][first] | {"largest": 1}
+    (out / "manifest.json").write_text(json.dumps(plain | {"languages": plain["languages"] | {first: low}}))
+    assert cli("--verify", out, "--jobs", "1") == 1
+    assert "larger than the 1 of the manifest" in capfd.readouterr().err
+
+
 def test_a_file_that_is_cut_while_it_is_read_is_an_error(prepared: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(prepared, out)

@@ -38,6 +38,9 @@ class TrainConfig(Settings):
         if late:
             message = f"--eval-at {self.eval_at}: {late[0]:,.0f} tokens are beyond the run's {self.length}"
             raise UsageError(message, hint="more --tokens, or leave it out")
+        if any(size < self.step_tokens / 2 for size in self._eval_sizes):
+            message = f"--eval-at {self.eval_at}: less than half a step of {self.step_tokens:,} tokens is D = 0"
+            raise UsageError(message, hint="--eval-untrained logs the untrained model")
         _ = self.eval_steps, self.toy_characters, self.fixed_every
 
     @property

@@ -12,11 +12,12 @@ import numpy as np
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import Record
 from shapleymix_irds.train.documents import ROW, SPLITS
-from shapleymix_irds.train.pieces import Reading
-from shapleymix_irds.train.tokens import tokenizer_for
+from shapleymix_irds.train.pieces import READY_ENDINGS, Reading
+from shapleymix_irds.train.tokens import ByteTokenizer, tokenizer_for
 
 MANIFEST = "manifest.json"
 FULL = "make room, or the right to write there; the same command then continues"
+LARGEST = 2**32  # tokens that the largest kind of number tells apart
 KINDS = ("uint8", "uint16", "uint32")
 
 
@@ -53,6 +54,18 @@ class Settings(Record):
     val_share: float
     test_share: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.vocabulary <= LARGEST:
+            raise ValueError(f"the vocabulary is {self.vocabulary}, expected 1 to {LARGEST:,}")
+        for token in (self.tokenizer_end, self.end_token):
+            if token is not None and not 0 <= token < LARGEST:
+                raise ValueError(f"a document ends with token {token}, expected one of 0 to {LARGEST - 1:,}")
+        if (self.tokenizer == "bytes") != (self.tokenizer_sha256 is None):
+            raise ValueError(f"the tokenizer is {self.tokenizer!r} with the hash {self.tokenizer_sha256}")
+        bytes_ = ByteTokenizer()
+        if self.tokenizer == "bytes" and (self.vocabulary, self.tokenizer_end) != (bytes_.vocabulary, bytes_.end):
+            raise ValueError(f"bytes have {self.vocabulary} tokens, of which {self.tokenizer_end} ends a document")
+
     @classmethod
     def of(
         cls, tokenizer: str, end_token: int | None, text_field: str, val_share: float, test_share: float
@@ -66,6 +79,8 @@ class Settings(Record):
         DataError
             If its file is broken.
         """
+        if end_token is not None and not 0 <= end_token < LARGEST:
+            raise UsageError(f"--end-token {end_token} is no token, expected 0 to {LARGEST - 1:,}")
         found, sha256 = tokenizer_for(tokenizer, end_token), hash_of(tokenizer)
         return cls(tokenizer, sha256, found.vocabulary, found.end, end_token, text_field, val_share, test_share)
 
@@ -156,6 +171,8 @@ class Language(Record):
     def __post_init__(self) -> None:
         if self.dtype not in KINDS:
             raise ValueError(f"tokens are {self.dtype!r}, expected one of {', '.join(KINDS)}")
+        if not 0 <= self.largest < 256**self.numbers.itemsize or not self.files:
+            raise ValueError(f"the largest token is {self.largest} in {self.dtype}, of {len(self.files)} files")
 
     @property
     def numbers(self) -> np.dtype:
@@ -177,9 +194,19 @@ class Manifest(Record):
     languages: dict[str, Language]
 
     def __post_init__(self) -> None:
+        if not self.languages:
+            raise ValueError("it has no languages")
         for name in self.languages:
+            self._check_end(name)
             if name in (".", "..") or "/" in name or "\0" in name:
                 raise ValueError(f"{name!r} is no name of a language")
+
+    def _check_end(self, name: str) -> None:
+        """See that the token that ends each document of text is among the tokens of a language."""
+        language, end = self.languages[name], self.settings.tokenizer_end
+        text = not any(source.file.endswith(READY_ENDINGS) for source in language.files)
+        if text and end is not None and end > language.largest and language.train.documents:
+            raise ValueError(f"documents end with token {end}, but the largest of {name!r} is {language.largest}")
 
 
 def is_prepared(folder: str | Path) -> bool:

@@ -27,6 +27,7 @@ class Check(NamedTuple):
     tokens: Path
     rows: Path
     dtype: str
+    largest: int
     first: int
     after: int
     split: int
@@ -65,7 +66,7 @@ def _checks(place: Place, name: str, language: Language, settings: Settings) -> 
         bounds = cut_documents(np.diff(ends, prepend=0), CHECKED_AT_ONCE)
         digest = language.split(split).digest
         for first, after in pairwise(bounds):
-            yield Check(tokens, rows, language.numbers.str, first, after, number, digest, settings)
+            yield Check(tokens, rows, language.numbers.str, language.largest, first, after, number, digest, settings)
 
 
 def check(task: Check) -> tuple[str, str] | None:
@@ -78,9 +79,11 @@ def check(task: Check) -> tuple[str, str] | None:
     if (split_of(some["place"], settings.val_share, settings.test_share) != task.split).any():
         return str(task.rows), "holds documents of another split"
     tokens = np.asarray(np.memmap(task.tokens, task.dtype, "r"))
-    begin = int(rows["end"][task.first - 1]) if task.first else 0
+    begin = start = int(rows["end"][task.first - 1]) if task.first else 0
     for number, (end, digest) in enumerate(zip(some["end"].tolist(), some["digest"].tolist(), strict=True)):
         if token_digest(tokens[begin:end]) != digest:
             return str(task.tokens), f"document {task.first + number + 1} is not what was written (token {begin:,} on)"
         begin = end
+    if begin > start and (largest := int(tokens[start:begin].max())) > task.largest:
+        return str(task.tokens), f"holds the token {largest}, larger than the {task.largest} of the manifest"
     return None
