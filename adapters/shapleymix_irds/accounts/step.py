@@ -95,9 +95,10 @@ class Pending:
         self.tokens += own
         self.parts += own / (own.sum() if self.mean else self.total)
 
-    def restart(self, total: float) -> None:
-        """Forget the calls before this one, which is of so many tokens."""
-        self.calls, self.total = 1, total
+    def restart(self, call: Call) -> None:
+        """Forget the calls before this one."""
+        self.calls, self.total = 1, call.total
+        self.given, self.mean = call.tokens is not None, call.mean
         for values in (self.tokens, self.parts, self.losses):
             values.zero_()
 
