@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 from click.testing import CliRunner  # noqa: E402
 from shapleymix_irds.commands import group  # noqa: E402
+from shapleymix_irds.train import export as exporting  # noqa: E402
 from shapleymix_irds.train.export import export  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
@@ -51,7 +54,13 @@ def loaded_logits(folder: Path) -> Tensor:
 
 def test_transformers_loads_the_model_with_its_logits(run: Path) -> None:
     model = run.parent / "model"
-    assert sorted(path.name for path in model.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in model.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "shapleymix-export.sha256",
+    ]
+    check = ["sha256sum", "--check", "--quiet", "shapleymix-export.sha256"]
+    assert subprocess.run(check, cwd=model, check=False).returncode == 0
     assert torch.allclose(loaded_logits(model), own_logits(run), rtol=0, atol=1e-5)
     config = json.loads((model / "config.json").read_text())
     assert (config["eos_token_id"], config["tie_word_embeddings"]) == (0, False)
@@ -99,10 +108,6 @@ def test_faults_are_named_and_leave_nothing(run: Path, tmp_path: Path) -> None:
         export(tmp_path, tmp_path / "model")
     with pytest.raises(UsageError, match=r"(?s)no checkpoint of step 5\b.*there are those of 8, 12"):
         export(run, tmp_path / "model", step=5)
-    with pytest.raises(UsageError, match="is not an exported model"):
-        export(run, run)
-    assert train(tmp_path / "unbegun", "--export", str(run)) == 2
-    assert not (tmp_path / "unbegun").exists()
     broken = tmp_path / "run" / "checkpoints" / f"step-{STEPS:09d}"
     broken.mkdir(parents=True)
     for path in (run / "checkpoints" / broken.name).iterdir():
@@ -113,3 +118,87 @@ def test_faults_are_named_and_leave_nothing(run: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         export(tmp_path / "run", tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+FOREIGN = {name: f"alone: no export has written {name.split('/')[0]}" for name in ("notes", "run/runs.csv")}
+FOREIGN |= {"tokenizer.json": "alone: no export has written tokenizer.json"}
+FOREIGN |= {name: f"as it was written: {name} is not" for name in ("model.safetensors", "config.json")}
+FOREIGN |= {"shapleymix-export.sha256": "alone: no export has written config.json"}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_no_export_has_written_is_kept(
+    name: str, run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    goal = tmp_path / "model"
+    shutil.copytree(run.parent / "model", goal)
+    (goal / name).parent.mkdir(exist_ok=True)
+    (goal / name).write_text("5")
+    before = bytes_of(goal)
+    assert train(tmp_path / "unbegun", "--export", str(goal)) == 2
+    assert f"{goal}: is not an exported model {FOREIGN[name]}" in capfd.readouterr().err
+    assert not (tmp_path / "unbegun").exists()
+    with pytest.raises(UsageError, match="is not an exported model"):
+        export(run, goal)
+    assert bytes_of(goal) == before
+
+
+def test_what_comes_while_an_export_is_written_is_kept(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = tmp_path / "model"
+    shutil.copytree(run.parent / "model", goal)
+    replaced, wanted = exporting.remove_export, bytes_of(goal)
+
+    def late(folder: Path) -> None:
+        if folder == goal:
+            (folder / "notes").write_text("mine")
+        replaced(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "remove_export", late)
+        with pytest.raises(UsageError, match="cannot be written: Directory not empty"):
+            export(run, goal)
+    assert bytes_of(goal) == {"notes": b"mine"}
+    (goal / "notes").unlink()
+    assert bytes_of(export(run, goal)) == wanted
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_a_killed_export_leaves_is_replaced(run: Path, tmp_path: Path) -> None:
+    wanted = bytes_of(run.parent / "model")
+    goal, partial = tmp_path / "model", tmp_path / ".model.partial"
+    shutil.copytree(run.parent / "model", goal)
+    shutil.copytree(run.parent / "model", partial)
+    for gone in (1, 2, 3):
+        for name in ("model.safetensors", "config.json", "shapleymix-export.sha256")[:gone]:
+            (goal / name).unlink()
+        assert bytes_of(export(run, goal)) == wanted
+    (tmp_path / "link").symlink_to(goal)
+    goal.rename(tmp_path / "moved")
+    assert bytes_of(export(run, tmp_path / "link")) == wanted
+    assert (tmp_path / "link").readlink() == goal
+    assert not partial.exists()
+
+
+def test_a_model_goes_neither_into_the_folder_of_its_run_nor_around_it(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a" / "run"
+    cases = {out: "is", tmp_path / "a" / ".." / "a" / "run": "is", out / "model": "lies in", tmp_path: "holds"}
+    for goal, told in cases.items():
+        assert train(out, "--export", str(goal)) == 2
+        assert f"{goal}: {told} the folder of the run, {out}: " in capfd.readouterr().err
+        assert not out.exists()
+    (tmp_path / "link").symlink_to(run)
+    for goal in (run, run / "model", run.parent, tmp_path / "link"):
+        with pytest.raises(UsageError, match="the folder of the run"):
+            export(run, goal)
+    (tmp_path / "file").write_text("")
+    assert train(out, "--export", str(tmp_path / "file" / "model")) == 2
+    assert f"{tmp_path / 'file'}: is a file, expected a folder of" in capfd.readouterr().err
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file, by its name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

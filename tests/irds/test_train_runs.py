@@ -127,7 +127,7 @@ def test_a_signal_checkpoints_and_the_command_again_ends_the_same(
     assert results(tmp_path / "run") == results(whole)
 
 
-@pytest.mark.parametrize("step", [3, 8, STEPS])
+@pytest.mark.parametrize("step", [0, 3, 8, STEPS])
 def test_a_failure_while_a_checkpoint_is_written_costs_only_that_one(
     step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,9 +140,9 @@ def test_a_failure_while_a_checkpoint_is_written_costs_only_that_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        assert train(tmp_path / "run", "--checkpoint-every", str(step)) == 2
+        assert train(tmp_path / "run", "--checkpoint-every", str(step or 4)) == 2
     assert "No space left on device" in capfd.readouterr().err
-    assert train(tmp_path / "run", "--checkpoint-every", str(step)) == 0
+    assert train(tmp_path / "run", "--checkpoint-every", str(step or 4)) == 0
     assert results(tmp_path / "run") == results(whole)
 
 
@@ -162,7 +162,8 @@ def test_other_settings_or_another_corpus_do_not_continue_a_run(
     assert "another corpus" in capfd.readouterr().err
     shutil.rmtree(copy / "checkpoints")
     assert train(copy) == 2
-    assert "exists already" in capfd.readouterr().err
+    found = "runs.csv, sv.csv, sv_raw.csv, summary.json, metrics.jsonl, sv.csv.json, sv_raw.csv.json, evaluations-0"
+    assert f"error: {copy}: holds {found}" in capfd.readouterr().err
     assert train(copy, "--force") == 0
     assert results(copy) == results(whole)
 
@@ -189,23 +190,48 @@ def test_force_removes_what_the_old_run_wrote_and_nothing_else(
 ) -> None:
     copy = tmp_path / "run"
     shutil.copytree(whole, copy)
-    kept = {copy / name: b"mine" for name in ("notes.txt", "sv_mine.csv", "checkpoints/README")}
+    (copy / "checkpoints" / ".step-mine").mkdir()
+    names = (
+        "notes.txt",
+        "sv_mine.csv",
+        "evaluations-mine.parquet",
+        "checkpoints/step-mine",
+        "checkpoints/.step-mine/a",
+    )
+    kept = {copy / name: b"mine" for name in names}
     for path, content in kept.items():
         path.write_bytes(content)
     before = results(copy)
     assert train(copy, "--force", "--vocab", "9") == 2
     assert results(copy) == before
-    assert len(list((copy / "checkpoints").glob("step-*"))) == 2
+    assert len(list((copy / "checkpoints").glob("step-0*"))) == 2
     assert train(copy, "--force", "--languages", "a,b", "--no-irds") == 0
     assert f"wrote runs.csv, summary.json, metrics.jsonl in {copy}" in capfd.readouterr().err.splitlines()
     assert {path.name for path in copy.iterdir()} == {
-        *(".lock", "checkpoints", "metrics.jsonl", "notes.txt", "runs.csv", "summary.json", "sv_mine.csv")
+        *(".lock", "checkpoints", "metrics.jsonl", "runs.csv", "summary.json"),
+        *("notes.txt", "sv_mine.csv", "evaluations-mine.parquet"),
     }
     assert all(path.read_bytes() == content for path, content in kept.items())
     shutil.rmtree(copy)
     shutil.copytree(whole, copy)
     assert train(copy, "--force", "--languages", "a,b") == 0
     assert "wrote runs.csv, sv.csv, sv_raw.csv, summary.json, metrics.jsonl" in capfd.readouterr().err
+
+
+OTHERS = ("sv.csv", "summary.json", "metrics.jsonl", "sv_raw.csv.json", "evaluations-000000001.parquet")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_that_no_run_has_written_are_kept_without_force(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("precious")
+    (tmp_path / "runs.csv").write_text("")
+    assert train(tmp_path) == 2
+    said = capfd.readouterr().err
+    assert f"error: {tmp_path}: holds {name}, of no run to continue\n  hint: choose another --out, or overwrite" in said
+    assert (tmp_path / name).read_text() == "precious"
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_folder_that_another_process_trains_in_is_refused(

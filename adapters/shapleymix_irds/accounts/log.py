@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from shapleymix_irds.accounts.ledger import Evaluation, Ledger
 from shapleymix_irds.errors import ResumeError, TrackerError
 
 SEGMENT = 100  # evaluations a file, or fewer
+NAME = re.compile(r"evaluations-\d{9,}\.parquet")
 ROWS = 2**20  # of which a file has not more, since one that is not full is written again at each checkpoint
 
 
@@ -37,9 +40,8 @@ class EvaluationLog:
         self.waiting: list[Evaluation] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            trial = self.folder / ".writable"
-            trial.write_bytes(b"")
-            trial.unlink()
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass  # it can be written to
         except OSError as error:
             place = Location(file=str(folder))
             raise TrackerError(f"the log cannot be written: {error.strerror}", location=place) from error
@@ -90,7 +92,7 @@ class EvaluationLog:
 
 def segments(folder: str | os.PathLike[str]) -> list[Path]:
     """The log's files, in order."""
-    return sorted(Path(folder).glob("evaluations-*.parquet"))
+    return sorted(path for path in Path(folder).glob("evaluations-*.parquet") if NAME.fullmatch(path.name))
 
 
 def _frame(evaluations: Sequence[Evaluation], languages: Sequence[str]) -> pl.DataFrame:

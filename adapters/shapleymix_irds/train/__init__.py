@@ -46,6 +46,7 @@ Modules, in reading order:
   evaluate     test losses of each language, shared out over the ranks
   feed         batches of the next steps, made by a thread while the model trains on this one
   results      what a run leaves behind: rows of the run log, and a summary of what was trained on what
+  exported     the folder of an exported model: new, empty, or an earlier export as it was written
   export       a trained model as a folder that `transformers` loads, in safetensors of at most 5 GB each
   export_command  `shapleymix-irds export`
   setup        the parts of a run: model, optimiser, loss, tracker

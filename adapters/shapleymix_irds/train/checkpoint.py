@@ -28,7 +28,8 @@ from shapleymix_irds.train.optimisers import Optimiser
 from shapleymix_irds.train.shards import Block, Reader, Staging, block_of, own_blocks, read_places, write_blocks
 from shapleymix_irds.train.tensors import fill, tensors_of
 
-STEP_FOLDER = re.compile(r"step-(\d{9,})")
+STEP_FOLDER = re.compile(r"step-\d{9,}")
+PARTIAL = re.compile(rf"\.{STEP_FOLDER.pattern}")
 RECORD = "run.json"
 PART = re.compile(r"rank-\d{5,}\.safetensors")
 META = {
@@ -70,8 +71,12 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints that are there, oldest first."""
-        names = [path.name for path in self.folder.glob("step-*") if path.is_dir()]
-        return sorted(int(found[1]) for name in names if (found := STEP_FOLDER.fullmatch(name)))
+        return sorted(int(path.name.removeprefix("step-")) for path in self._named(STEP_FOLDER))
+
+    def _named(self, name: re.Pattern[str]) -> list[Path]:
+        """Folders that are called so."""
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        return [path for path in paths if name.fullmatch(path.name) and path.is_dir()]
 
     def place(self, step: int) -> Path:
         """The folder of a checkpoint."""
@@ -160,7 +165,7 @@ class Checkpoints:
         return on_main(self.world, self._tidied)
 
     def _tidied(self) -> list[int]:
-        for partial in self.folder.glob(".step-*"):
+        for partial in self._named(PARTIAL):
             shutil.rmtree(partial, ignore_errors=True)
         return self.steps()
 
@@ -201,7 +206,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints, and what is left of one that was not finished."""
-        for path in (*self.folder.glob("step-*"), *self.folder.glob(".step-*")):
+        for path in (*self._named(STEP_FOLDER), *self._named(PARTIAL)):
             with disk_errors(path):
                 shutil.rmtree(path)
 

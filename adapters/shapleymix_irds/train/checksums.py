@@ -11,12 +11,12 @@ from pathlib import Path
 from shapleymix.errors import Location, StoreError
 
 NAME = "SHA256SUMS"
-LINE = re.compile(r"([0-9a-f]{64})  ([a-z0-9-]+\.[a-z]+)")
+LINE = re.compile(r"([0-9a-f]{64})  ([a-z0-9_-]+(?:\.[a-z]+)+)")
 
 
-def write_synced(path: Path, text: str) -> str:
+def write_synced(path: Path, content: str | bytes) -> str:
     """Write a file through to the disk; its checksum."""
-    data = text.encode("utf-8")
+    data = content.encode("utf-8") if isinstance(content, str) else content
     with path.open("wb") as stream:
         stream.write(data)
         stream.flush()
@@ -24,12 +24,12 @@ def write_synced(path: Path, text: str) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_sums(folder: Path, sums: Mapping[str, str]) -> None:
-    """Write the checksums of the files of a folder, by name."""
-    write_synced(folder / NAME, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
+def write_sums(folder: Path, sums: Mapping[str, str], name: str = NAME) -> None:
+    """Write the checksums of the files of a folder, by name, into a file called `name`."""
+    write_synced(folder / name, "".join(f"{sums[file]}  {file}\n" for file in sorted(sums)))
 
 
-def read_sums(folder: Path) -> dict[str, str]:
+def read_sums(folder: Path, name: str = NAME) -> dict[str, str]:
     """The checksums that the files of a folder should have, by name.
 
     Raises
@@ -37,16 +37,16 @@ def read_sums(folder: Path) -> dict[str, str]:
     StoreError
         If they cannot be read, or are not as `write_sums` writes them.
     """
-    place = Location(file=str(folder / NAME))
+    place = Location(file=str(folder / name))
     try:
-        text = (folder / NAME).read_bytes().decode("ascii")
+        text = (folder / name).read_bytes().decode("ascii")
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror}", location=place) from error
     except UnicodeDecodeError as error:
         raise StoreError("is no list of checksums", location=place) from error
     lines = [LINE.fullmatch(line) for line in text.split("\n")[:-1]]
     sums = {line[2]: line[1] for line in lines if line}
-    if text != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)):
+    if text != "".join(f"{sums[file]}  {file}\n" for file in sorted(sums)):
         raise StoreError("is no list of checksums", location=place)
     return sums
 

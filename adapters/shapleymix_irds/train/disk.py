@@ -35,6 +35,20 @@ def disk_errors(path: Path, hint: str = HINT) -> Iterator[None]:
         raise UsageError(message, location=Location(file=str(path)), hint=hint) from error
 
 
+def check_no_file(folder: Path, hint: str) -> None:
+    """See that neither the folder nor what it is to lie in is a file.
+
+    Raises
+    ------
+    UsageError
+        Naming the file.
+    """
+    if file := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None):
+        parent = "" if file == folder else f" of {folder}"
+        message = f"is a file, expected a folder{parent}"
+        raise UsageError(message, location=Location(file=str(file)), hint=hint)
+
+
 def check_folder(out: Path, needed: int) -> None:
     """Make the folder and try it: writable, and with room for `needed` bytes of checkpoints.
 
@@ -43,10 +57,7 @@ def check_folder(out: Path, needed: int) -> None:
     UsageError
         If it is not.
     """
-    if file := next((path for path in (out, *out.parents) if path.exists() and not path.is_dir()), None):
-        parent = "" if file == out else f" of {out}"
-        message = f"is a file, expected a folder{parent}"
-        raise UsageError(message, location=Location(file=str(file)), hint="give --out a folder")
+    check_no_file(out, "give --out a folder")
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=out, prefix=".try-")

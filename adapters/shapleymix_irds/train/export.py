@@ -5,10 +5,10 @@ It is read from a checkpoint, whatever number of ranks wrote that, one tensor at
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,15 @@ from torch import Tensor
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.checksums import write_sums, write_synced
 from shapleymix_irds.train.disk import disk_errors
+from shapleymix_irds.train.exported import HINT, SUMS, check_goal, remove_export
 from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
 from shapleymix_irds.train.shapes import model_config
 from shapleymix_irds.train.shards import CODES, Reader
 from shapleymix_irds.train.tokens import tokenizer_for
 
-MAKER = "shapleymix_run"  # a key of config.json: the run that the model is of
+MAKER = "shapleymix_run"  # a key of config.json, for who reads it: the run that the model is of
 LARGEST_FILE = 5 * 10**9
 PREFIX = "model/"  # of the weights' names in a checkpoint
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -97,43 +99,29 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str = "fp32"
     Raises
     ------
     UsageError
-        If the run has no such checkpoint, or `out` holds something else or cannot be written.
+        If the run has no such checkpoint, or `out` holds something else, is the run's folder, in it or around it, or
+        cannot be written.
     StoreError
         If the checkpoint is broken.
     """
     checkpoints = Checkpoints(run, World(None, 1, 0, torch.device("cpu")), keep=1)
     step = _step(checkpoints, step)
-    check_goal(out)
+    check_goal(out, run)
     settings = checkpoints.meta(step)["settings"]
     weights = Weights.of(checkpoints.reader(step), TYPES[dtype])
-    partial = out.with_name(f".{out.name}.partial")
-    with disk_errors(out):
-        shutil.rmtree(partial, ignore_errors=True)
+    goal = Path(os.path.realpath(out))  # where a link leads, which stays
+    partial = goal.with_name(f".{goal.name}.partial")
+    with disk_errors(partial, HINT):
+        remove_export(partial)
         partial.mkdir(parents=True)
-        _write_weights(partial, weights, most)
-        _write_json(partial / "config.json", {MAKER: run.name, **llama_config(settings, weights)})
-        _copy_tokenizer(partial, settings["tokenizer"])
-        shutil.rmtree(out, ignore_errors=True)
-        os.replace(partial, out)
+        sums = _write_weights(partial, weights, most)
+        config = {MAKER: run.name, **llama_config(settings, weights)}
+        sums["config.json"] = _write_json(partial / "config.json", config)
+        write_sums(partial, sums | _copy_tokenizer(partial, settings["tokenizer"]), SUMS)
+    with disk_errors(out, HINT):
+        remove_export(goal)
+        os.replace(partial, goal)
     return out
-
-
-def check_goal(out: Path) -> None:
-    """See that a model can be put there: nothing is there, or an earlier export.
-
-    Raises
-    ------
-    UsageError
-        If it is not so.
-    """
-    if not out.exists():
-        return
-    try:
-        ours = MAKER in json.loads((out / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise UsageError("is not an exported model", location=Location(file=str(out)), hint="choose another folder")
 
 
 def _step(checkpoints: Checkpoints, wanted: int | None) -> int:
@@ -190,7 +178,9 @@ def _end_token(settings: Mapping[str, Any]) -> int | None:
     return tokenizer_for(name).end
 
 
-def _write_weights(folder: Path, weights: Weights, most: int) -> None:
+def _write_weights(folder: Path, weights: Weights, most: int) -> dict[str, str]:
+    """Write the files of the weights; their checksums by name."""
+    sums: dict[str, str] = {}
     parts = list(_parts(weights, most))
     names = ["model.safetensors"]
     if len(parts) > 1:
@@ -198,9 +188,11 @@ def _write_weights(folder: Path, weights: Weights, most: int) -> None:
         places = {name: file for file, part in zip(names, parts, strict=True) for name in part}
         total = sum(map(weights.bytes_of, weights.shapes))
         document = {"metadata": {"total_size": total}, "weight_map": places}
-        _write_json(folder / "model.safetensors.index.json", document)
+        index = "model.safetensors.index.json"
+        sums[index] = _write_json(folder / index, document)
     for file, part in zip(names, parts, strict=True):
-        _write_part(folder / file, weights, part)
+        sums[file] = _write_part(folder / file, weights, part)
+    return sums
 
 
 def _parts(weights: Weights, most: int) -> Iterator[list[str]]:
@@ -215,8 +207,8 @@ def _parts(weights: Weights, most: int) -> Iterator[list[str]]:
     yield part
 
 
-def _write_part(path: Path, weights: Weights, names: list[str]) -> None:
-    """A safetensors file, written here since its package would hold all tensors of the file at once."""
+def _write_part(path: Path, weights: Weights, names: list[str]) -> str:
+    """A safetensors file, written here since its package would hold all tensors of the file at once; its checksum."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in names:
@@ -225,23 +217,31 @@ def _write_part(path: Path, weights: Weights, names: list[str]) -> None:
         header[name] = {"dtype": CODES[weights.dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
+    found = hashlib.sha256()
     with path.open("wb") as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
+
+        def write(data: bytes | memoryview) -> None:
+            found.update(data)
+            stream.write(data)
+
+        write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            stream.write(weights.read(name).reshape(-1).view(torch.uint8).numpy().data)
+            write(weights.read(name).reshape(-1).view(torch.uint8).numpy().data)
         stream.flush()
         os.fsync(stream.fileno())
+    return found.hexdigest()
 
 
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+def _write_json(path: Path, document: dict[str, Any]) -> str:
+    return write_synced(path, json.dumps(document, indent=1) + "\n")
 
 
-def _copy_tokenizer(folder: Path, tokenizer: str) -> None:
-    """The tokenizer beside the model, if it is a file."""
+def _copy_tokenizer(folder: Path, tokenizer: str) -> dict[str, str]:
+    """The tokenizer beside the model, if it is a file; checksums by name."""
     if tokenizer == "bytes":
-        return
+        return {}
     if not Path(tokenizer).is_file():
         raise DataError("the run's tokenizer is not there any more", location=Location(file=tokenizer))
-    shutil.copyfile(tokenizer, folder / "tokenizer.json")
-    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
+    files = {"tokenizer.json": Path(tokenizer).read_bytes()}
+    files["tokenizer_config.json"] = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}, indent=1).encode()
+    return {name: write_synced(folder / name, content) for name, content in files.items()}

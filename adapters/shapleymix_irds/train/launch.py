@@ -18,7 +18,8 @@ from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import check_vocabulary
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
-from shapleymix_irds.train.export import check_goal, export
+from shapleymix_irds.train.export import export
+from shapleymix_irds.train.exported import check_goal
 from shapleymix_irds.train.fresh import check_fresh, how_measured
 from shapleymix_irds.train.live import LiveView
 from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
@@ -26,7 +27,7 @@ from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
 from shapleymix_irds.train.opening import document_end, drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
-from shapleymix_irds.train.results import clear_results, files_of
+from shapleymix_irds.train.results import clear_results, files_of, in_the_way
 from shapleymix_irds.train.resuming import ALONE
 from shapleymix_irds.train.setup import Parts, make_parts
 from shapleymix_irds.train.speed import peak_memory, speed_parts
@@ -34,6 +35,8 @@ from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
 from shapleymix_irds.train.tensors import tensor_bytes
 from shapleymix_irds.train.toy import toy_names
+
+SHOWN = 8  # files that are named
 
 
 def launch(config: TrainConfig) -> None:
@@ -44,8 +47,6 @@ def launch(config: TrainConfig) -> None:
     ShapleyMixError
         If a setting, the corpus or the folder is wrong; before the first step where that can be known.
     """
-    if config.export:
-        check_goal(Path(config.export))
     languages = language_names(config)
     mixture = read_mixture(config.mixture, languages)
     ratios = mixture.ratios
@@ -54,6 +55,8 @@ def launch(config: TrainConfig) -> None:
         message = f"IRDS measures languages that are trained on; the mixture has none of {missing}"
         raise UsageError(message, hint="--no-irds, or leave them out of --languages")
     with joined_world(config.device) as world, told():
+        if config.export:
+            on_main(world, lambda: check_goal(Path(config.export), Path(config.out)))
         _train(config, languages, mixture, world)
 
 
@@ -152,7 +155,7 @@ def _claimed(config: TrainConfig, parts: Parts, world: World) -> Iterator[None]:
     check_folder(out, tensor_bytes(parts.model, parts.optimiser) * (config.keep + 1))
     with locked(out, world):
         if not config.force:
-            _check_free(config, world)
+            on_main(world, lambda: _check_free(config, world))
         yield
 
 
@@ -161,9 +164,10 @@ def _check_free(config: TrainConfig, world: World) -> None:
     begun = bool(Checkpoints(out, world, config.keep).steps())
     if begun and not config.resume:
         raise UsageError("holds a run", location=Location(file=str(out)), hint="--resume, another --out, or --force")
-    if not begun and (out / "runs.csv").exists():
-        hint = "choose another --out, or overwrite it with --force"
-        raise UsageError("exists already", location=Location(file=str(out / "runs.csv")), hint=hint)
+    if not begun and (found := in_the_way(out, config.irds)):
+        shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+        hint = "choose another --out, or overwrite them with --force"
+        raise UsageError(f"holds {shown}, of no run to continue", location=Location(file=str(out)), hint=hint)
 
 
 def _clear(config: TrainConfig, world: World) -> None:

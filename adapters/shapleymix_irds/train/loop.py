@@ -120,6 +120,9 @@ class Trainer:
                 self.evaluate(log=self.config.eval_untrained)
             self.save()
             self.checkpoints.finish()  # before the first step, so that a disk that cannot take it is known now
+            self.begun = True
+            if self.rows:
+                self._write_rows()
         with self.stops.heard(), self._fed() as self.feed:
             while self.step < self.config.steps:
                 with self.speed.step(self.config.step_tokens):
@@ -160,7 +163,8 @@ class Trainer:
         found = mean_losses(self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch)
         if log:
             self.rows.append(Row(self.D, tuple(found.tolist())))
-            self._write_rows()
+            if self.begun:  # a result without a checkpoint would be taken for another's
+                self._write_rows()
         if self.tracker is not None and config.irds_fresh:
             self.tracker.record_losses(dict(zip(self.corpus.languages, found.tolist(), strict=True)))
         if self.step:  # the first step measures the start by itself

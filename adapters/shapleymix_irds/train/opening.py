@@ -114,7 +114,7 @@ def drop_shared(config: TrainConfig, world: World) -> None:
     """Remove what rank 0 had prepared for all, once the run is done."""
     world.wait()
     if world.main:
-        for path in Path(config.out).glob(f"{SHARED}*"):
+        for path in Path(config.out).glob(f"{SHARED}{'[0-9a-f]' * 12}"):
             shutil.rmtree(path, ignore_errors=True)
 
 

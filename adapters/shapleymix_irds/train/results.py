@@ -25,6 +25,17 @@ def files_of(irds: bool) -> tuple[str, ...]:
     return ("runs.csv", *(MATRICES if irds else ()), "summary.json", "metrics.jsonl")
 
 
+def in_the_way(out: Path, irds: bool) -> list[str]:
+    """Names of files that a new run would overwrite or add to; one that is empty has nothing to lose."""
+    names = [*files_of(irds), *(f"{name}.json" for name in MATRICES if irds)]
+    found = [name for name in names if _holds_something(out / name)]
+    return [*found, *(path.name for path in segments(out) if irds)]
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_dir() or (path.is_file() and path.stat().st_size > 0)
+
+
 def clear_results(out: Path) -> None:
     """Remove what a run may have written into its folder beside checkpoints, and nothing else."""
     beside = [f"{name}.json" for name in MATRICES]

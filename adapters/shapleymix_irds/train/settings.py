@@ -29,7 +29,7 @@ class Settings:
     mixture: str = setting("uniform", "uniform, en=.7,de=.3 (shares of tokens), or a file of them.")
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
     resume: bool = setting(True, "Continue from the last checkpoint in --out if there is one.", result=False)
-    force: bool = setting(False, "Start anew although --out holds a run; it is overwritten.", result=False)
+    force: bool = setting(False, "Start anew although --out holds a run or such files; overwrite them.", result=False)
     run: str = setting("", "Name of the run in the run log; a hash of settings and corpus if not given.", result=False)
 
     model: str = setting("tiny", "tiny, mini, small, or the paper's 50M, 243M, 684M, 1460M, 3171M.")
