@@ -106,19 +106,34 @@ class Stepping(Record):
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
+            A step that the scaler skips is left out by `skip`.
         """
-        if self.following is not None:
-            raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
-        pending = self._begun()
+        pending = self._by_hand()
         with self._dropping():
             lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
+            if self.evaluator.order == 2 and grad_scale != 1:
+                told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
+                raise TrackerError(f"step {pending.step}: {told}", hint="`follow` the optimiser, or take order=1")
             if pending.evaluated:
                 clip = clip_coefficient(grad_norm, max_norm, pending.step)
                 self._book(pending, Rates(lrs, dict.fromkeys(lrs, clip), grad_scale))
             elif not isinstance(grad_norm, Tensor):  # which would have to come from the device
                 clip_coefficient(grad_norm, max_norm, pending.step)
         self._end(pending)
+
+    def commit_rates(self, rates: Rates) -> None:
+        """As `commit`, where a trainer knows by parameter what gradients are multiplied with."""
+        pending = self._by_hand()
+        with self._dropping():
+            if pending.evaluated:
+                self._book(pending, rates)
+        self._end(pending)
+
+    def skip(self) -> None:
+        """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
+        self._by_hand()
+        self._drop()
 
     # -- between steps -------------------------------------------------------------------------------------
 
@@ -195,6 +210,11 @@ class Stepping(Record):
         except BaseException:
             self._drop()
             raise
+
+    def _by_hand(self) -> Pending:
+        if self.following is not None:
+            raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
+        return self._begun()
 
     def _begun(self) -> Pending:
         if self.pending is None:

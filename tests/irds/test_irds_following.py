@@ -190,6 +190,42 @@ def test_steps_that_overflow_and_come_again_count_once(how: str, every: int, val
         assert relative(other.ledger.phi, one.ledger.phi) < 1e-7
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_loop_that_commits_by_itself_leaves_out_what_the_scaler_skips(every: int, val: Any) -> None:
+    trackers = []
+    for overflows in ((), (0, 2)):
+        model: Any = make_model().double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+        tracker = IRDS(model, LANGUAGES, val=val, every=every, options=OPTIONS, loss_fn=loss_of(model))
+        scaler = GradScaler("cpu", init_scale=1024.0)
+        for attempt in range(4 + len(overflows)):
+            bad, step = attempt in overflows, attempt - sum(k < attempt for k in overflows)
+            x, y, lang = batch((1, 1, 0, 1) if bad else COUNTS, seed=step)
+            scaler.scale(torch.zeros(()))
+            with tracker.watch(lang, step=step):
+                loss = loss_of(model)(x, y).sum() / (y != -100).sum()
+                scaler.scale(loss * (float("inf") if bad else 1.0)).backward()
+            scaler.unscale_(optimizer)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            if norm.isfinite():
+                tracker.commit(lr=0.25, grad_norm=norm, max_norm=0.1, grad_scale=scaler.get_scale())
+            else:
+                tracker.skip()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        trackers.append(tracker)
+    one, other = trackers
+    assert (other.steps, other.tokens, other.ledger.count) == (one.steps, one.tokens, one.ledger.count)
+    assert relative(other.ledger.phi, one.ledger.phi) < 1e-7
+    with pytest.raises(TrackerError, match="commit without backward after step 3"):
+        other.skip()
+    second = IRDS(model, LANGUAGES, val=val, every=1, order=2, options=OPTIONS, loss_fn=loss_of(model))
+    step_once(second, model)
+    with pytest.raises(TrackerError, match=r"step 0: second order .* cannot tell whether it is still scaled"):
+        second.commit(lr=0.25, grad_scale=1024.0)
+
+
 def test_half_a_step_may_be_taken_and_come_again(val: Any, tmp_path: Path) -> None:
     """One of two optimisers overflows: what the other moves is booked, and the number may come once more."""
     lrs = [0.3, 0.02, 0.9]

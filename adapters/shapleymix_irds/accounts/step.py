@@ -291,7 +291,10 @@ def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, s
     return min(1.0, max_norm / (norm + 1e-6))
 
 
-_HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"
+_HINT = (
+    "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step; "
+    "where a GradScaler skips it, call `skip` in place of `commit`"
+)
 
 
 def _explain(step: int, rows: list[Tensor], languages: Sequence[str]) -> str:
