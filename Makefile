@@ -11,9 +11,10 @@ export OMP_NUM_THREADS ?= 1
 demo: $(VENV)/.core
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
-# the whole suite; tests that need torch skip where `make test TORCH=` leaves it out
+# the whole suite, on two cores; tests that need torch skip where `make test TORCH=` leaves it out
+JOBS ?= 2
 test: $(VENV)/.dev
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
 # the tracker inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
 # its own, which sees the packages of the main one below them; `make test-ecosystem FAMILY=hf` for one

@@ -33,12 +33,17 @@ class Met:
     ----------
     scale : float
         What it will divide gradients by itself (a fused one, under a `GradScaler`).
-    skips : bool
-        Whether it will not move its weights, since a gradient overflowed.
+    overflow : tensor, optional
+        More than 0 where it will not move its weights, since a gradient overflowed (a fused one, under a `GradScaler`).
     """
 
     scale: float = 1.0
-    skips: bool = False
+    overflow: Tensor | None = None
+
+    @property
+    def skips(self) -> bool:
+        """Whether it will not move its weights; waits for the device."""
+        return self.overflow is not None and float(self.overflow) > 0
 
 
 @dataclass
@@ -52,6 +57,8 @@ class Following:
         optimisers get them; on this rank.
     met : dict of int to Met
         The optimisers that have come to the step so far, by their numbers.
+    marks : list of int, optional
+        How often gradients had been written to at the end of the last call of a step that is not evaluated.
     """
 
     optimizers: Sequence[Optimizer]
@@ -60,6 +67,7 @@ class Following:
     before: Tensor | None = None
     after: Tensor | None = None
     met: dict[int, Met] = field(default_factory=dict)
+    marks: list[int | None] | None = None
     handles: list[RemovableHandle] = field(default_factory=list)
 
     def hook(self, ready: Callable[[int, Optimizer], None]) -> None:
@@ -86,12 +94,18 @@ class Following:
 
     @property
     def skipped(self) -> bool:
-        """Whether no weight will move."""
+        """Whether none of those that came will move a weight."""
         return all(met.skips for met in self.met.values())
+
+    @property
+    def overflows(self) -> list[Tensor]:
+        """What will tell whether all that came skip the step; none where it is known that they do not."""
+        found = [met.overflow for met in self.met.values() if met.overflow is not None]
+        return found if len(found) == len(self.met) else []
 
     def forget(self) -> None:
         """A step has ended, or was dropped."""
-        self.before, self.after, self.met = None, None, {}
+        self.before, self.after, self.met, self.marks = None, None, {}, None
 
     def groups(self) -> list[Group]:
         """The parameter groups of all optimisers."""
@@ -115,11 +129,24 @@ class Following:
 
     def cleared(self, parameters: Parameters) -> bool:
         """Whether there is no gradient on any rank; every rank must call."""
-        return not self.world.any(bool(squares(parameters).sum() > 0))
+        return not self.world.any(_any(squares(parameters)))
+
+    @property
+    def noted(self) -> bool:
+        """Whether there was a gradient when the last backward pass had ended; every rank must call."""
+        return self.before is not None and self.world.any(_any(self.before))
+
+    def mark(self, parameters: Parameters) -> None:
+        """A call of a step that is not evaluated has ended."""
+        self.marks = _versions(parameters)
+
+    def cleared_since(self, parameters: Parameters) -> bool:
+        """Whether this rank's gradients were cleared since `mark`; they are only read if something was done to them."""
+        return self.marks not in (None, _versions(parameters)) and not _any(squares(parameters))
 
     def meet_plain(self, number: int) -> None:
-        """An optimiser is about to take a step that is not evaluated."""
-        self.met[number] = Met()
+        """An optimiser is about to take a step that is not evaluated; the device is not waited for."""
+        self.met[number] = Met(overflow=getattr(self.optimizers[number], "found_inf", None))
 
     def meet(self, number: int, parameters: Parameters, step: int) -> None:
         """An optimiser is about to take an evaluated step.
@@ -133,7 +160,7 @@ class Following:
             raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
         optimizer = self.optimizers[number]
         scale, overflow = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
-        self.met[number] = Met(1.0 if scale is None else float(scale), overflow is not None and float(overflow) > 0)
+        self.met[number] = Met(1.0 if scale is None else float(scale), overflow)
         held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         mine = torch.tensor([id(parameters[name]) in held for name in self.names])
         assert self.after is not None
@@ -150,13 +177,13 @@ class Following:
             If a gradient is not finite.
         """
         groups, owners, rates = numbered(self.groups(), parameters), self._owners(), self._rates(step)
-        met = {name: self.met.get(owners[groups[name]], Met(skips=True)) for name in self.names}
-        moved = [name for name in self.names if not met[name].skips]
+        moving = {number: met for number, met in self.met.items() if not met.skips}
+        met = {name: moving[owners[groups[name]]] for name in self.names if owners[groups[name]] in moving}
         before, after = self._norms(parameters)
-        measured = factors({name: before[name] for name in moved}, {name: after[name] for name in moved}, groups, step)
-        left = {name: 1 / met[name].scale for name in self.names}
+        measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
+        left = {name: 1 / met[name].scale if name in met else 1.0 for name in self.names}
         return Rates(
-            {name: 0.0 if met[name].skips else rates[groups[name]] for name in self.names},
+            {name: rates[groups[name]] if name in met else 0.0 for name in self.names},
             {name: measured.get(name, 0.0) * left[name] for name in self.names},
             left=left,
         )
@@ -194,6 +221,16 @@ def squares(parameters: Parameters) -> Tensor:
         for parameter in parameters.values()
     ]
     return torch.stack(found)
+
+
+def _any(squared: Tensor) -> bool:
+    """Whether there is a gradient, be it not finite."""
+    return bool(squared.sum() != 0)
+
+
+def _versions(parameters: Parameters) -> list[int | None]:
+    """How often each gradient was written to; None where there is none."""
+    return [None if parameter.grad is None else local(parameter.grad)._version for parameter in parameters.values()]
 
 
 def factors(

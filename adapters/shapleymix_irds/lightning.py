@@ -30,7 +30,7 @@ from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.evaluating import Engine
 from shapleymix_irds.following import Parameters, squares
 from shapleymix_irds.options import Options
-from shapleymix_irds.rates import numbered
+from shapleymix_irds.rates import Rates, learning_rate, numbered
 from shapleymix_irds.spanning import Span, measured
 from shapleymix_irds.tracker import IRDS, Sequences
 
@@ -241,15 +241,15 @@ class IRDSCallback(Callback):
         if scaler is not None and not finite:
             span.drop()  # the scaler will skip this step
             return
-        rates = [float(group["lr"]) for group in optimizer.param_groups]
-        changed = [1.0] * len(rates)
+        groups = numbered(optimizer.param_groups, self._parameters())
+        lrs = [learning_rate(float(group["lr"]), pending.step) for group in optimizer.param_groups]
+        factors = dict.fromkeys(groups, 1.0)
         if before is not None and finite:  # otherwise the step is refused, which may tell the language
-            groups = numbered(optimizer.param_groups, self._parameters())
-            changed = measured(before, self._parameters(), groups, tracker.world, pending.step)
-        most = max(changed)
+            factors = measured(before, self._parameters(), groups, tracker.world, pending.step)
         scale = float(scaler.get_scale()) if getattr(optimizer, "_step_supports_amp_scaling", False) and scaler else 1.0
-        shares = [rate * factor / most if most else 0.0 for rate, factor in zip(rates, changed, strict=True)]
-        tracker.commit(lr=shares, grad_scale=scale / most if most else 1.0)
+        factors = {name: factor / scale for name, factor in factors.items()}
+        left = dict.fromkeys(groups, 1 / scale)
+        tracker.commit_rates(Rates({name: lrs[number] for name, number in groups.items()}, factors, left=left))
 
 
 def check_trainer(trainer: Trainer, pl_module: LightningModule) -> None:

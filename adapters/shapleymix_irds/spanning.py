@@ -68,8 +68,10 @@ class _Dropped(Exception):
     """Leaves a watch whose step is to be forgotten."""
 
 
-def measured(before: Tensor, parameters: Parameters, groups: Mapping[str, int], world: World, step: int) -> list[float]:
-    """By what the gradients of each parameter group were multiplied since `following.squares` gave `before`.
+def measured(
+    before: Tensor, parameters: Parameters, groups: Mapping[str, int], world: World, step: int
+) -> dict[str, float]:
+    """By what each parameter's gradient was multiplied, as its group's, since `following.squares` gave `before`.
 
     Raises
     ------
@@ -79,6 +81,4 @@ def measured(before: Tensor, parameters: Parameters, groups: Mapping[str, int], 
     table = torch.stack([before, squares(parameters)])
     table = (world.sum(table) if is_sharded(parameters.values()) else table).sqrt().cpu()
     then, now = (dict(zip(parameters, row, strict=True)) for row in table.tolist())
-    found = factors(then, now, groups, step)
-    by_group = {groups[name]: factor for name, factor in found.items()}
-    return [by_group[number] for number in sorted(by_group)]
+    return factors(then, now, groups, step)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from shapleymix.records import Json
 from shapleymix_irds.accounts.ledger import Evaluation
-from shapleymix_irds.accounts.step import Pending, clip_coefficient
+from shapleymix_irds.accounts.step import Call, Pending, clip_coefficient
 from shapleymix_irds.checks import check_seen, check_step
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.evaluating import Evaluator
@@ -28,6 +29,8 @@ class Stepping(Record):
     ----------
     following : Following, optional
         The optimisers that commit by themselves.
+    unsure : tuple of Pending and tensors, optional
+        The last step, where the device has yet to tell that its optimisers did not skip it.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Stepping(Record):
         self.parameter_groups = [group if isinstance(group, Mapping) else list(group) for group in given]
         self.one_rate = parameter_groups is None
         self.following: Following | None = None
+        self.unsure: tuple[Pending, list[Tensor]] | None = None
         self._grouped()
 
     def follow(self, *optimizers: Optimizer) -> None:
@@ -102,13 +106,15 @@ class Stepping(Record):
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
+            A step that the scaler skips is left out by `skip`.
         """
-        if self.following is not None:
-            raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
-        pending = self._begun()
+        pending = self._by_hand()
         with self._dropping():
             lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
+            if self.evaluator.order == 2 and grad_scale != 1:
+                told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
+                raise TrackerError(f"step {pending.step}: {told}", hint="`follow` the optimiser, or take order=1")
             if pending.evaluated:
                 clip = clip_coefficient(grad_norm, max_norm, pending.step)
                 self._book(pending, Rates(lrs, dict.fromkeys(lrs, clip), grad_scale))
@@ -116,35 +122,81 @@ class Stepping(Record):
                 clip_coefficient(grad_norm, max_norm, pending.step)
         self._end(pending)
 
+    def commit_rates(self, rates: Rates) -> None:
+        """As `commit`, where a trainer knows by parameter what gradients are multiplied with."""
+        pending = self._by_hand()
+        with self._dropping():
+            if pending.evaluated:
+                self._book(pending, rates)
+        self._end(pending)
+
+    def skip(self) -> None:
+        """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
+        self._by_hand()
+        self._drop()
+
     # -- between steps -------------------------------------------------------------------------------------
 
     def _check(self, step: int, tokens: int | None) -> int:
-        """A call begins; a step that the optimisers have skipped is dropped, for the next one."""
-        if self.following is not None and self.pending is not None and self.pending.step != step:
-            self._settle()
+        """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
+        self._take_back()
+        pending, following = self.pending, self.following
+        if pending is not None and following is not None:
+            if pending.step != step or following.met:
+                self._settle(again=pending.step == step)
+            elif not pending.evaluated and following.cleared_since(self.evaluator.observer.parameters):
+                self._drop()
         number = check_step(step, self.next_step)
-        if self.pending is not None:
-            self.pending.check_call(number, tokens)
+        if self.pending is not None and (following is None or not self.pending.evaluated):
+            self.pending.check_call(number, tokens)  # of an evaluated step, once it is known not to begin again
         return number
 
-    def _settle(self) -> None:
-        """The step is over, and not all optimisers have come: they have skipped it."""
+    def _settle(self, again: bool = False) -> None:
+        """The step is over, and not all optimisers have come: they have skipped it; its number may come `again`."""
         pending, following = self.pending, self.following
         if pending is None or following is None:
             return
-        if following.met and pending.evaluated:
-            if not following.cleared(self.evaluator.observer.parameters):
-                hint = "call each optimiser in each step, or follow only those that are"
-                raise TrackerError(f"step {pending.step}: not all of the optimisers took it", hint=hint)
-            self._book_followed(pending)
+        if not following.skipped:
+            if pending.evaluated:
+                if not following.cleared(self.evaluator.observer.parameters):
+                    hint = "call each optimiser in each step, or follow only those that are"
+                    raise TrackerError(f"step {pending.step}: not all of the optimisers took it", hint=hint)
+                self._book_followed(pending)
             self._end(pending)
-        elif following.met:
-            self._end(pending)
-        following.forget()
+            self.next_step -= again
+        self._drop()
+
+    def _drop(self) -> None:
+        """The step that is under way is left out."""
         self.pending = None
+        if self.following is not None:
+            self.following.forget()
+
+    def _take_back(self) -> None:
+        """The last step is not counted after all, if its fused optimisers turn out to have skipped it."""
+        unsure, self.unsure = self.unsure, None
+        if unsure is not None and all(float(overflow) > 0 for overflow in unsure[1]):
+            self.steps, self.tokens, self.next_step = self.steps - 1, self.tokens - unsure[0].total, unsure[0].step
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Resume; cuts log rows after the checkpoint.
+
+        Raises
+        ------
+        ResumeError
+            If it is no tracker's state, or its languages or settings differ from this tracker's.
+        """
+        super().load_state_dict(state)
+        self.unsure = None
+
+    def provenance(self) -> dict[str, Json]:
+        """How the values came about, as the SV matrix carries it."""
+        self._take_back()
+        return super().provenance()
 
     def _check_whole(self) -> None:
         """A step that no optimiser has begun to take is not in a checkpoint, which is of the weights before it."""
+        self._take_back()
         if self.following is None:
             super()._check_whole()
         elif self.following.met:
@@ -156,10 +208,13 @@ class Stepping(Record):
         try:
             yield
         except BaseException:
-            self.pending = None
-            if self.following is not None:
-                self.following.forget()
+            self._drop()
             raise
+
+    def _by_hand(self) -> Pending:
+        if self.following is not None:
+            raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
+        return self._begun()
 
     def _begun(self) -> Pending:
         if self.pending is None:
@@ -180,7 +235,7 @@ class Stepping(Record):
             return self._grouped()
         return self.following.kinds(self.evaluator.observer.parameters, self._grouped())
 
-    def _before_backward(self, pending: Pending, total: float) -> None:
+    def _before_backward(self, pending: Pending, call: Call) -> None:
         """In an evaluated step, gradients begin with nothing, and go on with what was noted."""
         following = self.following
         if following is None:
@@ -189,15 +244,18 @@ class Stepping(Record):
         if pending.calls == 1 and not cleared:
             hint = "clear gradients (`optimizer.zero_grad()`) in each step, before the backward pass"
             raise TrackerError(f"step {pending.step} begins with gradients of an earlier one", hint=hint)
-        noted = following.before is not None and self.world.any(bool(following.before.sum() > 0))
-        if pending.calls > 1 and cleared and noted:  # the step was skipped, and begins again
-            pending.restart(total)
+        if pending.calls > 1 and cleared and following.noted:  # the step was skipped, and begins again
+            pending.restart(call)
             self.evaluator.observer.train = {}
             following.forget()
+        elif pending.calls > 1:
+            pending.check_call(call.step, call.tokens)
 
-    def _after_backward(self) -> None:
-        if self.following is not None:
+    def _after_backward(self, pending: Pending) -> None:
+        if self.following is not None and pending.evaluated:
             self.following.note(self.evaluator.observer.parameters)
+        elif self.following is not None:
+            self.following.mark(self.evaluator.observer.parameters)
 
     def _stepping(self, number: int, optimizer: Optimizer) -> None:
         """An optimiser is about to take a step."""
@@ -211,14 +269,15 @@ class Stepping(Record):
                 following.meet(number, self.evaluator.observer.parameters, pending.step)
             else:
                 following.meet_plain(number)
-            if following.all_met:
-                skipped = following.skipped
-                if pending.evaluated and not skipped:
-                    self._book_followed(pending)
-                following.forget()
-                if not skipped:
-                    self._end(pending)
-                self.pending = None
+            if not following.all_met:
+                return
+            if pending.evaluated and not following.skipped:
+                self._book_followed(pending)
+            if not (pending.evaluated and following.skipped):
+                self._end(pending)
+            if not pending.evaluated and following.overflows:
+                self.unsure = pending, following.overflows
+            self._drop()
 
     def _book_followed(self, pending: Pending) -> None:
         assert self.following is not None

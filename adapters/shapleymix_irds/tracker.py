@@ -247,14 +247,15 @@ class IRDS(Stepping):
         pending = self._open(call)
         if not pending.evaluated:
             yield None
+            self._after_backward(pending)
             return
         args = (call.indices, call.length, self.ledger.count, self.options.seed)
         with self.evaluator.watch(pending, *args, self._kinds) as (watched, labels):
-            watched.groups, watched.first = labels.groups, partial(self._before_backward, pending, call.total)
+            watched.groups, watched.first = labels.groups, partial(self._before_backward, pending, call)
             yield watched
         if not watched.seen:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
-        self._after_backward()
+        self._after_backward(pending)
         pending.count(labels.groups, call.counts)
 
     def _open(self, call: Call) -> Pending:

@@ -33,6 +33,8 @@ SHARDED = {  # where parameters are sharded, no passes of single parameters are 
     "some experts": "not covered: experts",
 }
 
+NOISE = 0.15  # of sketches of one evaluation; a language that is missed, or counted twice, is far above
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
@@ -59,5 +61,5 @@ def test_a_case_is_right_or_refused_by_name(case: Case, found: list[dict[str, An
             continue
         assert "refused" not in result, result["refused"]
         assert result["worst"] == [], "weights are those of an untracked run, bit for bit"
-        assert case.engine == "sketch" or result["phi"] < TOLERANCE
+        assert result["phi"] < (NOISE if case.engine == "sketch" else TOLERANCE)
         assert ["experts" in str(told) for told in result["engines"]] == ["experts" in case.feature] * 2

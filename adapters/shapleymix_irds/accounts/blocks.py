@@ -3,10 +3,10 @@
 A calibrated column is made of shares in what all sources gave to a target. Shares drift along a run, and another seed
 weighs its stretches otherwise, which differences of one evaluation to the next do not show: across seeds values spread
 several times as far. Between a few stretches of one run shares differ about as much as between runs, so that they stand
-for both: for stretches b of weight w_b in a column (sum 1), whose shares are s_b and s in the mean, the variance of s is
-`sum_b (w_b (s_b - s) / (1 - w_b))^2` (the jackknife's, HC3 of MacKinnon and White 1985: a heavy stretch makes the mean
-its own), times Student's factor squared for so few of them. Stretches are of equal weight, not of equal length: most of
-a column comes from a few early evaluations, which would else be one stretch that outweighs all others.
+for both: for stretches b of weight w_b in a column (sum 1), whose shares are s_b and s in the mean, the variance of s
+is `sum_b (w_b (s_b - s) / (1 - w_b))^2` (the jackknife's, HC3 of MacKinnon and White 1985: a heavy stretch makes the
+mean its own), times Student's factor squared for so few of them. Stretches are of equal weight, not of equal length:
+most of a column comes from a few early evaluations, which would else be one stretch that outweighs all others.
 """
 
 from __future__ import annotations

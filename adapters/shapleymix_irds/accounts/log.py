@@ -123,9 +123,9 @@ def read_log(folder: str | os.PathLike[str], only_last: bool = False) -> Iterato
     """(languages, evaluation) of each logged step, in order; if so wished of the last segment alone."""
     for path in segments(folder)[-1 if only_last else 0 :]:
         frame = pl.read_parquet(path)
-        for block in frame.partition_by("step", maintain_order=True):
-            languages = tuple(block["source"].unique(maintain_order=True))
-            n = len(languages)
+        languages = tuple(frame["source"].unique(maintain_order=True))
+        n = len(languages)
+        for block in frame.iter_slices(n * n):  # not by steps: half a step that several optimisers took may come again
             column = {name: block[name].to_numpy() for name in ("gram", "cover", "tokens", "val_loss")}
             first = block.row(0, named=True)
             yield (

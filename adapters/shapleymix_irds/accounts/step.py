@@ -95,9 +95,10 @@ class Pending:
         self.tokens += own
         self.parts += own / (own.sum() if self.mean else self.total)
 
-    def restart(self, total: float) -> None:
-        """Forget the calls before this one, which is of so many tokens."""
-        self.calls, self.total = 1, total
+    def restart(self, call: Call) -> None:
+        """Forget the calls before this one."""
+        self.calls, self.total = 1, call.total
+        self.given, self.mean = call.tokens is not None, call.mean
         for values in (self.tokens, self.parts, self.losses):
             values.zero_()
 
@@ -290,7 +291,10 @@ def clip_coefficient(grad_norm: float | Tensor | None, max_norm: float | None, s
     return min(1.0, max_norm / (norm + 1e-6))
 
 
-_HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"
+_HINT = (
+    "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step; "
+    "where a GradScaler skips it, call `skip` in place of `commit`"
+)
 
 
 def _explain(step: int, rows: list[Tensor], languages: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from shapleymix.errors import Fault, UsageError
 from shapleymix.records import FloatArray, IntArray
 from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.plan import Plan, plan_of
+from shapleymix_irds.train.plan import FEWEST, Plan, plan_of
 
 _REPEATS = "fewer --tokens, more text, or a lower ratio; or measure on validation text: --no-irds-fresh"
 
@@ -43,6 +43,8 @@ def how_measured(config: TrainConfig, corpus: Corpus, ratios: FloatArray, ranks:
     plan = plan_of(config, len(corpus.languages), ranks)
     on = "without validation text (--irds-fresh)" if config.irds_fresh else "on validation text"
     told = f"IRDS: {_planned(plan)}, {on}"
+    if config.irds_every == "auto" and plan.cost > config.irds_overhead:
+        told += f"; above --irds-overhead {config.irds_overhead:.0%}: a short run has {FEWEST} evaluations, too"
     if config.irds_fresh or not _could_be_fresh(config, corpus, ratios):
         return told
     other = plan_of(dataclasses.replace(config, irds_fresh=True), len(corpus.languages), ranks)

@@ -109,6 +109,33 @@ def test_second_order_is_measured_before_the_weights_change() -> None:
     assert irds.tracker.ledger.count == 7
 
 
+class Grouped(Net):
+    """The first parameter group is frozen; a fused optimiser takes the loss's scale out by itself."""
+
+    fused = False
+
+    def configure_optimizers(self) -> Any:
+        first, *others = self.parameters()
+        first.requires_grad_(False)
+        return torch.optim.SGD([{"params": [first]}, {"params": others}], 0.1, fused=self.fused)
+
+
+class Fused(Grouped):
+    fused = True
+
+
+def test_second_order_of_a_fused_optimiser_takes_the_scale_out() -> None:
+    """Weights were moved by half of a step that was 1,024 times too long; a frozen group shifted other factors."""
+    case = Case("fused", order=2, precision="16-mixed", plugins=[partial(sixteen, 1024.0)])
+    found = []
+    for net in (Grouped, Fused):
+        irds = callback_of(case)
+        trainer_of(case, [irds]).fit(net(case), loader(batches_of(case, 0)))
+        assert irds.tracker is not None
+        found.append(torch.as_tensor(irds.tracker.ledger.phi))
+    assert float((found[1] - found[0]).abs().max() / found[0].abs().max()) < 1e-3
+
+
 class Clipping(Net):
     """Clips in its own way."""
 
