@@ -145,16 +145,24 @@ class Ledger:
 
         Raises
         ------
-        ValueError, TypeError or KeyError
-            If it is anything else.
+        ValueError
+            If it is anything else; also a TypeError or a KeyError.
         """
         unseen, count = list(document["unseen"]), document["count"]
         K = len(unseen)
         if document["languages"] != K or not all(type(each) is int and each >= 0 for each in (count, *unseen)):
             raise ValueError("languages, count and unseen do not fit")
-        sums = (_square(document[name], K) for name in ("total", "last", "squares", "exposure", "known"))
-        blocks = Blocks([_square(each, K) for each in document["blocks"]["sums"]])
-        return cls(K, count, *sums, blocks, unseen)
+        return cls(
+            K,
+            count,
+            _square(document["total"], K),
+            _square(document["last"], K),
+            _square(document["squares"], K),
+            _square(document["exposure"], K),
+            _square(document["known"], K),
+            Blocks([_square(each, K) for each in document["blocks"]["sums"]]),
+            unseen,
+        )
 
 
 def _square(table: list[list[float]], K: int) -> Array:
