@@ -43,7 +43,7 @@ class Options:
     total_steps: int | None = None
     ignore_index: int = -100
     unseen_limit: int = 50
-    numbers: int = 16_384
+    numbers: int = 65_536
     side: int = 256
     measure_sequences: int = 64
     any_divisor: bool = False

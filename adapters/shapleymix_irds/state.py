@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from shapleymix_irds.accounts.ledger import Ledger, Losses
 from shapleymix_irds.errors import ResumeError
 from shapleymix_irds.options import Setting
 
 VERSION = 2
+LARGEST = 2**53  # of the numbers that count
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,44 @@ class State:
             _compare(document["settings"], settings)
             if every is not None and document["every"] not in (None, every):
                 raise ResumeError(f"the checkpoint was made with every={document['every']}, now it is {every}")
-            ledger, losses = Ledger.from_document(document["ledger"]), Losses(*document["losses"])
-            return cls(settings, document["every"], ledger, losses, *document["run"], passed=document["passed"])
+            names = _names(settings["languages"])
+            ledger, losses = Ledger.from_document(document["ledger"]), _losses(document["losses"], names)
+            if ledger.languages != len(names):
+                raise ValueError(f"accounts of {ledger.languages} languages, expected {len(names)}")
+            steps, tokens, following = _numbers(document["run"])
+            passed = _names(document["passed"])
+            return cls(settings, _every(document["every"]), ledger, losses, int(steps), tokens, int(following), passed)
+
+
+def _names(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError("names are texts in a list")
+    return value
+
+
+def _numbers(value: list[object]) -> list[float]:
+    found = [each for each in value if _number(each) and 0 <= each <= LARGEST]
+    if len(found) != len(value):
+        raise ValueError("the progress of a run is in numbers of 0 or more")
+    return found
+
+
+def _number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _every(value: object) -> int | None:
+    if value is None or (type(value) is int and value > 0):
+        return value
+    raise ValueError(f"every is {value!r}, expected a number of steps")
+
+
+def _losses(value: list[dict[str, float]], languages: list[str]) -> Losses:
+    for name, loss in [pair for each in value for pair in each.items()]:
+        if name not in languages or not _number(loss):
+            raise ValueError(f"{loss!r} is no loss of {name!r}")
+    start, latest = value
+    return Losses(start, latest)
 
 
 @contextmanager
@@ -80,7 +118,7 @@ def _readable() -> Iterator[None]:
         yield
     except ResumeError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         hint = "give what `state_dict` returned, or start anew"
         raise ResumeError(f"this is no state of a tracker: {type(error).__name__}: {error}", hint=hint) from error
 

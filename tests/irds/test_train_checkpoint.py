@@ -319,3 +319,55 @@ def test_blocks_overlap_where_they_have_elements_in_common(axes: int) -> None:
         part = one.overlap(two)
         ranges = [range(side.start + at, side.stop + at) for side, at in zip(part or (), one.start, strict=False)]
         assert (set(itertools.product(*ranges)) if part else set()) == cells[0] & cells[1]
+
+
+# -- records of others -------------------------------------------------------------------------------------------
+
+
+def record(copy: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change run.json of every checkpoint, with right checksums."""
+    for folder in (copy / "checkpoints").iterdir():
+        meta = json.loads((folder / "run.json").read_text())
+        edit(meta)
+        (folder / "run.json").write_text(json.dumps(meta))
+        sign(folder)
+
+
+WRONG = {
+    "step": [-3, True, STEPS + 1, 10**30],
+    "counts": [[1], ["a", 0, 0], [-5, 30, 31], [1e300] * 3, [[1], [2], [3]], [84, 0, 0], [56, 0, 0]],
+    "rows": [[1], [{"D": 1, "loss": [1.0]}], [{"D": "x", "loss": ["a"] * 3}], [{"D": 10**9, "loss": [1.0] * 3}]],
+    "efficiency": [{}, {"a": "x", "b": 1.0, "c": 1.0}],
+    "trained_with": [{"N": 5}],
+    "tracker": [None],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_record_that_cannot_be_of_the_run_is_refused(
+    name: str, copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for value in WRONG[name]:
+        record(copy, lambda meta, value=value: meta.update({name: value}))
+        before = tree(copy)
+        assert train(copy) == 1
+        assert f"run.json: is not the record of this run: {name} " in capfd.readouterr().err
+        assert tree(copy) == before
+
+
+LEDGER: dict[str, Any] = {"languages": 7, "total": [[1.0]], "unseen": [], "blocks": {"sums": [[[1.0]]]}, "count": -1}
+STATES: list[dict[str, Any]] = [{"ledger": 5}, {"losses": [1, 2]}, {"losses": [{"a": "q"}, {}]}, {"passed": 5}]
+STATES += [{"run": ["a", "b", "c"]}, {"run": [1]}, {"run": [3, 3, 10**300]}, {"every": "x"}]
+
+
+def test_a_state_that_is_none_of_the_tracker_is_refused(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = copy / "checkpoints" / LAST
+    state = json.loads(json.loads((folder / "run.json").read_text())["tracker"]["irds"])
+    wrong = [state | each for each in STATES]
+    wrong += [state | {"ledger": state["ledger"] | {name: value}} for name, value in LEDGER.items()]
+    for text in (*map(json.dumps, wrong), "[" * 100_000, 5):
+        record(copy, lambda meta, text=text: meta.update(tracker={"irds": text}))
+        assert train(copy) == 1
+        said = capfd.readouterr().err
+        assert "error: this is no state of a tracker" in said or "was made with every=x" in said
+        assert "Traceback" not in said

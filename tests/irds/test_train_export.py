@@ -20,8 +20,8 @@ from shapleymix_irds.train.model import Decoder  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from shapleymix.errors import StoreError, UsageError  # noqa: E402
-from tests.irds.training import STEPS, train  # noqa: E402
+from shapleymix.errors import DataError, StoreError, UsageError  # noqa: E402
+from tests.irds.training import STEPS, sign, train  # noqa: E402
 
 TOKENS = torch.randint(256, (3, 40), generator=torch.Generator().manual_seed(0))
 
@@ -197,6 +197,24 @@ def test_a_model_goes_neither_into_the_folder_of_its_run_nor_around_it(
     (tmp_path / "file").write_text("")
     assert train(out, "--export", str(tmp_path / "file" / "model")) == 2
     assert f"{tmp_path / 'file'}: is a file, expected a folder of" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("model", 5), ("layers", "x"), ("layers", 10**9), ("hidden", 32), ("tokenizer", ["a"]), ("seq", True)),
+        *(("tokenizer", __file__), ("unknown", 1)),
+    ],
+)
+def test_a_record_of_another_model_is_refused(name: str, value: object, run: Path, tmp_path: Path) -> None:
+    last = Path("checkpoints") / f"step-{STEPS:09d}"
+    shutil.copytree(run / last, tmp_path / last)
+    meta = json.loads((tmp_path / last / "run.json").read_text())
+    (tmp_path / last / "run.json").write_text(json.dumps({**meta, "settings": {**meta["settings"], name: value}}))
+    sign(tmp_path / last)
+    with pytest.raises((StoreError, DataError)):
+        export(tmp_path, tmp_path.parent / "model")
+    assert not (tmp_path.parent / "model").exists()
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

@@ -78,3 +78,12 @@ def test_it_goes_on_after_a_stop_as_it_began(tmp_path: Path, capfd: pytest.Captu
     capfd.readouterr()
     assert train(tmp_path / "run", "--irds-fresh") == 2
     assert "irds_fresh was False, is True" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("more", [("--irds-fresh",), ("--no-irds",)])
+def test_a_run_that_needs_no_validation_text_holds_none_back(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """A share of nothing is refused where it would be needed, and only there."""
+    flags = ("--val-share", "0", "--tokens", "4k", "--irds-every", "2")
+    assert train(tmp_path / "free", *flags, *more) == 0
+    assert (tmp_path / "free" / "runs.csv").exists()
+    assert train(tmp_path / "held", *flags) == 2

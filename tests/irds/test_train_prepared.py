@@ -416,7 +416,7 @@ def test_places_that_cannot_be_prepared_are_named(texts: Path, prepared: Path, t
     assert "lies within the corpus" in refused(texts, "-o", texts)
     assert "there is no such folder" in refused(tmp_path / "none", "-o", out)
     assert "did you mean 'en'" in refused(texts, "-o", out, "--languages", "enn")
-    assert "leave something to train on" in refused(texts, "-o", out, "--val-share", "0")
+    assert "leave something to train on" in refused(texts, "-o", out, "--test-share", "0")
     assert "no such tokenizer file" in refused(texts, "-o", out, "--tokenizer", "none.json")
     (tmp_path / "file").write_text("")
     assert "is a file, expected a folder" in refused(texts, "-o", tmp_path / "file")

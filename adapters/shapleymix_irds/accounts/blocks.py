@@ -73,12 +73,6 @@ class Blocks:
         """JSON-ready; floats read back exactly."""
         return {"sums": [each.tolist() for each in self.sums]}
 
-    @classmethod
-    def from_document(cls, document: BlocksDocument) -> Blocks:
-        """What `to_document` gave."""
-        sums = [np.array(each, dtype=np.float64) for each in document["sums"]]
-        return cls(sums)
-
 
 def weight(parts: Array) -> Array:
     """What each part (n, K, K) is of a column, in the mean over columns, (n,)."""

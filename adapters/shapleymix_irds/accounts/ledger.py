@@ -141,18 +141,27 @@ class Ledger:
 
     @classmethod
     def from_document(cls, document: LedgerDocument) -> Ledger:
-        """What `to_document` gave."""
-        return cls(
-            document["languages"],
-            document["count"],
-            np.array(document["total"], dtype=np.float64),
-            np.array(document["last"], dtype=np.float64),
-            np.array(document["squares"], dtype=np.float64),
-            np.array(document["exposure"], dtype=np.float64),
-            np.array(document["known"], dtype=np.float64),
-            Blocks.from_document(document["blocks"]),
-            list(document["unseen"]),
-        )
+        """What `to_document` gave.
+
+        Raises
+        ------
+        ValueError, TypeError or KeyError
+            If it is anything else.
+        """
+        unseen, count = list(document["unseen"]), document["count"]
+        K = len(unseen)
+        if document["languages"] != K or not all(type(each) is int and each >= 0 for each in (count, *unseen)):
+            raise ValueError("languages, count and unseen do not fit")
+        sums = (_square(document[name], K) for name in ("total", "last", "squares", "exposure", "known"))
+        blocks = Blocks([_square(each, K) for each in document["blocks"]["sums"]])
+        return cls(K, count, *sums, blocks, unseen)
+
+
+def _square(table: list[list[float]], K: int) -> Array:
+    found = np.array(table, dtype=np.float64)
+    if found.shape != (K, K):
+        raise ValueError(f"a table of shape {found.shape}, expected {(K, K)}")
+    return found
 
 
 @dataclass

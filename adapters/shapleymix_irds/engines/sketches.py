@@ -37,7 +37,7 @@ class Form:
         r.
     """
 
-    width: int = 16_384
+    width: int = 65_536
     side: int = 256
 
     @property

@@ -15,6 +15,7 @@ Modules, in reading order:
   shards       one rank's part of a checkpoint: a safetensors file of the blocks that it holds
   tensors      the tensors of a run by name: those of the model, and those that its optimiser keeps
   checkpoint   checkpoints that are whole or not there: weights, optimiser, data position and tracker of one step
+  recorded     what a checkpoint says of its run, held against what a run can have
   resuming     where a run goes on: at its newest checkpoint that is whole, if it is the same run
   distributed  one process or many: the world, wrapping a model for it, and the few collectives the loop needs
   mixtures     the mixture a run trains on: written out, or in a file

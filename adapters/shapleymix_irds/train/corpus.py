@@ -43,7 +43,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How a corpus is read."""
+    """How a corpus is read; `validated` says whether the run needs validation text."""
 
     tokenizer: Tokenizer
     seq: int
@@ -53,6 +53,7 @@ class CorpusOptions:
     end: int | None = None
     toy_overlap: float = 0.5
     toy_size: int = 400_000
+    validated: bool = True
 
     @property
     def reading(self) -> Reading:
@@ -141,24 +142,25 @@ def _file(path: Path, reading: Reading) -> Documents:
 
 
 def _split(languages: tuple[str, ...], sources: Iterator[Documents], options: CorpusOptions) -> Corpus:
-    check_shares(options.val_share, options.test_share)
+    check_shares(options.val_share, options.test_share, options.validated)
     splits = [_streams(documents, options) for documents in sources]
     train, val, test = zip(*splits, strict=True)
     corpus = Corpus(languages, train, val, test)
-    check_windows(corpus)
+    check_windows(corpus, options.validated)
     return corpus
 
 
-def check_shares(val_share: float, test_share: float) -> None:
-    """Refuse shares of documents that leave a split empty.
+def check_shares(val_share: float, test_share: float, validated: bool) -> None:
+    """Refuse shares of documents that leave a split empty which is needed.
 
     Raises
     ------
     UsageError
         If they do.
     """
-    if val_share <= 0 or test_share <= 0 or val_share + test_share >= 1:
-        raise UsageError("--val-share and --test-share are above 0 and leave something to train on")
+    if not (0 <= val_share < 1 and 0 < test_share < 1 - val_share) or (validated and not val_share):
+        hint = "only runs with --irds-fresh or --no-irds need no validation text: --val-share 0"
+        raise UsageError("--val-share and --test-share are above 0 and leave something to train on", hint=hint)
 
 
 def _streams(documents: Documents, options: CorpusOptions) -> list[Stream]:
@@ -166,8 +168,8 @@ def _streams(documents: Documents, options: CorpusOptions) -> list[Stream]:
     return [HeldStream.of(documents.select(splits == number), options.seq) for number in range(len(SPLITS))]
 
 
-def check_windows(corpus: Corpus) -> None:
-    """Refuse a language of which a split has not one window.
+def check_windows(corpus: Corpus, validated: bool) -> None:
+    """Refuse a language of which a split that is needed has not one window.
 
     Raises
     ------
@@ -176,7 +178,7 @@ def check_windows(corpus: Corpus) -> None:
     """
     for language, *streams in zip(corpus.languages, corpus.train, corpus.val, corpus.test, strict=True):
         for split, stream in zip(SPLITS, streams, strict=True):
-            if not stream.windows:
+            if not stream.windows and (validated or split != "val"):
                 raise _too_small(language, split, streams, stream)
 
 

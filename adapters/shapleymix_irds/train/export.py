@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Location, StoreError, UsageError
+from shapleymix.files import read_json
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.checkpoint import RECORD, Checkpoints
 from shapleymix_irds.train.checksums import write_sums, write_synced
+from shapleymix_irds.train.config import TrainConfig
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.exported import HINT, SUMS, check_goal, remove_export
-from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
-from shapleymix_irds.train.shapes import model_config
+from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE, Decoder
+from shapleymix_irds.train.recorded import config_of
+from shapleymix_irds.train.shapes import ModelConfig
 from shapleymix_irds.train.shards import CODES, Reader
 from shapleymix_irds.train.tokens import tokenizer_for
 
@@ -67,9 +70,25 @@ class Weights:
 
     @classmethod
     def of(cls, reader: Reader, dtype: torch.dtype) -> Weights:
-        sources = {llama_name(name.removeprefix(PREFIX)): name for name in reader.sources if name.startswith(PREFIX)}
+        names = {name: name.removeprefix(PREFIX) for name in reader.sources if name.startswith(PREFIX)}
+        sources = {llama_name(own): name for name, own in names.items() if _known(own)}
         shapes = {name: next(iter(reader.sources[source].values())).whole for name, source in sources.items()}
         return cls(reader, shapes, sources, dtype)
+
+    def check(self, shape: ModelConfig) -> None:
+        """See that they are those of a decoder.
+
+        Raises
+        ------
+        StoreError
+            If they are not.
+        """
+        if len(self.shapes) == len(OUTER) + len(INNER) * shape.layers:
+            with torch.device("meta"):
+                decoder = Decoder(shape)
+            if self.shapes == {llama_name(name): tuple(each.shape) for name, each in decoder.named_parameters()}:
+                return
+        raise StoreError("holds weights of another model", location=Location(file=str(self.reader.folder)))
 
     def read(self, name: str) -> Tensor:
         """One of them, whole."""
@@ -107,17 +126,19 @@ def export(run: Path, out: Path, *, step: int | None = None, dtype: str = "fp32"
     checkpoints = Checkpoints(run, World(None, 1, 0, torch.device("cpu")), keep=1)
     step = _step(checkpoints, step)
     check_goal(out, run)
-    settings = checkpoints.meta(step)["settings"]
+    config = config_of(checkpoints.meta(step)["settings"], str(checkpoints.place(step) / RECORD))
     weights = Weights.of(checkpoints.reader(step), TYPES[dtype])
+    vocabulary = weights.shapes.get("model.embed_tokens.weight", (1,))[0]
+    weights.check(config.shape(vocabulary))
     goal = Path(os.path.realpath(out))  # where a link leads, which stays
     partial = goal.with_name(f".{goal.name}.partial")
     with disk_errors(partial, HINT):
         remove_export(partial)
         partial.mkdir(parents=True)
         sums = _write_weights(partial, weights, most)
-        config = {MAKER: run.name, **llama_config(settings, weights)}
-        sums["config.json"] = _write_json(partial / "config.json", config)
-        write_sums(partial, sums | _copy_tokenizer(partial, settings["tokenizer"]), SUMS)
+        document = {MAKER: run.name, **llama_config(config, vocabulary, weights.dtype)}
+        sums["config.json"] = _write_json(partial / "config.json", document)
+        write_sums(partial, sums | _copy_tokenizer(partial, config.tokenizer), SUMS)
     with disk_errors(out, HINT):
         remove_export(goal)
         os.replace(partial, goal)
@@ -134,6 +155,11 @@ def _step(checkpoints: Checkpoints, wanted: int | None) -> int:
     return steps[-1] if wanted is None else wanted
 
 
+def _known(name: str) -> bool:
+    found = BLOCK.fullmatch(name)
+    return name in OUTER if found is None else found[2] in INNER
+
+
 def llama_name(name: str) -> str:
     """What `transformers` calls a weight of the decoder."""
     found = BLOCK.fullmatch(name)
@@ -142,23 +168,21 @@ def llama_name(name: str) -> str:
     return f"model.layers.{found[1]}.{INNER[found[2]]}.weight"
 
 
-def llama_config(settings: Mapping[str, Any], weights: Weights) -> dict[str, Any]:
+def llama_config(config: TrainConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Any]:
     """config.json of a LlamaForCausalLM."""
-    vocabulary, hidden = weights.shapes["model.embed_tokens.weight"]
-    sizes = {name: settings[name] for name in ("layers", "hidden", "ffn", "heads")}
-    shape = model_config(settings["model"], **sizes, vocab=vocabulary)
+    shape = config.shape(vocabulary)
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": vocabulary,
-        "hidden_size": hidden,
+        "hidden_size": shape.hidden,
         "intermediate_size": shape.ffn,
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "num_key_value_heads": shape.heads,
-        "head_dim": hidden // shape.heads,
+        "head_dim": shape.hidden // shape.heads,
         "hidden_act": "silu",
-        "max_position_embeddings": settings["seq"],
+        "max_position_embeddings": config.seq,
         "rms_norm_eps": NORM_EPS,
         "rope_theta": ROTARY_BASE,
         "rope_parameters": {"rope_type": "default", "rope_theta": ROTARY_BASE},
@@ -166,15 +190,15 @@ def llama_config(settings: Mapping[str, Any], weights: Weights) -> dict[str, Any
         "mlp_bias": False,
         "tie_word_embeddings": False,
         "bos_token_id": None,
-        "eos_token_id": _end_token(settings),
-        "dtype": str(weights.dtype).removeprefix("torch."),
+        "eos_token_id": _end_token(config),
+        "dtype": str(dtype).removeprefix("torch."),
     }
 
 
-def _end_token(settings: Mapping[str, Any]) -> int | None:
-    name = settings["tokenizer"]
-    if settings["end_token"] is not None or not (name == "bytes" or Path(name).is_file()):
-        return settings["end_token"]
+def _end_token(config: TrainConfig) -> int | None:
+    name = config.tokenizer
+    if config.end_token is not None or not (name == "bytes" or Path(name).is_file()):
+        return config.end_token
     return tokenizer_for(name).end
 
 
@@ -242,6 +266,9 @@ def _copy_tokenizer(folder: Path, tokenizer: str) -> dict[str, str]:
         return {}
     if not Path(tokenizer).is_file():
         raise DataError("the run's tokenizer is not there any more", location=Location(file=tokenizer))
+    content = read_json(tokenizer)
+    if not isinstance(content, dict) or "model" not in content:
+        raise DataError("is no tokenizer", location=Location(file=tokenizer))
     files = {"tokenizer.json": Path(tokenizer).read_bytes()}
     files["tokenizer_config.json"] = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}, indent=1).encode()
     return {name: write_synced(folder / name, content) for name, content in files.items()}

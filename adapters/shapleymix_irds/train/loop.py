@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from shapleymix_irds.train.evaluate import mean_losses
 from shapleymix_irds.train.feed import Feed, Share
 from shapleymix_irds.train.measured import News
 from shapleymix_irds.train.plan import plan_of
+from shapleymix_irds.train.recorded import fault_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
 from shapleymix_irds.train.resuming import resume
 from shapleymix_irds.train.sampler import Sampler
@@ -72,7 +74,8 @@ class Trainer:
 
         Errors are those of `resuming.resume`; `tell` says which checkpoints are broken.
         """
-        meta = resume(self.checkpoints, self.model, self.optimiser, self._meta(), tell)
+        wrong = functools.partial(fault_of, config=self.config, languages=self.corpus.languages, ratios=self.ratios)
+        meta = resume(self.checkpoints, self.model, self.optimiser, self._meta(), wrong, tell)
         if meta is None:
             return 0
         self.begun = True

@@ -70,7 +70,7 @@ def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> O
     if config.corpus != "toy" and is_prepared(folder):
         manifest = read_manifest(folder)
         _check_agrees(config, manifest.settings)
-        corpus = open_prepared(folder, manifest, languages, config.seq)
+        corpus = open_prepared(folder, manifest, languages, config.seq, validated=_validated(config))
         names = [source.file for name in languages for source in manifest.languages[name].files]
         return Opened(corpus, _settled(config, manifest.settings), manifest.settings, _ready(names))
     settings = _settings(config)
@@ -85,7 +85,8 @@ def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> O
         return Opened(open_corpus(config.corpus, languages, _options(config, settings)), config, settings, ready)
     shared = _shared_folder(config, files, settings)
     together(world, lambda: prepare(folder, shared, languages, settings))
-    return Opened(open_prepared(shared, read_manifest(shared), languages, config.seq), config, settings, ready)
+    corpus = open_prepared(shared, read_manifest(shared), languages, config.seq, validated=_validated(config))
+    return Opened(corpus, config, settings, ready)
 
 
 def _ready(names: list[str]) -> bool:
@@ -171,7 +172,13 @@ def _options(config: TrainConfig, settings: Settings) -> CorpusOptions:
         end=settings.end_token,
         toy_overlap=config.toy_overlap,
         toy_size=config.toy_characters,
+        validated=_validated(config),
     )
+
+
+def _validated(config: TrainConfig) -> bool:
+    """Whether the run needs validation text."""
+    return config.irds and not config.irds_fresh
 
 
 def _check_agrees(config: TrainConfig, settings: Settings) -> None:

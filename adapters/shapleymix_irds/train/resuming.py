@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from shapleymix.errors import Fault, Location, StoreError, UsageError
-from shapleymix_irds.train.checkpoint import Checkpoints
+from shapleymix_irds.train.checkpoint import RECORD, Checkpoints
 from shapleymix_irds.train.optimisers import Optimiser
 
 NONE_LEFT = "put back a copy of one of them, choose another --out, or start anew with --force"
@@ -21,6 +21,7 @@ def resume(
     model: nn.Module,
     optimiser: Optimiser,
     now: dict[str, Any],
+    fault: Callable[[dict[str, Any]], str | None],
     tell: Callable[[str], None],
 ) -> dict[str, Any] | None:
     """Load the newest checkpoint that is whole; what was saved beside its tensors, or None if there is none at all.
@@ -31,6 +32,8 @@ def resume(
     ----------
     now : dict
         What this run would save, with which the checkpoint is compared.
+    fault : callable
+        Says what in a checkpoint cannot be of this run.
     tell : callable
         Says which checkpoints were passed over, and why.
 
@@ -46,6 +49,9 @@ def resume(
         try:
             meta = checkpoints.meta(step)
             check_same(meta, now, str(checkpoints.folder.parent))
+            if wrong := fault(meta):
+                place = Location(file=str(checkpoints.place(step) / RECORD))
+                raise StoreError(f"is not the record of this run: {wrong}", location=place)
             checkpoints.load(step, model, optimiser)
         except StoreError as error:
             faults.append(Fault(error.message, error.location))

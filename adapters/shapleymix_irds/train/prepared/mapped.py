@@ -12,8 +12,10 @@ from shapleymix_irds.train.prepared.manifest import Manifest, check_sizes
 from shapleymix_irds.train.streams import FiledStream
 
 
-def open_prepared(folder: Path, manifest: Manifest, languages: tuple[str, ...], seq: int) -> Corpus:
-    """The languages of a prepared folder.
+def open_prepared(
+    folder: Path, manifest: Manifest, languages: tuple[str, ...], seq: int, *, validated: bool = True
+) -> Corpus:
+    """The languages of a prepared folder; `validated` says whether the run needs validation text.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def open_prepared(folder: Path, manifest: Manifest, languages: tuple[str, ...], 
         tuple(_stream(Place(folder), manifest, name, split, seq) for name in languages) for split in SPLITS
     )
     corpus = Corpus(languages, train, val, test)
-    check_windows(corpus)
+    check_windows(corpus, validated)
     return corpus
 
 

@@ -84,7 +84,7 @@ def prepare(
         If a source is broken, or a split is empty.
     """
     how = how or How()
-    check_shares(settings.val_share, settings.test_share)
+    check_shares(settings.val_share, settings.test_share, validated=False)
     if is_prepared(corpus):
         raise UsageError("is prepared already", location=Location(file=str(corpus)), hint="train on it: --corpus")
     files = chosen(str(corpus), languages)
