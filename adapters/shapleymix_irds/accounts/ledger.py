@@ -145,7 +145,7 @@ class Ledger:
 
         Raises
         ------
-        ValueError, TypeError or KeyError
+        ValueError, TypeError, KeyError
             If it is anything else.
         """
         unseen, count = list(document["unseen"]), document["count"]
