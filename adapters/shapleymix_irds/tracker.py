@@ -128,7 +128,8 @@ class IRDS(Stepping):
         Parameters
         ----------
         lang : tensor or sequence of str
-            Language of each sequence, (B,), or of each token of packed sequences, (B, S); indices or names.
+            Language of each sequence, (B,), or of each token of packed sequences, (B, S); indices or names. What goes
+            back through a token's position counts as its language's: mask attention between documents.
         step, tokens : int
             As for `backward`, or None. Every token of a sequence counts.
         length : int, optional

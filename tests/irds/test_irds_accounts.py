@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.accounts import log  # noqa: E402
@@ -372,6 +373,20 @@ def test_segments_are_cut_where_they_straddle(tmp_path: Path) -> None:
     assert [e.step for _, e in read_log(tmp_path)] == [0, 1, 2, 3]
     loop.tracker.log.cut(0)
     assert not segments(tmp_path)
+
+
+def test_a_log_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
+    checkpoint = Loop(tmp_path, steps=4).checkpoint()
+    (path,) = segments(tmp_path)
+    for content, match in ((b"junk", "cannot be read"), (None, "has no column 'cover'")):
+        if content is None:
+            pl.DataFrame({"step": [0], "weight": [1.0], "lr": [1.0], "clip": [1.0]}).write_parquet(path)
+        else:
+            path.write_bytes(content)
+        with pytest.raises(ResumeError, match=f"{path.name}: {match}"):
+            Loop(tmp_path).resume(checkpoint)
+        with pytest.raises(ResumeError, match=match):
+            replay(tmp_path)
 
 
 def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:

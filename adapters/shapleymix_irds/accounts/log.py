@@ -64,11 +64,11 @@ class EvaluationLog:
         Raises
         ------
         ResumeError
-            If the folder holds the log of a run with other languages.
+            If the folder holds the log of a run with other languages, or a file of it cannot be read.
         """
         self.flush()
         for path in segments(self.folder):
-            frame = pl.read_parquet(path)
+            frame = _read(path)
             if set(frame["source"].unique()) != set(self.languages):
                 hint = "give each run its own folder"
                 place = Location(file=str(path))
@@ -119,10 +119,26 @@ def _frame(evaluations: Sequence[Evaluation], languages: Sequence[str]) -> pl.Da
     )
 
 
+def _read(path: Path) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ResumeError("cannot be read", location=Location(file=str(path)), hint=_HINT) from error
+    missing = sorted(set(COLUMNS) - set(frame.columns))
+    if missing:
+        told = f"has no column {missing[0]!r}"
+        raise ResumeError(told, location=Location(file=str(path)), hint=_HINT)
+    return frame
+
+
+COLUMNS = ("step", "weight", "lr", "clip", "source", "target", "gram", "cover", "tokens", "val_loss")
+_HINT = "put back the file as the run wrote it, or start a new run in another folder"
+
+
 def read_log(folder: str | os.PathLike[str], only_last: bool = False) -> Iterator[tuple[tuple[str, ...], Evaluation]]:
     """(languages, evaluation) of each logged step, in order; if so wished of the last segment alone."""
     for path in segments(folder)[-1 if only_last else 0 :]:
-        frame = pl.read_parquet(path)
+        frame = _read(path)
         languages = tuple(frame["source"].unique(maintain_order=True))
         n = len(languages)
         for block in frame.iter_slices(n * n):  # not by steps: half a step that several optimisers took may come again
