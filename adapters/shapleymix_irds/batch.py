@@ -14,7 +14,6 @@ from shapleymix.errors import did_you_mean
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 
-PIECE, PIECE_TOKENS = 8, 8192  # validation sequences a pass, or more of them up to so many tokens
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 
 
@@ -148,16 +147,18 @@ class ValidationSet:
         count: int,
         seed: int,
         ignore: int,
+        pass_tokens: int = 8192,
     ) -> None:
         _check_validation(val, languages)
         self.languages = tuple(languages)
         self.parts = [val[name] for name in languages]
-        self.count, self.seed, self.ignore = count, seed, ignore
+        self.count, self.seed, self.ignore, self.pass_tokens = count, seed, ignore, pass_tokens
 
     def tokens(self, ranks: int) -> float:
-        """Tokens of one evaluation on one of so many ranks."""
-        counts = [min(self._count(ranks), rows(x)) * y[0].numel() for x, y in self.parts]
-        return sum(counts) / ranks
+        """Tokens of one evaluation on the rank, of so many, that has most: the others wait for it."""
+        counts = [min(self._count(ranks), rows(x)) for x, _ in self.parts]
+        tokens = sum(count * y[0].numel() for count, (_, y) in zip(counts, self.parts, strict=True))
+        return tokens / sum(counts) * -(-sum(counts) // ranks)
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how validation losses were measured."""
@@ -173,7 +174,8 @@ class ValidationSet:
     def share(self, evaluation: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
         """This rank's sequences of an evaluation; all ranks get as many pieces.
 
-        Ranks divide the sequences; where there are more ranks than sequences, there are so many more of them.
+        Ranks divide the sequences; where there are more ranks than sequences there are as many more of them as leave
+        no rank two.
         """
         count = self._count(ranks)
         picks = [self._pick(rows(x), evaluation * count, count, k) for k, (x, _) in enumerate(self.parts)]
@@ -184,7 +186,7 @@ class ValidationSet:
         return self._share([torch.arange(min(count, rows(x))) for x, _ in self.parts], rank, ranks, device)
 
     def _count(self, ranks: int) -> int:
-        return max(self.count, -(-ranks // len(self.parts)))
+        return max(self.count, ranks // len(self.parts))
 
     def _pick(self, size: int, position: int, wanted: int, language: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + language) % 2**63)
@@ -201,10 +203,10 @@ class ValidationSet:
         return mine + [self._piece(every[:1], 0.0, device)] * spare
 
     def _cut(self, chosen: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """Pieces of at most `PIECE` sequences or `PIECE_TOKENS` tokens, each of sequences of one shape."""
+        """Pieces of at most `pass_tokens` tokens, or one sequence, each of sequences of one shape."""
         pieces: list[list[tuple[int, int]]] = []
         for entry in chosen:
-            most = max(PIECE, PIECE_TOKENS // max(1, math.prod(self._shape(entry[0])[0])))
+            most = max(1, self.pass_tokens // max(1, math.prod(self._shape(entry[0])[0])))
             fits = pieces and len(pieces[-1]) < most
             if fits and self._shape(pieces[-1][0][0]) == self._shape(entry[0]):
                 pieces[-1].append(entry)

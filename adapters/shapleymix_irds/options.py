@@ -33,6 +33,9 @@ class Options:
         Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `engines.sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
+    pass_tokens : int
+        Validation tokens that pass the model at a time, at most, or one sequence: no more than you train with, so that
+        they take no more memory.
     any_divisor : bool
         Whether `tokens=` may be another number than that of the step's labelled tokens.
     """
@@ -46,10 +49,12 @@ class Options:
     numbers: int = 65_536
     side: int = 256
     measure_sequences: int = 64
+    pass_tokens: int = 8192
     any_divisor: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("val_sequences", "measure_sequences", "unseen_limit", "total_steps", "numbers", "side"):
+        counts = ("val_sequences", "measure_sequences", "unseen_limit", "total_steps")
+        for name in (*counts, "numbers", "side", "pass_tokens"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")

@@ -105,7 +105,7 @@ class IRDS(Stepping):
         self.device = local(next(p for p in model.parameters() if p.requires_grad)).device
         world = World.of(process_group, self.device)
         count, seed, ignore = options.val_sequences, options.seed, options.ignore_index
-        validation = None if val is None else ValidationSet(val, languages, count, seed, ignore)
+        validation = None if val is None else ValidationSet(val, languages, count, seed, ignore, options.pass_tokens)
         schedule = None if every == "auto" else Schedule(every, options.seed)
         form = Form(options.numbers, options.side)
         evaluator = Evaluator(

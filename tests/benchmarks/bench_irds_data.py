@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "benchmarks")]
 
 import numpy as np  # noqa: E402
-import torch  # noqa: E402
 from _report import finish, must, row, table  # noqa: E402
 from shapleymix_irds.train.corpus import CorpusOptions, check_vocabulary, open_corpus  # noqa: E402
 from shapleymix_irds.train.feed import Feed, Share  # noqa: E402
@@ -113,7 +112,7 @@ def start_prepared(folder: Path) -> tuple[float, int]:
     corpus = corpora[0]
     _ = corpus.fingerprint
     held = (out / MANIFEST).stat().st_size + read[0]
-    _, pool = timed(lambda: validation(corpus, POOL, torch.device("cpu")))
+    _, pool = timed(lambda: validation(corpus, POOL))
     pooled, read[0] = read[0], 0
     sampler = Sampler(np.full(LANGUAGES, 1 / LANGUAGES), np.array([each.windows for each in corpus.train]), 0)
     with Feed(corpus.train, sampler, Share(BATCH, 7, RANKS), 50, pin=False) as feed:

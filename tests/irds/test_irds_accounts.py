@@ -131,8 +131,10 @@ def test_ranks_divide_the_validation_sequences(ranks: int) -> None:
 def test_more_ranks_than_sequences_take_more_of_them() -> None:
     rotating = ValidationSet(validation(11), LANGUAGES, 1, seed=1, ignore=-100)
     parts = shared(rotating, 0, 18)
-    assert min(map(len, parts)) == 1
-    assert len(set(chain.from_iterable(parts))) == 20
+    assert max(map(len, parts)) == 1, "no rank waits for another's second"
+    assert len(set(chain.from_iterable(parts))) == 16
+    assert rotating.tokens(18) == rotating.parts[0][1][0].numel()
+    assert rotating.tokens(3) == 2 * rotating.tokens(4), "four sequences: of three ranks one has two"
     few = ValidationSet(validation(1), LANGUAGES, 1, seed=1, ignore=-100)
     assert [len(part) for part in shared(few, 0, 6)].count(1) == 4
     counts = {len(few.share(0, rank, 6, torch.device("cpu"))) for rank in range(6)}
@@ -455,3 +457,11 @@ def test_instrumenting_a_run_does_not_change_it() -> None:
         plain.optimizer.zero_grad()
     for a, b in zip(tracked.model.parameters(), plain.model.parameters(), strict=True):
         assert relative(a, b) < 1e-8
+
+
+@pytest.mark.parametrize("most", [1, 100, 8192])
+def test_a_validation_pass_has_no_more_tokens_than_asked(most: int) -> None:
+    """Or one sequence: validation takes no more memory than training."""
+    passes = ValidationSet(validation(11), LANGUAGES, 6, 1, -100, most).share(0, 0, 1, torch.device("cpu"))
+    length = passes[0].y.shape[1]
+    assert max(len(each.y) for each in passes) == min(max(1, most // length), 24)

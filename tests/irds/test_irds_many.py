@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
 from irds_models import VOCAB, dot, gradient, loss_of, make_model  # noqa: E402
-from shapleymix_irds import IRDS, Options, batch  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.observer import Observer  # noqa: E402
 from shapleymix_irds.train.toy import toy_documents, toy_names  # noqa: E402
 
@@ -35,7 +35,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return plain(self, groups)
 
     monkeypatch.setattr(Observer, "_book", booked)
-    monkeypatch.setattr(batch, "PIECE_TOKENS", 0)  # eight sequences of validation a pass, as long ones have
     return seen
 
 
@@ -45,7 +44,8 @@ def test_few_of_many_languages_have_the_values_of_naive_gradients(by_token: bool
     loss_fn, (x, y) = loss_of(model), some(6, 0)
     owners = torch.tensor([59, 3, 17, 3, 59, 40])
     val = {name: some(1, 100 + k) for k, name in enumerate(NAMES)}
-    tracker = IRDS(model, NAMES, val=val, every=1, engine="exact", options=Options(val_sequences=1))
+    options = Options(val_sequences=1, pass_tokens=8 * LENGTH)
+    tracker = IRDS(model, NAMES, val=val, every=1, engine="exact", options=options)
     for turn in range(2):  # two calls of one step
         part = slice(3 * turn, 3 * turn + 3)
         lang = owners[part, None].expand(3, LENGTH) if by_token else owners[part]

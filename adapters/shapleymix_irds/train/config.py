@@ -104,6 +104,10 @@ class TrainConfig(Settings):
         """The momentum of SGD or Muon."""
         return self.momentum if self.momentum is not None else 0.95 if self.optimizer == "muon" else 0.0
 
+    def pass_sequences(self, ranks: int) -> int:
+        """Sequences that pass the model of one rank at a time, at most."""
+        return self.micro_batch or -(-self.batch // ranks)
+
     def learning_rate(self, step: int) -> float:
         """Linear warm-up, then a cosine from the peak to `min_lr` of it; `step` counts from 0."""
         warm = math.ceil(self.warmup * self.steps)

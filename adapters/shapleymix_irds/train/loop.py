@@ -162,7 +162,7 @@ class Trainer:
     def evaluate(self, log: bool = True) -> None:
         """Measure the test losses, log a row, and let the tracker measure the drop so far."""
         config = self.config
-        batch = config.micro_batch or -(-config.batch // self.world.size)
+        batch = config.pass_sequences(self.world.size)
         found = mean_losses(self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch)
         if log:
             self.rows.append(Row(self.D, tuple(found.tolist())))

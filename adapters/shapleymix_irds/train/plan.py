@@ -99,8 +99,9 @@ def _form(config: TrainConfig) -> Form:
 
 
 def _val_tokens(config: TrainConfig, languages: int, ranks: int) -> float:
-    """V of one evaluated step, over all ranks: each has a sequence or more."""
-    return max(config.irds_val, -(-ranks // languages)) * languages * config.seq
+    """V of one evaluated step, over all ranks, as if each had as many as the one that has most."""
+    sequences = max(config.irds_val, ranks // languages) * languages
+    return -(-sequences // ranks) * ranks * config.seq
 
 
 def _measurement(config: TrainConfig, languages: int) -> float:

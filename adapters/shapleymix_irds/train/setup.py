@@ -110,6 +110,7 @@ def make_tracker(config: TrainConfig, corpus: Corpus, parts: Parts, world: World
         val_sequences=config.irds_val,
         total_steps=config.steps,
         measure_sequences=config.irds_measure,
+        pass_tokens=min(8192, config.pass_sequences(world.size) * config.seq),
         unseen_limit=config.steps + 1,  # `check_shares` has seen to it that each language comes
     )
     return IRDS(
