@@ -326,3 +326,16 @@ def test_toy_text_follows_the_seed_and_extremes_work() -> None:
     assert toy_documents(0, 1.0, 20_000)[0].split()[0] in " ".join(toy_documents(1, 1.0, 20_000))
     with pytest.raises(UsageError, match="outside 0 to 1"):
         toy_documents(0, 1.5, 10)
+
+
+def test_two_spellings_of_a_name_are_one_language(tmp_path: Path) -> None:
+    """As the core has it: Unicode writes é as one character or as two."""
+    pytest.importorskip("torch")
+    from shapleymix_irds.train.config import TrainConfig
+    from shapleymix_irds.train.launch import language_names
+
+    (tmp_path / "e\u0301.txt").write_text("text")
+    assert list(languages_in(str(tmp_path))) == ["\u00e9"]
+    assert language_names(TrainConfig(languages="e\u0301,b", corpus=str(tmp_path))) == ("\u00e9", "b")
+    with pytest.raises(UsageError, match="twice"):
+        language_names(TrainConfig(languages="e\u0301,\u00e9", corpus=str(tmp_path)))

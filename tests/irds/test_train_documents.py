@@ -114,3 +114,18 @@ def test_tokens_that_come_without_their_tokenizer_need_an_end_token(
     assert train(tmp_path / "run", *common) == 2
     assert "--mask-documents needs the token that ends a document" in capfd.readouterr().err
     assert train(tmp_path / "run", *common, "--end-token", str(END)) == 0
+
+
+def test_text_and_tokens_that_end_otherwise_are_not_masked_by_one_of_both(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else the documents of one would not be masked from each other, and nothing would tell."""
+    tokens = np.random.default_rng(0).integers(1, 256, 400_000).astype(np.uint8)
+    tokens[::23] = 255
+    np.save(tmp_path / "a.npy", tokens)
+    (tmp_path / "b.txt").write_text("\n\n".join(f"Some words of text {k}. " * 20 for k in range(900)))
+    common = ("--corpus", str(tmp_path), "--mask-documents", "--no-irds", "--end-token", "255")
+    assert train(tmp_path / "run", *common, "--languages", "a,b") == 2
+    told = capfd.readouterr().err
+    assert "needs one token that ends documents; text ends with 0, tokens on disk with --end-token 255" in told
+    assert train(tmp_path / "run", *common, "--languages", "a", "--eval-at", "1k") == 0

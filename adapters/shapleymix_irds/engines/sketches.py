@@ -53,7 +53,8 @@ def shortened(shape: tuple[int, int], form: Form) -> tuple[int, int]:
     """
     if form.exact:
         return shape
-    ways = list(product(*({n, min(n, form.side)} for n in shape)))
+    rows, columns = ({n, min(n, form.side)} for n in shape)
+    ways = list(product(rows, columns))
     small = [way for way in ways if math.prod(way) <= (2 * form.side) ** 2]
     return min(small, key=lambda way: (multiplications(shape, way), -math.prod(way)))
 

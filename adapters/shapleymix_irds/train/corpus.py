@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.tables.spelling import composed
 from shapleymix_irds.train.documents import SPLITS, Documents, joined, split_of
 from shapleymix_irds.train.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
 from shapleymix_irds.train.streams import HeldStream, Stream
@@ -118,7 +119,7 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
         files = [each for each in sorted(path.rglob("*")) if ending_of(each, ALL_ENDINGS)] if is_folder else [path]
         if not files or not (is_folder or ending):
             continue
-        language = path.name.removesuffix(ending or "")
+        language = composed(path.name.removesuffix(ending or ""))
         if language in found:
             message = f"is language {language!r} as well as {found[language][0].name}"
             hint = f"keep one of them, or put both into a folder {language}/"

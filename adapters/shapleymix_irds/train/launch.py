@@ -11,6 +11,7 @@ from pathlib import Path
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.simplex import format_mixture
+from shapleymix.tables.spelling import composed
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_main
 from shapleymix_irds.train.checkpoint import Checkpoints
@@ -129,7 +130,7 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     UsageError
         If a name cannot be a label or comes twice.
     """
-    names = tuple(name.strip() for name in config.languages.split(",")) if config.languages else ()
+    names = tuple(composed(name.strip()) for name in config.languages.split(",")) if config.languages else ()
     if not names:
         names = toy_names(config.toy_languages) if config.corpus == "toy" else names_in(config.corpus)
     if len(names) < 1:

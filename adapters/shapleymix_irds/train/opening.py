@@ -48,12 +48,12 @@ def names_in(folder: str) -> tuple[str, ...]:
 
 
 class Opened(NamedTuple):
-    """A corpus; the run's settings with what it decides of them; how it was read; whether any of it came as tokens."""
+    """A corpus; the run's settings with what it decides of them; how it was read; which of its files came as tokens."""
 
     corpus: Corpus
     config: TrainConfig
     settings: Settings
-    ready: bool
+    ready: frozenset[bool]
 
 
 def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> Opened:
@@ -76,7 +76,7 @@ def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> O
     settings = _settings(config)
     config = _settled(config, settings)
     if config.corpus == "toy":
-        return Opened(open_corpus("toy", languages, _options(config, settings)), config, settings, False)
+        return Opened(open_corpus("toy", languages, _options(config, settings)), config, settings, frozenset({False}))
     _check_begun(config.corpus)
     files = chosen(config.corpus, languages)
     _check_small(config, files)
@@ -89,8 +89,8 @@ def open_for(config: TrainConfig, languages: tuple[str, ...], world: World) -> O
     return Opened(corpus, config, settings, ready)
 
 
-def _ready(names: list[str]) -> bool:
-    return any(name.endswith(READY_ENDINGS) for name in names)
+def _ready(names: list[str]) -> frozenset[bool]:
+    return frozenset(name.endswith(READY_ENDINGS) for name in names)
 
 
 def document_end(opened: Opened) -> int:
@@ -99,15 +99,21 @@ def document_end(opened: Opened) -> int:
     Raises
     ------
     UsageError
-        If it is not known.
+        If it is not known, or text and tokens have each their own.
     """
     settings = opened.settings
-    end = settings.end_token if opened.ready else settings.tokenizer_end
-    if end is None:
+    ends = {settings.end_token if ready else settings.tokenizer_end for ready in opened.ready}
+    if None in ends:
         unknown = f"{settings.named} has none that is known"
-        kind = "the corpus has tokens without their tokenizer" if opened.ready else unknown
+        kind = "the corpus has tokens without their tokenizer" if True in opened.ready else unknown
         message = f"--mask-documents needs the token that ends a document; {kind}"
         raise UsageError(message, hint="give --end-token, or --no-mask-documents")
+    if len(ends) > 1:
+        told = f"text ends with {settings.tokenizer_end}, tokens on disk with --end-token {settings.end_token}"
+        hint = "write one of both with the other's token, or give --no-mask-documents"
+        raise UsageError(f"--mask-documents needs one token that ends documents; {told}", hint=hint)
+    (end,) = ends
+    assert end is not None
     return end
 
 
