@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from shapleymix_irds.train.export_command import command as export
-from shapleymix_irds.train.prepared.command import command as prepare
+from shapleymix_irds.train.data.prepared.command import command as prepare
+from shapleymix_irds.train.saving.export_command import command as export
 from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
 

@@ -27,12 +27,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters")]
 import torch  # noqa: E402
 from _report import finish, must, row, table  # noqa: E402
 from shapleymix_irds.distributed import World  # noqa: E402
-from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
-from shapleymix_irds.train.checksums import check_file  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
 from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
+from shapleymix_irds.train.saving.checkpoint import Checkpoints  # noqa: E402
+from shapleymix_irds.train.saving.checksums import check_file  # noqa: E402
+from shapleymix_irds.train.saving.shards import Block, Reader, Staging, read_places, write_blocks  # noqa: E402
 from shapleymix_irds.train.shapes import model_config  # noqa: E402
-from shapleymix_irds.train.shards import Block, Reader, Staging, read_places, write_blocks  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 RANKS, LARGEST = 512, "3171M"

@@ -24,15 +24,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "benchma
 
 import numpy as np  # noqa: E402
 from _report import finish, must, row, table  # noqa: E402
-from shapleymix_irds.train.corpus import CorpusOptions, check_vocabulary, open_corpus  # noqa: E402
-from shapleymix_irds.train.feed import Feed, Share  # noqa: E402
-from shapleymix_irds.train.prepared.manifest import MANIFEST, Settings, read_manifest  # noqa: E402
-from shapleymix_irds.train.prepared.mapped import open_prepared  # noqa: E402
-from shapleymix_irds.train.prepared.prepare import How, prepare  # noqa: E402
-from shapleymix_irds.train.prepared.verify import verify  # noqa: E402
-from shapleymix_irds.train.sampler import Sampler  # noqa: E402
+from shapleymix_irds.train.data.corpus import CorpusOptions, check_vocabulary, open_corpus  # noqa: E402
+from shapleymix_irds.train.data.feed import Feed, Share  # noqa: E402
+from shapleymix_irds.train.data.prepared.manifest import MANIFEST, Settings, read_manifest  # noqa: E402
+from shapleymix_irds.train.data.prepared.mapped import open_prepared  # noqa: E402
+from shapleymix_irds.train.data.prepared.prepare import How, prepare  # noqa: E402
+from shapleymix_irds.train.data.prepared.verify import verify  # noqa: E402
+from shapleymix_irds.train.data.sampler import Sampler  # noqa: E402
+from shapleymix_irds.train.data.tokens import ByteTokenizer  # noqa: E402
 from shapleymix_irds.train.setup import validation  # noqa: E402
-from shapleymix_irds.train.tokens import ByteTokenizer  # noqa: E402
 
 from shapleymix.tables.sizes import parse_size  # noqa: E402
 

@@ -22,8 +22,8 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 import shapleymix_irds.tracker  # noqa: E402
 import shapleymix_irds.train.launch  # noqa: E402, F401
 import torch.distributed.fsdp  # noqa: E402, F401
-from shapleymix_irds.train import checkpoint  # noqa: E402
 from shapleymix_irds.train.app import main  # noqa: E402
+from shapleymix_irds.train.saving import checkpoint  # noqa: E402
 
 
 def hinder(rank: int, slow: float, full: int | None) -> None:

@@ -12,7 +12,7 @@ import numpy as np  # noqa: E402
 from irds_models import VOCAB, dot, gradient, loss_of, make_model  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.observer import Observer  # noqa: E402
-from shapleymix_irds.train.toy import toy_documents, toy_names  # noqa: E402
+from shapleymix_irds.train.data.toy import toy_documents, toy_names  # noqa: E402
 
 MANY, LENGTH = 60, 7
 NAMES = tuple(f"l{k}" for k in range(MANY))

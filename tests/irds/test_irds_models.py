@@ -25,7 +25,7 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
-from shapleymix_irds.train.telemetry import irds_line  # noqa: E402
+from shapleymix_irds.train.showing.telemetry import irds_line  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)

@@ -18,10 +18,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from shapleymix_irds.distributed import World  # noqa: E402
-from shapleymix_irds.train import checkpoint  # noqa: E402
-from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
 from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
-from shapleymix_irds.train.shards import Block, own_blocks  # noqa: E402
+from shapleymix_irds.train.saving import checkpoint  # noqa: E402
+from shapleymix_irds.train.saving.checkpoint import Checkpoints  # noqa: E402
+from shapleymix_irds.train.saving.shards import Block, own_blocks  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shapleymix.errors import StoreError, UsageError  # noqa: E402

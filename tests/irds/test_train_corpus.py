@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
-from shapleymix_irds.train.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
-from shapleymix_irds.train.documents import Documents, joined
-from shapleymix_irds.train.pieces import Reading, read_piece
-from shapleymix_irds.train.textfiles import read_documents
-from shapleymix_irds.train.tokens import ByteTokenizer, FileTokenizer
-from shapleymix_irds.train.toy import ALPHABET, toy_documents
+from shapleymix_irds.train.data.corpus import Corpus, CorpusOptions, check_vocabulary, languages_in, open_corpus
+from shapleymix_irds.train.data.documents import Documents, joined
+from shapleymix_irds.train.data.pieces import Reading, read_piece
+from shapleymix_irds.train.data.textfiles import read_documents
+from shapleymix_irds.train.data.tokens import ByteTokenizer, FileTokenizer
+from shapleymix_irds.train.data.toy import ALPHABET, toy_documents
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 

@@ -19,7 +19,7 @@ pytest.importorskip("torch")
 import torch
 from safetensors.torch import load_file
 from shapleymix_irds.train.distributed import agreed_round
-from shapleymix_irds.train.export import export
+from shapleymix_irds.train.saving.export import export
 from torch._C._distributed_c10d import HashStore
 
 from shapleymix.tables.run_reading import read_runs

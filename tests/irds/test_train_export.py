@@ -14,9 +14,9 @@ transformers = pytest.importorskip("transformers")
 
 from click.testing import CliRunner  # noqa: E402
 from shapleymix_irds.commands import group  # noqa: E402
-from shapleymix_irds.train import export as exporting  # noqa: E402
-from shapleymix_irds.train.export import export  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
+from shapleymix_irds.train.saving import export as exporting  # noqa: E402
+from shapleymix_irds.train.saving.export import export  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 

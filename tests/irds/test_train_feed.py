@@ -13,12 +13,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shapleymix_irds.train import feed as feeding  # noqa: E402
-from shapleymix_irds.train.corpus import Corpus, CorpusOptions, Stream, open_corpus  # noqa: E402
-from shapleymix_irds.train.feed import AHEAD, Feed, Share  # noqa: E402
-from shapleymix_irds.train.sampler import Sampler  # noqa: E402
+from shapleymix_irds.train.data import feed as feeding  # noqa: E402
+from shapleymix_irds.train.data.corpus import Corpus, CorpusOptions, Stream, open_corpus  # noqa: E402
+from shapleymix_irds.train.data.feed import AHEAD, Feed, Share  # noqa: E402
+from shapleymix_irds.train.data.sampler import Sampler  # noqa: E402
+from shapleymix_irds.train.data.tokens import ByteTokenizer  # noqa: E402
 from shapleymix_irds.train.step import Stepper  # noqa: E402
-from shapleymix_irds.train.tokens import ByteTokenizer  # noqa: E402
 
 from shapleymix.errors import DataError  # noqa: E402
 from tests.irds.training import STEPS, results, train  # noqa: E402

@@ -20,10 +20,10 @@ pytest.importorskip("torch")
 from rich.cells import cell_len
 from rich.console import Console
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.heat import DARK, LIGHT, NEGATIVE, NOTHING, POSITIVE, HeatTable, colour, ink
 from shapleymix_irds.train.launch import shown_by
-from shapleymix_irds.train.live import LiveView
-from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
+from shapleymix_irds.train.showing.heat import DARK, LIGHT, NEGATIVE, NOTHING, POSITIVE, HeatTable, colour, ink
+from shapleymix_irds.train.showing.live import LiveView
+from shapleymix_irds.train.showing.telemetry import JsonLines, Lines, Metrics
 
 from tests.irds.training import QUICK, SCRIPT, environment, measured
 

@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from shapleymix_irds.train.heat import colour
-from shapleymix_irds.train.loggers import PICTURES, Seldom, TensorBoard, WeightsAndBiases
-from shapleymix_irds.train.picture import CELL, EDGE, markdown, picture
-from shapleymix_irds.train.telemetry import Metrics
+from shapleymix_irds.train.showing.heat import colour
+from shapleymix_irds.train.showing.loggers import PICTURES, Seldom, TensorBoard, WeightsAndBiases
+from shapleymix_irds.train.showing.picture import CELL, EDGE, markdown, picture
+from shapleymix_irds.train.showing.telemetry import Metrics
 
 from shapleymix.errors import UsageError
 from tests.irds.training import measured, train

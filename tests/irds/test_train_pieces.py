@@ -14,11 +14,11 @@ import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapleymix_irds.train import textfiles
-from shapleymix_irds.train.documents import joined
-from shapleymix_irds.train.pieces import Reading, cut, read_piece
-from shapleymix_irds.train.textfiles import cut_text, read_documents
-from shapleymix_irds.train.tokens import ByteTokenizer
+from shapleymix_irds.train.data import textfiles
+from shapleymix_irds.train.data.documents import joined
+from shapleymix_irds.train.data.pieces import Reading, cut, read_piece
+from shapleymix_irds.train.data.textfiles import cut_text, read_documents
+from shapleymix_irds.train.data.tokens import ByteTokenizer
 from test_train_corpus import DOCUMENTS, megatron, write
 
 from shapleymix.errors import DataError

@@ -21,15 +21,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from shapleymix_irds.commands import main as irds  # noqa: E402
-from shapleymix_irds.train import opening  # noqa: E402
-from shapleymix_irds.train.corpus import Corpus, CorpusOptions, open_corpus  # noqa: E402
-from shapleymix_irds.train.prepared import prepare as preparing  # noqa: E402
-from shapleymix_irds.train.prepared.folder import PARTS  # noqa: E402
-from shapleymix_irds.train.prepared.manifest import Settings, read_manifest  # noqa: E402
-from shapleymix_irds.train.prepared.mapped import open_prepared  # noqa: E402
-from shapleymix_irds.train.prepared.prepare import How, prepare  # noqa: E402
-from shapleymix_irds.train.prepared.verify import verify  # noqa: E402
-from shapleymix_irds.train.tokens import ByteTokenizer  # noqa: E402
+from shapleymix_irds.train.data import opening  # noqa: E402
+from shapleymix_irds.train.data.corpus import Corpus, CorpusOptions, open_corpus  # noqa: E402
+from shapleymix_irds.train.data.prepared import prepare as preparing  # noqa: E402
+from shapleymix_irds.train.data.prepared.folder import PARTS  # noqa: E402
+from shapleymix_irds.train.data.prepared.manifest import Settings, read_manifest  # noqa: E402
+from shapleymix_irds.train.data.prepared.mapped import open_prepared  # noqa: E402
+from shapleymix_irds.train.data.prepared.prepare import How, prepare  # noqa: E402
+from shapleymix_irds.train.data.prepared.verify import verify  # noqa: E402
+from shapleymix_irds.train.data.tokens import ByteTokenizer  # noqa: E402
 from test_train_corpus import DOCUMENTS, megatron, write  # noqa: E402
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError  # noqa: E402
@@ -231,7 +231,7 @@ def test_wherever_it_is_stopped_it_ends_the_same_and_does_nothing_twice(
 def test_it_can_be_killed_at_any_time(texts: Path, tmp_path: Path, prepared: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "import sys; from shapleymix_irds.train.prepared import prepare; from pathlib import Path\n"
+        "import sys; from shapleymix_irds.train.data.prepared import prepare; from pathlib import Path\n"
         "if __name__ == '__main__':\n"
         "    prepare.prepare(Path(sys.argv[1]), Path(sys.argv[2]), (), prepare.Settings.of('bytes', 0, 'text', .2, .2),"
         " prepare.How(2, piece=500))\n"
@@ -280,8 +280,8 @@ def test_a_start_does_not_read_the_tokens(tmp_path: Path, prepared: Path, monkey
     assert corpus.fingerprint
     assert time.process_time() - began < 1.0
     assert read == []
-    from shapleymix_irds.train.feed import Feed, Share
-    from shapleymix_irds.train.sampler import Sampler
+    from shapleymix_irds.train.data.feed import Feed, Share
+    from shapleymix_irds.train.data.sampler import Sampler
 
     windows = np.array([stream.windows for stream in corpus.train])
     assert windows.sum() > 6e9
@@ -519,7 +519,7 @@ def test_text_that_is_too_large_for_each_start_is_refused_with_the_command(
 
 
 def test_a_process_that_is_killed_is_told(texts: Path, tmp_path: Path) -> None:
-    from shapleymix_irds.train.prepared.pool import shared_out
+    from shapleymix_irds.train.data.prepared.pool import shared_out
 
     with pytest.raises(UsageError, match=r"(?s)a process of its own was killed.*fewer --jobs"):
         list(shared_out(os._exit, [1, 1], 2))

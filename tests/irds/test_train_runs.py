@@ -19,8 +19,8 @@ torch = pytest.importorskip("torch")
 from shapleymix_irds.accounts import ledger  # noqa: E402
 from shapleymix_irds.train import setup  # noqa: E402
 from shapleymix_irds.train.app import main  # noqa: E402
-from shapleymix_irds.train.checkpoint import Checkpoints  # noqa: E402
 from shapleymix_irds.train.loop import Trainer  # noqa: E402
+from shapleymix_irds.train.saving.checkpoint import Checkpoints  # noqa: E402
 
 from shapleymix.tables.run_reading import read_runs  # noqa: E402
 from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapleymix_irds.train.sampler import Sampler, deal, passes, share_of_rank, shuffled
+from shapleymix_irds.train.data.sampler import Sampler, deal, passes, share_of_rank, shuffled
 
 RATIOS = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(sum).map(lambda a: np.array(a) / sum(a))
 

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from shapleymix_irds.train import telemetry
-from shapleymix_irds.train.telemetry import JsonLines, Lines, Metrics
+from shapleymix_irds.train.showing import telemetry
+from shapleymix_irds.train.showing.telemetry import JsonLines, Lines, Metrics
 
 from shapleymix.errors import UsageError
 from tests.irds.training import measured

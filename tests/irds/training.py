@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from shapleymix_irds.train.app import main
-from shapleymix_irds.train.measured import Measured
+from shapleymix_irds.train.showing.measured import Measured
 
 SCRIPT = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
 RESULTS = ("runs.csv", "sv.csv", "sv_raw.csv")

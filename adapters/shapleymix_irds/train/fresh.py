@@ -12,7 +12,7 @@ import numpy as np
 from shapleymix.errors import Fault, UsageError
 from shapleymix.records import FloatArray, IntArray
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.data.corpus import Corpus
 from shapleymix_irds.train.plan import FEWEST, Plan, plan_of
 
 _REPEATS = "fewer --tokens, more text, or a lower ratio; or measure on validation text: --no-irds-fresh"

@@ -14,28 +14,28 @@ from shapleymix.tables.simplex import format_mixture
 from shapleymix.tables.spelling import composed
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_main
-from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import check_vocabulary
+from shapleymix_irds.train.data.corpus import check_vocabulary
+from shapleymix_irds.train.data.opening import document_end, drop_shared, names_in, open_for
+from shapleymix_irds.train.data.toy import toy_names
 from shapleymix_irds.train.disk import check_folder, locked
 from shapleymix_irds.train.distributed import joined_world
-from shapleymix_irds.train.export import export
-from shapleymix_irds.train.exported import check_goal
 from shapleymix_irds.train.fresh import check_fresh, how_measured
-from shapleymix_irds.train.live import LiveView
-from shapleymix_irds.train.loggers import RUN_ID, TensorBoard, WeightsAndBiases
 from shapleymix_irds.train.loop import Trainer
 from shapleymix_irds.train.mixtures import Mixture, read_mixture
-from shapleymix_irds.train.opening import document_end, drop_shared, names_in, open_for
 from shapleymix_irds.train.plan import check_shares, plan_of
 from shapleymix_irds.train.results import clear_results, files_of, in_the_way
-from shapleymix_irds.train.resuming import ALONE
+from shapleymix_irds.train.saving.checkpoint import Checkpoints
+from shapleymix_irds.train.saving.export import export
+from shapleymix_irds.train.saving.exported import check_goal
+from shapleymix_irds.train.saving.resuming import ALONE
+from shapleymix_irds.train.saving.tensors import tensor_bytes
 from shapleymix_irds.train.setup import Parts, make_parts
+from shapleymix_irds.train.showing.live import LiveView
+from shapleymix_irds.train.showing.loggers import RUN_ID, TensorBoard, WeightsAndBiases
+from shapleymix_irds.train.showing.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.speed import peak_memory, speed_parts
-from shapleymix_irds.train.telemetry import JsonLines, Lines, Sink, irds_line
 from shapleymix_irds.train.telling import say, told
-from shapleymix_irds.train.tensors import tensor_bytes
-from shapleymix_irds.train.toy import toy_names
 
 SHOWN = 8  # files that are named
 

@@ -16,22 +16,22 @@ from shapleymix.records import FloatArray
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train.agreement import on_every, on_main
-from shapleymix_irds.train.checkpoint import Checkpoints
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import Corpus
-from shapleymix_irds.train.evaluate import mean_losses
-from shapleymix_irds.train.feed import Feed, Share
-from shapleymix_irds.train.measured import News
+from shapleymix_irds.train.data.corpus import Corpus
+from shapleymix_irds.train.data.evaluate import mean_losses
+from shapleymix_irds.train.data.feed import Feed, Share
+from shapleymix_irds.train.data.sampler import Sampler
 from shapleymix_irds.train.plan import plan_of
-from shapleymix_irds.train.recorded import fault_of
 from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
-from shapleymix_irds.train.resuming import resume
-from shapleymix_irds.train.sampler import Sampler
+from shapleymix_irds.train.saving.checkpoint import Checkpoints
+from shapleymix_irds.train.saving.recorded import fault_of
+from shapleymix_irds.train.saving.resuming import resume
 from shapleymix_irds.train.setup import Losses, Parts, make_tracker, speed_of
+from shapleymix_irds.train.showing.measured import News
+from shapleymix_irds.train.showing.telemetry import Metrics, Sink
 from shapleymix_irds.train.speed import peak_memory
 from shapleymix_irds.train.step import Shown, Stepper
 from shapleymix_irds.train.stopping import StopSignals
-from shapleymix_irds.train.telemetry import Metrics, Sink
 from shapleymix_irds.train.telling import Stopped
 
 

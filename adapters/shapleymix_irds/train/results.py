@@ -13,9 +13,9 @@ from shapleymix.files import atomic_write
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog, write_runs
 from shapleymix_irds.accounts.log import segments
-from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.data.corpus import Corpus
+from shapleymix_irds.train.data.sampler import Sampler
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.sampler import Sampler
 
 MATRICES = ("sv.csv", "sv_raw.csv")
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from shapleymix.errors import UsageError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.data.corpus import Corpus
+from shapleymix_irds.train.data.evaluate import spread, windows_of
+from shapleymix_irds.train.data.sampler import passes
 from shapleymix_irds.train.distributed import mesh_of, wrap
-from shapleymix_irds.train.evaluate import spread, windows_of
 from shapleymix_irds.train.model import Decoder, sequence_losses
 from shapleymix_irds.train.optimisers import Optimiser, make_optimiser
 from shapleymix_irds.train.plan import plan_of
-from shapleymix_irds.train.sampler import passes
 from shapleymix_irds.train.shapes import ModelConfig
 from shapleymix_irds.train.speed import Speed, flops_of_a_token, peak_flops
 

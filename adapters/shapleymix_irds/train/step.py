@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from shapleymix.errors import DataError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.data.corpus import Corpus
+from shapleymix_irds.train.data.feed import Sequences
 from shapleymix_irds.train.distributed import gradient_sync
-from shapleymix_irds.train.feed import Sequences
 from shapleymix_irds.train.setup import Losses, Parts
 
 UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"

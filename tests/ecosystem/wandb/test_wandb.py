@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("wandb")
 
-from shapleymix_irds.train.loggers import WeightsAndBiases
-from shapleymix_irds.train.telemetry import Metrics
+from shapleymix_irds.train.showing.loggers import WeightsAndBiases
+from shapleymix_irds.train.showing.telemetry import Metrics
 from training import measured
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shapleymix.errors import Location, StoreError
 from shapleymix_irds.train.optimisers import Optimiser
-from shapleymix_irds.train.shards import Reader
+from shapleymix_irds.train.saving.shards import Reader
 from shapleymix_irds.wrappers import put_back, tidy
 
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from shapleymix.records import IntArray
-from shapleymix_irds.train.corpus import Stream
-from shapleymix_irds.train.evaluate import windows_of
-from shapleymix_irds.train.sampler import Sampler, passes
+from shapleymix_irds.train.data.corpus import Stream
+from shapleymix_irds.train.data.evaluate import windows_of
+from shapleymix_irds.train.data.sampler import Sampler, passes
 
 AHEAD = 2  # steps that wait for the model
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from shapleymix.errors import DataError, Location
-from shapleymix_irds.train.opened import open_text
+from shapleymix_irds.train.data.opened import open_text
 
 TEXT_ENDINGS = tuple(f"{kind}{packed}" for kind in (".txt", ".jsonl") for packed in ("", ".gz", ".zst"))
 ENDINGS = (*TEXT_ENDINGS, ".parquet")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.measured import Measured
-from shapleymix_irds.train.picture import markdown, picture
-from shapleymix_irds.train.telemetry import Metrics
+from shapleymix_irds.train.showing.measured import Measured
+from shapleymix_irds.train.showing.picture import markdown, picture
+from shapleymix_irds.train.showing.telemetry import Metrics
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

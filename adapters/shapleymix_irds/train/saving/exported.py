@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shapleymix.errors import Location, StoreError, UsageError
-from shapleymix_irds.train.checksums import check_file, read_sums
 from shapleymix_irds.train.disk import check_no_file, disk_errors
+from shapleymix_irds.train.saving.checksums import check_file, read_sums
 
 SUMS = "shapleymix-export.sha256"  # checksums of all other files; who has none of that name is no export
 HINT = "choose another folder, or make room in it or the right to write to it"

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.tables.spelling import composed
-from shapleymix_irds.train.documents import SPLITS, Documents, joined, split_of
-from shapleymix_irds.train.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
-from shapleymix_irds.train.streams import HeldStream, Stream
-from shapleymix_irds.train.textfiles import ending_of
-from shapleymix_irds.train.tokens import Tokenizer
-from shapleymix_irds.train.toy import toy_documents
+from shapleymix_irds.train.data.documents import SPLITS, Documents, joined, split_of
+from shapleymix_irds.train.data.pieces import ALL_ENDINGS, READY_ENDINGS, Reading, encoded, read_piece
+from shapleymix_irds.train.data.streams import HeldStream, Stream
+from shapleymix_irds.train.data.textfiles import ending_of
+from shapleymix_irds.train.data.tokens import Tokenizer
+from shapleymix_irds.train.data.toy import toy_documents
 
 
 @dataclass(frozen=True)

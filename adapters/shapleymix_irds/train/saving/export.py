@@ -20,16 +20,16 @@ from torch import Tensor
 from shapleymix.errors import DataError, Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.checkpoint import RECORD, Checkpoints
-from shapleymix_irds.train.checksums import write_sums, write_synced
 from shapleymix_irds.train.config import TrainConfig
+from shapleymix_irds.train.data.tokens import tokenizer_for
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.exported import HINT, SUMS, check_goal, remove_export
 from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE, Decoder
-from shapleymix_irds.train.recorded import config_of
+from shapleymix_irds.train.saving.checkpoint import RECORD, Checkpoints
+from shapleymix_irds.train.saving.checksums import write_sums, write_synced
+from shapleymix_irds.train.saving.exported import HINT, SUMS, check_goal, remove_export
+from shapleymix_irds.train.saving.recorded import config_of
+from shapleymix_irds.train.saving.shards import CODES, Reader
 from shapleymix_irds.train.shapes import ModelConfig
-from shapleymix_irds.train.shards import CODES, Reader
-from shapleymix_irds.train.tokens import tokenizer_for
 
 MAKER = "shapleymix_run"  # a key of config.json, for who reads it: the run that the model is of
 LARGEST_FILE = 5 * 10**9

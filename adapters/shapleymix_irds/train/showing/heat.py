@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shapleymix_irds.train.measured import Measured, ratio_range
+from shapleymix_irds.train.showing.measured import Measured, ratio_range
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

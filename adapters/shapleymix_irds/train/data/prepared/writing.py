@@ -13,10 +13,10 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location, StoreError
 from shapleymix.records import Record
+from shapleymix_irds.train.data.documents import READ_AT_ONCE, SPLITS, Documents, split_of
+from shapleymix_irds.train.data.pieces import read_piece
+from shapleymix_irds.train.data.prepared.manifest import FULL, Settings
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.documents import READ_AT_ONCE, SPLITS, Documents, split_of
-from shapleymix_irds.train.pieces import read_piece
-from shapleymix_irds.train.prepared.manifest import FULL, Settings
 
 
 @dataclass(frozen=True)

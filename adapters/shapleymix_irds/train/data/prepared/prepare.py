@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix_irds.train.corpus import check_shares, chosen, languages_in
-from shapleymix_irds.train.documents import SPLITS
-from shapleymix_irds.train.prepared.folder import (
+from shapleymix_irds.train.data.corpus import check_shares, chosen, languages_in
+from shapleymix_irds.train.data.documents import SPLITS
+from shapleymix_irds.train.data.prepared.folder import (
     PARTS,
     Place,
     Plan,
@@ -26,7 +26,7 @@ from shapleymix_irds.train.prepared.folder import (
     plan_of,
     sources_of,
 )
-from shapleymix_irds.train.prepared.manifest import (
+from shapleymix_irds.train.data.prepared.manifest import (
     MANIFEST,
     Language,
     Manifest,
@@ -35,9 +35,9 @@ from shapleymix_irds.train.prepared.manifest import (
     is_prepared,
     read_manifest,
 )
-from shapleymix_irds.train.prepared.merging import Merge, merge
-from shapleymix_irds.train.prepared.pool import shared_out
-from shapleymix_irds.train.prepared.writing import Task, Written, write_piece, written
+from shapleymix_irds.train.data.prepared.merging import Merge, merge
+from shapleymix_irds.train.data.prepared.pool import shared_out
+from shapleymix_irds.train.data.prepared.writing import Task, Written, write_piece, written
 
 PIECES = (1 << 23, 1 << 28)  # least and most bytes of a piece: at most minutes of work, which is what a stop can cost
 FOR_EACH_JOB = 8  # pieces at least, if they are not too small, so that no process is left over

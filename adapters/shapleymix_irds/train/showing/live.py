@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shapleymix_irds.train.heat import HeatTable
-from shapleymix_irds.train.measured import Measured
-from shapleymix_irds.train.telemetry import Metrics
+from shapleymix_irds.train.showing.heat import HeatTable
+from shapleymix_irds.train.showing.measured import Measured
+from shapleymix_irds.train.showing.telemetry import Metrics
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

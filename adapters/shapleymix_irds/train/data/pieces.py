@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shapleymix_irds.train.documents import Documents, joined, of_one_array, text_place, token_digest
-from shapleymix_irds.train.ready import cut_documents, cut_npy, map_npy, mark_npy, read_megatron
-from shapleymix_irds.train.textfiles import ENDINGS, cut_text, read_documents
-from shapleymix_irds.train.tokens import Tokenizer
+from shapleymix_irds.train.data.documents import Documents, joined, of_one_array, text_place, token_digest
+from shapleymix_irds.train.data.ready import cut_documents, cut_npy, map_npy, mark_npy, read_megatron
+from shapleymix_irds.train.data.textfiles import ENDINGS, cut_text, read_documents
+from shapleymix_irds.train.data.tokens import Tokenizer
 
 READY_ENDINGS = (".bin", ".npy")
 ALL_ENDINGS = (*ENDINGS, *READY_ENDINGS)

@@ -11,9 +11,9 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import Record
-from shapleymix_irds.train.documents import ROW, SPLITS
-from shapleymix_irds.train.pieces import READY_ENDINGS, Reading
-from shapleymix_irds.train.tokens import ByteTokenizer, tokenizer_for
+from shapleymix_irds.train.data.documents import ROW, SPLITS
+from shapleymix_irds.train.data.pieces import READY_ENDINGS, Reading
+from shapleymix_irds.train.data.tokens import ByteTokenizer, tokenizer_for
 
 MANIFEST = "manifest.json"
 FULL = "make room, or the right to write there; the same command then continues"

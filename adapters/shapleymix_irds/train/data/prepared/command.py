@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_irds.train.prepared.manifest import Manifest, Settings
-from shapleymix_irds.train.prepared.pool import default_jobs
-from shapleymix_irds.train.prepared.prepare import How, prepare
-from shapleymix_irds.train.prepared.verify import verify
+from shapleymix_irds.train.data.prepared.manifest import Manifest, Settings
+from shapleymix_irds.train.data.prepared.pool import default_jobs
+from shapleymix_irds.train.data.prepared.prepare import How, prepare
+from shapleymix_irds.train.data.prepared.verify import verify
 from shapleymix_irds.train.telling import say
 
 HELP = """Tokenise a corpus once, so that training only maps it.

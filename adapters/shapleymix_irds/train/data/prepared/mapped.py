@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from shapleymix.errors import UsageError, did_you_mean
-from shapleymix_irds.train.corpus import Corpus, check_windows
-from shapleymix_irds.train.documents import SPLITS
-from shapleymix_irds.train.prepared.folder import Place
-from shapleymix_irds.train.prepared.manifest import Manifest, check_sizes
-from shapleymix_irds.train.streams import FiledStream
+from shapleymix_irds.train.data.corpus import Corpus, check_windows
+from shapleymix_irds.train.data.documents import SPLITS
+from shapleymix_irds.train.data.prepared.folder import Place
+from shapleymix_irds.train.data.prepared.manifest import Manifest, check_sizes
+from shapleymix_irds.train.data.streams import FiledStream
 
 
 def open_prepared(

@@ -15,10 +15,10 @@ import numpy as np
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.records import Record
+from shapleymix_irds.train.data.documents import SPLITS
+from shapleymix_irds.train.data.pieces import Reading, cut, kind_of
+from shapleymix_irds.train.data.prepared.manifest import FULL, MANIFEST, Language, Settings, Source
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.documents import SPLITS
-from shapleymix_irds.train.pieces import Reading, cut, kind_of
-from shapleymix_irds.train.prepared.manifest import FULL, MANIFEST, Language, Settings, Source
 
 SETTINGS = "settings.json"
 LANGUAGE = "language.json"

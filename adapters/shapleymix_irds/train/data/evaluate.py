@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shapleymix.records import FloatArray
 from shapleymix_irds.distributed import World
-from shapleymix_irds.train.corpus import Stream
+from shapleymix_irds.train.data.corpus import Stream
 
 SequenceLoss = Callable[[Tensor, Tensor], Tensor]
 

@@ -22,11 +22,11 @@ from shapleymix.errors import Location, StoreError
 from shapleymix.files import read_json
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_every, on_main
-from shapleymix_irds.train.checksums import check_file, read_sums, write_sums, write_synced
 from shapleymix_irds.train.disk import disk_errors
 from shapleymix_irds.train.optimisers import Optimiser
-from shapleymix_irds.train.shards import Block, Reader, Staging, block_of, own_blocks, read_places, write_blocks
-from shapleymix_irds.train.tensors import fill, tensors_of
+from shapleymix_irds.train.saving.checksums import check_file, read_sums, write_sums, write_synced
+from shapleymix_irds.train.saving.shards import Block, Reader, Staging, block_of, own_blocks, read_places, write_blocks
+from shapleymix_irds.train.saving.tensors import fill, tensors_of
 
 STEP_FOLDER = re.compile(r"step-\d{9,}")
 PARTIAL = re.compile(rf"\.{STEP_FOLDER.pattern}")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from shapleymix.files import atomic_write
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.measured import Measured, ratio_range
+from shapleymix_irds.train.showing.measured import Measured, ratio_range
 from shapleymix_irds.train.speed import Pace, speed_parts
 from shapleymix_irds.train.telling import say
 

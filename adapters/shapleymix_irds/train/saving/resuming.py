@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from shapleymix.errors import Fault, Location, StoreError, UsageError
-from shapleymix_irds.train.checkpoint import RECORD, Checkpoints
 from shapleymix_irds.train.optimisers import Optimiser
+from shapleymix_irds.train.saving.checkpoint import RECORD, Checkpoints
 
 NONE_LEFT = "put back a copy of one of them, choose another --out, or start anew with --force"
 ALONE = "warning: --keep 1 leaves no checkpoint to fall back on, should the last one be broken"

@@ -11,7 +11,7 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.records import IntArray
-from shapleymix_irds.train.documents import READ_AT_ONCE, Documents, of_one_array, token_digest
+from shapleymix_irds.train.data.documents import READ_AT_ONCE, Documents, of_one_array, token_digest
 
 UNMARKED_DOCUMENT = 8192  # tokens of a stretch that is split as one document where nothing marks the ends
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"

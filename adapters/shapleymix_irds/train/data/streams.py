@@ -13,7 +13,7 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.records import IntArray
-from shapleymix_irds.train.documents import READ_AT_ONCE, Documents, digest_of
+from shapleymix_irds.train.data.documents import READ_AT_ONCE, Documents, digest_of
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from shapleymix.errors import Fault, Location, UsageError
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.corpus import Corpus, CorpusOptions, chosen, languages_in, open_corpus
-from shapleymix_irds.train.pieces import READY_ENDINGS
-from shapleymix_irds.train.prepared.folder import SETTINGS, sources_of
-from shapleymix_irds.train.prepared.manifest import Settings, hash_of, is_prepared, read_manifest
-from shapleymix_irds.train.prepared.mapped import open_prepared
-from shapleymix_irds.train.prepared.prepare import prepare
-from shapleymix_irds.train.tokens import tokenizer_for
+from shapleymix_irds.train.data.corpus import Corpus, CorpusOptions, chosen, languages_in, open_corpus
+from shapleymix_irds.train.data.pieces import READY_ENDINGS
+from shapleymix_irds.train.data.prepared.folder import SETTINGS, sources_of
+from shapleymix_irds.train.data.prepared.manifest import Settings, hash_of, is_prepared, read_manifest
+from shapleymix_irds.train.data.prepared.mapped import open_prepared
+from shapleymix_irds.train.data.prepared.prepare import prepare
+from shapleymix_irds.train.data.tokens import tokenizer_for
 
 LARGEST = 4 << 30  # bytes of files that are read at each start
 SHARED = ".corpus-"  # in --out: what rank 0 has prepared for all

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location
-from shapleymix_irds.train.documents import SPLITS, digest_of, split_of, token_digest
-from shapleymix_irds.train.prepared.folder import Place
-from shapleymix_irds.train.prepared.manifest import Language, Manifest, Settings, check_sizes, read_manifest
-from shapleymix_irds.train.prepared.merging import map_rows
-from shapleymix_irds.train.prepared.pool import shared_out
-from shapleymix_irds.train.ready import cut_documents
+from shapleymix_irds.train.data.documents import SPLITS, digest_of, split_of, token_digest
+from shapleymix_irds.train.data.prepared.folder import Place
+from shapleymix_irds.train.data.prepared.manifest import Language, Manifest, Settings, check_sizes, read_manifest
+from shapleymix_irds.train.data.prepared.merging import map_rows
+from shapleymix_irds.train.data.prepared.pool import shared_out
+from shapleymix_irds.train.data.ready import cut_documents
 
 CHECKED_AT_ONCE = 1 << 26  # tokens of a task
 AGAIN = "restore the file, or prepare the corpus again (--force)"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shapleymix_irds.train.heat import DARK, LIGHT, MOST_CELLS, colour, ink
-from shapleymix_irds.train.measured import Measured
+from shapleymix_irds.train.showing.heat import DARK, LIGHT, MOST_CELLS, colour, ink
+from shapleymix_irds.train.showing.measured import Measured
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -26,6 +26,6 @@ Examples:
 @click.option("--dtype", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True, help="Numbers in it.")
 def command(run: Path, out: Path, step: int | None, dtype: str) -> None:
     """Export a run's model."""
-    from shapleymix_irds.train.export import export
+    from shapleymix_irds.train.saving.export import export
 
     say(f"wrote {export(run, out, step=step, dtype=dtype)}")

@@ -14,11 +14,11 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from shapleymix.errors import DataError, Location
+from shapleymix_irds.train.data.documents import ROW, ROWS_AT_ONCE, SPLITS, digest_of
+from shapleymix_irds.train.data.prepared.folder import ANEW, Place, Plan
+from shapleymix_irds.train.data.prepared.manifest import FULL, Language, Split
+from shapleymix_irds.train.data.prepared.writing import Written, part_file
 from shapleymix_irds.train.disk import disk_errors
-from shapleymix_irds.train.documents import ROW, ROWS_AT_ONCE, SPLITS, digest_of
-from shapleymix_irds.train.prepared.folder import ANEW, Place, Plan
-from shapleymix_irds.train.prepared.manifest import FULL, Language, Split
-from shapleymix_irds.train.prepared.writing import Written, part_file
 
 COPIED_AT_ONCE = 1 << 24  # bytes
 
