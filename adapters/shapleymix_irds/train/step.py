@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from shapleymix.errors import DataError
 from shapleymix_irds.distributed import World
@@ -55,7 +56,7 @@ class Stepper:
         sums = self._backward(step, pieces)
         sums, stop = self._agree(step, sums, asked)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # type: ignore[operator]
+        norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         self._check_gradient(step, norm, sums)
         lr = config.learning_rate(step)
         self.optimiser.set_rate(lr)
