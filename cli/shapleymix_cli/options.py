@@ -216,7 +216,7 @@ def estimation(function: Decorated) -> Decorated:
 
 
 _ESTIMATION = (
-    click.option("--delta", type=POSITIVE, help=f"Huber's threshold on log residuals.  [default: {Settings.delta:g}]"),
+    click.option("--delta", type=POSITIVE, help="Huber's threshold on log residuals.  [default: the law's own]"),
     click.option("--least-squares", is_flag=True, help="Minimise squared log residuals instead of Huber's loss."),
     click.option(
         "--prior",
@@ -273,7 +273,7 @@ def estimation_settings(given: EstimationOptions) -> EstimationKeywords:
         "min_tokens": given["min_tokens"],
         "min_own_tokens": given["min_own_tokens"],
         "drop_warmup": given["drop_warmup"],
-        "delta": math.inf if plain else Settings.delta if delta is None else delta,
+        "delta": math.inf if plain else delta,
     }
 
 

@@ -323,7 +323,9 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
     fitted_losses = point.law.losses(log.p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
-    losses, notes = held_out_losses(study, law)
+    losses, notes = (
+        held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
+    )
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)

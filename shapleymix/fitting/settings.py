@@ -25,11 +25,12 @@ class Settings:
 
     Attributes
     ----------
-    delta : float
-        Huber's threshold on log residuals; `inf` is plain least squares.
+    delta : float, optional
+        Huber's threshold on log residuals; `inf` is plain least squares. None for the law's own: .01 for
+        `learned-base`, .001 for the others, as in Chinchilla's replications.
     prior : float
         Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
-        delta.
+        delta; what a law believes of its symbols weighs more or less in proportion.
     starts : int
         Number of starting points for each target that are followed to the end.
     iterations, tolerance : int or float
@@ -48,7 +49,7 @@ class Settings:
         Checkpoints before this share of their run's last D are left out.
     """
 
-    delta: float = 1e-3
+    delta: float | None = None
     prior: float = 1e-5
     starts: int = 6
     iterations: int = 1000
@@ -68,7 +69,8 @@ class Settings:
         for name in ("min_tokens", "min_own_tokens"):
             object.__setattr__(self, name, parse_size(getattr(self, name), name))
         for name in ("delta", "tolerance"):
-            _real(getattr(self, name), name, above=True)
+            if (given := getattr(self, name)) is not None or name == "tolerance":
+                _real(given, name, above=True)
         _real(self.prior, "prior", above=False)
         if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
@@ -77,7 +79,7 @@ class Settings:
 class CompareKeywords(TypedDict, total=False):
     """The keywords of `compare` that make `Settings`: what each means and its default stand there."""
 
-    delta: float
+    delta: float | None
     prior: float
     starts: int
     iterations: int

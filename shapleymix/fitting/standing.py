@@ -32,9 +32,9 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     condition, sliding = problem.condition(estimate.x[0]), untold(problem, estimate.x[0])
     names = np.array(problem.packing.names)
     low, high = problem.packing.bounds()
-    meaningful = np.exp(high) == 1.0  # an exponent of 1 is no bound of the search but the linear law
-    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
     owners = problem.packing.owners
+    meaningful = np.array([known.positive and known.high == 1.0 for known in owners], dtype=bool)  # the linear law
+    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
     vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
     told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(

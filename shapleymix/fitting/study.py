@@ -34,6 +34,7 @@ from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
+INNER_FOLDS = 10
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -85,6 +86,11 @@ class Study:
     def cross_validation(self, folds: int) -> tuple[BoolArray, str]:
         """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
         return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
+
+    def inner_folds(self, rows: BoolArray) -> BoolArray:
+        """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
+        folds = fold_masks(self.log, max(2, min(self.settings.folds or INNER_FOLDS, self.mixtures))) & rows
+        return folds[folds.any(axis=1)]
 
     def hold_out(self, *, leave_largest_N: bool = False, split: bool = False) -> tuple[BoolArray, str]:
         """Held-out rows of every fit (V, R) of a comparison, and the design in words.
