@@ -14,6 +14,7 @@ import numpy as np
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
@@ -64,6 +65,7 @@ class Problem:
     givens: dict[str, FloatArray]
     evidence: Evidence
     settings: Settings
+    levels: Levels
 
     @classmethod
     def of(
@@ -79,7 +81,7 @@ class Problem:
         defined = _defined(packing, givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
-        return cls(packing, observed, inputs, givens, evidence, settings)
+        return cls(packing, observed, inputs, givens, evidence, settings, Levels.of(evidence.log, rows))
 
     def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R)."""
@@ -198,7 +200,7 @@ class Problem:
                 value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
             )
         )
-        plain = law.in_gauge().rescaled(*self.evidence.units(type(law)))
+        plain = completed(law.in_gauge().rescaled(*self.evidence.units(type(law))), self.levels)
         return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 

@@ -15,6 +15,7 @@ from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -193,10 +194,11 @@ class Fit(Tabular, Record):
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         losses = self.law.losses(mixtures, sizes, tokens)
-        spread = Spread(self.replicates, self.residuals)
+        spread = self._spread
         low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
-        place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
+        labels, drawn = (self.sources, self.targets), self.replicates is not None
+        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
@@ -212,6 +214,10 @@ class Fit(Tabular, Record):
         caution(warnings)
         return found
 
+    @property
+    def _spread(self) -> Spread:
+        return Spread(self.replicates, self.residuals, self.coverage)
+
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in the mixture.
 
@@ -223,8 +229,11 @@ class Fit(Tabular, Record):
         return self.law.terms(float(N), float(D))
 
     def replicate_terms(self, N: float, D: float) -> Terms | None:
-        """The same for every bootstrap replicate, with a leading axis; None without replicates."""
-        return None if self.replicates is None else self.replicates.terms(float(N), float(D))
+        """The same for every bootstrap replicate, with a leading axis; None without replicates.
+
+        Beyond the fitted budgets the replicates also differ by what the law's form may err there.
+        """
+        return self._spread.terms(float(N), float(D))
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
@@ -245,15 +254,6 @@ class Fit(Tabular, Record):
                 for i, source in enumerate(labels)
             ]
         return rows
-
-    def _assumed(self) -> dict[str, dict[str, float]]:
-        """For each budget the symbols that were held for lack of its variation, with their value."""
-        found: dict[str, dict[str, float]] = {}
-        for known in type(self.law).fitted():
-            if known.name in self.held and known.budget is not None:
-                value = float(np.ravel(getattr(self.law, known.name))[0])
-                found.setdefault(known.budget, {})[known.name] = value
-        return found
 
 
 @spelt_out(Settings, FitKeywords.__annotations__)

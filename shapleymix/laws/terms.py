@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -40,7 +40,12 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Terms:
-    """What power and exponential terms share; `floor` (..., K) matters for values and for nothing else."""
+    """What power and exponential terms share; `floor` (..., K) matters for values and for nothing else.
+
+    `linear` names the fields that multiply all losses by what they are multiplied by, together; none if not known.
+    """
+
+    linear: ClassVar[tuple[str, ...]] = ()
 
     floor: FloatArray
 
@@ -110,6 +115,10 @@ class Terms:
         at = self.slopes(p)
         return _product(at.inner, at.first[..., None, :])
 
+    def scaled(self, factor: FloatArray) -> Self:
+        """The terms of losses that are `factor` (..., K) times as high; the same terms where `linear` names nothing."""
+        return replace(self, **{name: getattr(self, name) * factor for name in self.linear})
+
     def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
         return self._changed(lambda name, value: np.asarray(value)[..., targets])
@@ -162,6 +171,8 @@ class PowerTerms(Terms):
         Exponents of the ratios, in (0, 1]; None for all ones.
     """
 
+    linear = ("floor", "a")
+
     a: FloatArray
     gamma: FloatArray
     phi: FloatArray
@@ -202,6 +213,8 @@ class ExponentialTerms(Terms):
     t : array (..., M, K)
         Effect of source i on target j, of either sign.
     """
+
+    linear = ("floor", "k")
 
     k: FloatArray
     t: FloatArray
