@@ -6,11 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from simulated import FAST, log_of, mixtures
 
 from shapleymix.fitting.exponents import EXPONENT, SLOPE, Levels, completed, drawn_exponents
 from shapleymix.fitting.fits import fit
-from shapleymix.fitting.uncertainty import BEYOND_D, BEYOND_N, Spread, form_error, form_factors
+from shapleymix.fitting.uncertainty import (
+    BEYOND_D,
+    BEYOND_N,
+    QUANTILES,
+    Spread,
+    form_error,
+    form_factors,
+    law_variance,
+    scatter,
+)
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import CoreLaw
 
@@ -109,3 +119,23 @@ def test_the_form_errs_more_the_farther_and_not_within():
     factors = form_factors(found.coverage, float(N[2]), 3e9, 4000)
     assert np.log(factors).std() == pytest.approx(2 * BEYOND_N, rel=0.05)
     np.testing.assert_array_equal(form_factors(found.coverage, 1e8, 3e9, 5), 1.0)
+
+
+# what is counted once
+
+
+def test_the_laws_own_variance_is_counted_once():
+    """The held-out scatter less the replicates' variance, which intervals add again point by point; never below half."""
+    residuals = 0.02 * norm.ppf(QUANTILES)[:, None] * np.ones(3)
+    net = scatter(residuals, np.array([0.0, 0.012**2, 1.0]))
+    np.testing.assert_allclose(net, residuals * [1.0, 0.8, 0.5], rtol=1e-3)
+    np.testing.assert_array_equal(scatter(np.zeros((99, 2)), np.ones(2)), 0.0)
+
+
+def test_the_variance_at_the_runs_is_that_of_the_replicates():
+    _, _, log = log_of("learned", rows=30, noise=1e-2)
+    found = fit(log, "learned", bootstrap=7, folds=0, threads=1)
+    assert found.replicates is not None
+    points = log.p, log.N, log.D
+    expected = (np.log(found.replicates(*points) / found.law(*points)) ** 2).mean(axis=(0, 1))
+    np.testing.assert_allclose(law_variance(found.law, found.replicates, *points), expected, rtol=1e-10)

@@ -24,7 +24,7 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, law_variance, residual_quantiles, scatter
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
@@ -57,7 +57,7 @@ class Fit(Tabular, Record):
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
     residuals, selection : array (99, K) and Comparison, optional
-        Quantiles of held-out log residuals, and the comparison from which `law="auto"` chose.
+        Quantiles of how held-out log losses scatter about the law, and the comparison from which `law="auto"` chose.
     coverage : Coverage
         What the used losses cover, target by target.
     notices : tuple of str
@@ -327,6 +327,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)
+    if residuals is not None and point.replicates is not None:
+        residuals = scatter(residuals, law_variance(point.law, point.replicates, log.p, log.N, log.D))
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,

@@ -9,6 +9,7 @@ Legend: R points, K targets, B replicates.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ BEYOND_N, BEYOND_D = 0.010, 0.015
 What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
 had not seen, after replicates and scatter (bench_coverage.py); a fifth of what the loss itself changes on the way.
 """
+SAMPLED = 64  # runs at which the replicates' variance is looked at
+LEAST_SCATTER = 0.25  # of the variance of held-out residuals is scatter, whatever the replicates say
 STREAM = 3  # of the draws of the form's error, which are the same for every point
 
 
@@ -108,6 +111,35 @@ def form_factors(coverage: Coverage, N: float, D: float, replicates: int) -> Flo
     """Factors (B, K) of the losses of replicates at one budget: one draw each, as all targets err together."""
     drawn = np.random.default_rng(STREAM).standard_normal((replicates, 1))
     return np.exp(drawn * form_error(coverage, np.array([N]), np.array([D])))
+
+
+def law_variance(law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    """Mean variance (K,) of the replicates' log losses at the runs that were fitted, or at every so manieth of many."""
+    rows = np.unique(np.linspace(0, len(p) - 1, min(len(p), SAMPLED)).astype(np.int64))
+    points = p[rows], N[rows], D[rows]
+    known = np.log(law.losses(*points))
+    shifts = [np.log(one.losses(*points)) - known for one in _each(replicates)]
+    return np.nan_to_num(np.nanmean(np.square(shifts), axis=(0, 1)))
+
+
+def _each(replicates: Law) -> Iterator[Law]:
+    """One law after the other: all at once, laws of many sources fill the memory at many runs."""
+    count = len(getattr(replicates, replicates.fitted()[0].name))
+    for number in range(count):
+        yield replicates.mapped(
+            lambda known, value, number=number: value[number] if value.ndim > len(known.axes) else value
+        )
+
+
+def scatter(residuals: FloatArray, variance: FloatArray) -> FloatArray:
+    """Held-out quantiles (99, K) less what the law's own variance (K,) makes of them, which intervals add again.
+
+    A held-out loss misses the prediction for two reasons, a run's scatter and how little the law is known. Intervals
+    know the second point by point, so that it must not be counted twice; half of the width at least is a run's.
+    """
+    whole = ((_between(residuals, 0.95) - _between(residuals, 0.05)) / (2 * norm.ppf(0.95))) ** 2
+    share = np.where(whole > 0, variance / np.where(whole > 0, whole, 1.0), 0.0)
+    return residuals * np.sqrt(np.maximum(1.0 - share, LEAST_SCATTER))
 
 
 def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:
