@@ -125,7 +125,7 @@ def test_the_form_errs_more_the_farther_and_not_within():
 
 
 def test_the_laws_own_variance_is_counted_once():
-    """The held-out scatter less the replicates' variance, which intervals add again point by point; never below half."""
+    """The held-out scatter less the replicates' variance, which intervals add again; never below half of it."""
     residuals = 0.02 * norm.ppf(QUANTILES)[:, None] * np.ones(3)
     net = scatter(residuals, np.array([0.0, 0.012**2, 1.0]))
     np.testing.assert_allclose(net, residuals * [1.0, 0.8, 0.5], rtol=1e-3)

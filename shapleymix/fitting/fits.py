@@ -276,7 +276,7 @@ def fit(
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
         A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
-        cross-validation, among those that the inputs allow.
+        cross-validation, among those that the inputs allow, or (`purpose="beyond"`) on the largest size left out.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for laws that need them.
     seed : int
@@ -291,8 +291,8 @@ def fit(
         needed with `"auto"`).
     delta, prior, starts, iterations, tolerance, threads : float or int
         How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
-        Which rows to leave out; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup, last_only, purpose : Size, float, bool or str
+        Which rows to leave out, and for which budgets to choose a law; see `Settings`.
 
     Raises
     ------
