@@ -240,6 +240,7 @@ _ESTIMATION = (
     click.option(
         "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
     ),
+    click.option("--last-only", is_flag=True, help="Use the last checkpoint of each run alone."),
 )
 
 
@@ -248,6 +249,7 @@ class _Estimation(TypedDict):
     min_tokens: float
     min_own_tokens: float
     drop_warmup: float
+    last_only: bool
 
 
 class EstimationOptions(_Estimation):
@@ -273,6 +275,7 @@ def estimation_settings(given: EstimationOptions) -> EstimationKeywords:
         "min_tokens": given["min_tokens"],
         "min_own_tokens": given["min_own_tokens"],
         "drop_warmup": given["drop_warmup"],
+        "last_only": given["last_only"],
         "delta": math.inf if plain else delta,
     }
 

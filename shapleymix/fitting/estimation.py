@@ -15,6 +15,7 @@ import numpy as np
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
@@ -67,6 +68,7 @@ class Problem:
     evidence: Evidence
     settings: Settings
     believed: Believed
+    levels: Levels
 
     @classmethod
     def of(
@@ -85,7 +87,8 @@ class Problem:
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
         believed = Believed.of(packing, usual, givens, noise)
-        return cls(packing, observed, inputs, givens, evidence, settings, believed)
+        levels = Levels.of(evidence.log, rows)
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels)
 
     def estimate(
         self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
@@ -246,7 +249,7 @@ class Problem:
                 value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
             )
         )
-        plain = law.in_gauge().rescaled(*self.evidence.units(type(law)))
+        plain = completed(law.in_gauge().rescaled(*self.evidence.units(type(law))), self.levels)
         return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 

@@ -12,6 +12,7 @@ from shapleymix.fitting.candidates import candidate, learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
+from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.tuning import tuned
@@ -77,6 +78,7 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         again = problem.resample(shares, estimate.x[0], study.seed, _stage(progress, "bootstrap")).x
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
+        replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used, losses)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from shapleymix.errors import UsageError
 from shapleymix.tables.amounts import parse_whole
 from shapleymix.tables.sizes import parse_size
 
 Size = float | str
+
+Purpose = Literal["within", "beyond"]
+WITHIN, BEYOND = "within", "beyond"
 
 AUTO = "auto"
 LEVEL = 0.9
@@ -47,6 +50,11 @@ class Settings:
         Losses of a target whose own language has fewer tokens than this are left out.
     drop_warmup : float
         Checkpoints before this share of their run's last D are left out.
+    last_only : bool
+        Only the last checkpoint of each run is used: final losses are then fitted, and no other is predicted well.
+    purpose : str
+        For which budgets `law="auto"` chooses: "within" the fitted ones, by folds of mixtures, or "beyond" them, by
+        what a fit to the smaller sizes makes of the largest.
     """
 
     delta: float | None = None
@@ -60,6 +68,8 @@ class Settings:
     min_tokens: Size = 0.0
     min_own_tokens: Size = 0.0
     drop_warmup: float = 0.0
+    last_only: bool = False
+    purpose: Purpose = WITHIN
 
     def __post_init__(self) -> None:
         known = {field.name: field.default for field in fields(self)}
@@ -74,6 +84,11 @@ class Settings:
         _real(self.prior, "prior", above=False)
         if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
+        if not isinstance(self.last_only, bool):
+            raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
+        if self.purpose not in (WITHIN, BEYOND):
+            known_purposes = f"the purposes are {WITHIN} and {BEYOND}: of budgets inside of the fitted ones, or outside"
+            raise UsageError(f"purpose: {self.purpose!r:.60} is none", hint=known_purposes)
 
 
 class CompareKeywords(TypedDict, total=False):
@@ -89,12 +104,14 @@ class CompareKeywords(TypedDict, total=False):
     min_tokens: Size
     min_own_tokens: Size
     drop_warmup: float
+    last_only: bool
 
 
 class FitKeywords(CompareKeywords, total=False):
     """The keywords of `fit` that make `Settings`: it draws replicates besides."""
 
     bootstrap: int
+    purpose: Purpose
 
 
 MOST = 10**9

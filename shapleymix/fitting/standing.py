@@ -11,6 +11,7 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.identification import untold
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.laws import Law
+from shapleymix.laws.core import CoreLaw
 from shapleymix.records import FloatArray, Record
 
 ILL_CONDITIONED = 1e12
@@ -46,11 +47,12 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
 def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[str, str]:
     """Why each held symbol was not fitted."""
     levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
+    instead = "taken from public runs" if issubclass(law, CoreLaw) else "dropped"
     why = {}
     for name, value in held.items():
         budget = next(known.budget for known in law.fitted() if known.name == name) or "D"
         if value == 0.0:
-            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): dropped"
+            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): {instead}"
         else:
             why[name] = f"the log holds two {budget}: held at {value:g}"
     return why

@@ -162,6 +162,10 @@ class Terms:
         at = self.slopes(p)
         return _product(at.inner, at.first[..., None, :])
 
+    def scaled(self, factor: FloatArray) -> Self:
+        """The terms of losses that are `factor` (..., K) times as high."""
+        return self._changed(lambda name, value: value * factor if name in LINEAR else value)
+
     def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
         return self._changed(lambda name, value: value if name in SOURCES else np.asarray(value)[..., targets])
@@ -200,6 +204,7 @@ class Terms:
         return replace(self, **{name: change(name, value) for name, value in self._arrays()})
 
 
+LINEAR = frozenset({"floor", "a", "k"})
 MATRICES = frozenset({"phi", "s", "t"})
 SOURCES = frozenset({"unique", "rate"})
 """Fields with a value for each source and target, and those with one for each source."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.settings import BEYOND, WITHIN, Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
+    from shapleymix.fitting.settings import Purpose
     from shapleymix_cli.inputs import Kind
     from shapleymix_cli.views.tables import Part
 
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folds of the cross-validation; 0 for no held-out scores.",
 )
+@click.option(
+    "--purpose",
+    type=click.Choice([WITHIN, BEYOND]),
+    default=Settings.purpose,
+    show_default=True,
+    help="Budgets for which auto chooses: within the fitted ones, or beyond, by the largest size left out.",
+)
 @options.seed
 @options.estimation
 @click.option(
@@ -64,6 +72,7 @@ def command(
     languages: str | None,
     bootstrap: int,
     folds: int,
+    purpose: Purpose,
     vocabulary: float | None,
     seed: int,
     threads: int,
@@ -74,7 +83,8 @@ def command(
     """Fit a law of the loss in N, D and the mixture.
 
     `--law auto` compares the laws that the inputs allow by cross-validation grouped by mixture, and takes the simplest
-    within one standard error of the best. Several logs are fitted together: coalition runs at a small size inform the
+    within one standard error of the best; with `--purpose beyond` it compares them on the largest size instead, which
+    they were not fitted to. Several logs are fitted together: coalition runs at a small size inform the
     transfer at a large one.
     """
     from shapleymix.fitting.fits import fit
@@ -95,6 +105,7 @@ def command(
         seed=seed,
         bootstrap=bootstrap,
         folds=folds,
+        purpose=purpose,
         vocabulary=vocabulary,
         threads=threads,
         progress=out.progress,
