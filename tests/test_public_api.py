@@ -34,6 +34,7 @@ PUBLIC = {
     "LAWS",
     "Languages",
     "Law",
+    "LearningCurve",
     "Mixture",
     "OutsideError",
     "Prediction",
@@ -53,6 +54,7 @@ PUBLIC = {
     "fitted",
     "frontier",
     "given",
+    "learning_curve",
     "optimize",
     "optimize_compute",
     "optimize_scales",
@@ -143,6 +145,7 @@ FIELDS = {
     **dict.fromkeys(SOLVING, (Demands, DemandKeywords)),
     "fit": (Settings, FitKeywords),
     "compare": (Settings, CompareKeywords),
+    "learning_curve": (Settings, CompareKeywords),
 }
 """Of each function with shared keywords: the dataclass that they become, and their names and types."""
 
@@ -165,7 +168,7 @@ def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name
     typed = get_type_hints(settings)
     assert {one: typed[one] for one in get_type_hints(keywords)} == get_type_hints(keywords)
     left_out = set(typed) - set(get_type_hints(keywords))
-    assert left_out == ({"bootstrap"} if name == "compare" else set())
+    assert left_out == ({"bootstrap"} if name in ("compare", "learning_curve") else set())
     documented = " ".join(inspect.getdoc(one) or "" for one in (getattr(sm, name), sm.optimize))
     assert [one for one in keywords.__annotations__ if one not in documented] == []
 
@@ -192,6 +195,8 @@ ON_THE_COMMAND_LINE_ONLY = {
     "verbose": "a result is there as a whole",
     "least_squares": "delta=inf",
     "frontier": "a function of its own, whose `between` it is",
+    "learning_curve": "a function of its own",
+    "reach": "`needed` of a learning curve",
     "law_file": "a law of one's own is imported before the fit is read",
 }
 

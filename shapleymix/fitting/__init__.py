@@ -24,6 +24,7 @@ Modules, in reading order:
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
+  learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates and held-out predictions
   fits            from logs to a fitted law with its error bars, and what of it is not known
   evaluation      a saved fit against a log that it may never have seen
