@@ -11,6 +11,7 @@ Modules, in reading order:
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none

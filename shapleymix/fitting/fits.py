@@ -17,6 +17,7 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
+from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
@@ -55,8 +56,8 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine, with the reason and the value that is assumed.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    residuals, selection : array (99, K) and Comparison, optional
-        Quantiles of held-out log residuals, and the comparison from which `law="auto"` chose.
+    residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
+        Quantiles of held-out log residuals, their field over mixtures, and the comparison from which `auto` chose.
     coverage : Coverage
         What the used losses cover, target by target.
     notices : tuple of str
@@ -78,6 +79,7 @@ class Fit(Tabular, Record):
     held_out: Scores | None
     residuals: FloatArray | None
     selection: Comparison | None
+    misfit: Misfit | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -90,6 +92,8 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+        if self.misfit is not None:
+            self.misfit.check(len(self.targets))
         if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
             raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
 
@@ -289,10 +293,8 @@ def fit(
     bootstrap, folds : int
         Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
         needed with `"auto"`).
-    delta, prior, starts, iterations, tolerance, threads : float or int
-        How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
-        Which rows to leave out; see `Settings`.
+    delta, prior, starts, iterations, tolerance, threads, min_tokens, min_own_tokens, drop_warmup : float, int or Size
+        How to fit, and which rows to leave out; see `Settings`.
 
     Raises
     ------
@@ -339,6 +341,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
+        misfit=misfit_of(log, seen, losses, point.law, point.replicates),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),

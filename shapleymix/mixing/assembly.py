@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike
-from shapleymix.mixing.gains import Rival, gain, interval
+from shapleymix.mixing.demands import Demands, FitLike, misfit_of
+from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
@@ -53,6 +53,11 @@ class Summary:
         """Probability of the intervals."""
         return self.demands.level
 
+    @property
+    def beliefs(self) -> Beliefs:
+        """What is believed of the losses of mixtures at this budget."""
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.optima, self.level)
+
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
@@ -62,9 +67,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     predicted = seen.optimum
     spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
-    values = None if reasons[0] else _values(summary, answer.p)
-    low, high = interval(None if values is None else values[:, None], summary.level, 1)
-    return Mixture(
+    low, high = (np.nan, np.nan) if reasons[0] else summary.beliefs.objective(answer.p)
+    found = Mixture(
         sources=tuple(summary.fit.sources),
         targets=tuple(summary.fit.targets),
         N=summary.N,
@@ -79,8 +83,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         weights_origin=summary.weights.origin,
         objective_kind=problem.objective,
         objective=np.nan if reasons[0] else float(problem.value(answer.p)),
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
+        objective_low=low,
+        objective_high=high,
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
@@ -106,25 +110,21 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
             summary.fit, summary.N, summary.demands, summary.changes, problem, answer, summary.replicates, reasons[0]
         ),
     )
-
-
-def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
-    """The mean or worst loss of one mixture under each replicate (B,)."""
-    return None if summary.replicates is None else summary.problem.value(p, summary.replicates)
+    return replace(found, notices=(found.verdict, *found.notices)) if found.verdict else found
 
 
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    problem, replicates = summary.problem, None if reason else summary.replicates
-    values = None if replicates is None else problem.value(p, replicates)[:, None]
-    low, high = interval(values, summary.level, 1)
-    found = gain(problem, summary.answer.p, p, replicates, summary.level)
+    problem, beliefs = summary.problem, summary.beliefs
+    low, high = (np.nan, np.nan) if reason else beliefs.objective(p)
+    found = NO_GAIN if reason else beliefs.gain(summary.answer.p, p)
     return Rival(
         name=name,
         p=p,
         objective=np.nan if reason else float(problem.value(p)),
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
-        gain=np.nan if reason else found.value,
+        objective_low=low,
+        objective_high=high,
+        promised=found.promised,
+        gain=found.value,
         gain_low=found.low,
         gain_high=found.high,
         probability=found.probability,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypedDict, runtime_checkable
 
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
@@ -214,6 +215,11 @@ class Demands(Bounds):
 def unseen_sources(fit: FitLike) -> tuple[str, ...]:
     """Sources that no run of the fit ever saw; a fit of a user's own need not know."""
     return tuple(getattr(fit, "unseen", ()))
+
+
+def misfit_of(fit: FitLike) -> Misfit | None:
+    """How held-out losses scatter about the law; a fit of a user's own need not know."""
+    return getattr(fit, "misfit", None)
 
 
 def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> tuple[str, ...]:

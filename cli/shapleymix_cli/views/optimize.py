@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shapleymix.mixing.engine.search import STARTS
+from shapleymix.mixing.grids import verdicts_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
@@ -22,7 +23,13 @@ MOST_ROWS = 30
 
 def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found, law)]
+    parts: list[Part] = [
+        *_verdicts([found]),
+        heading(_title(found, law)),
+        *_ratios(found, verbose),
+        "",
+        *_proof(found, law),
+    ]
     parts += [
         "",
         heading("Predicted losses in nats"),
@@ -48,6 +55,7 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
         for one in found
     ]
     return [
+        *_verdicts(found),
         *_by_budget(f"Optimal mixtures under law {law} ({first.weights_origin})", found, headers, rows),
         *_more(hidden, "source"),
         *_unproved(found, law),
@@ -55,6 +63,12 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
         *_gains_by_budget(found),
         *_elsewhere(found),
     ]
+
+
+def _verdicts(found: Sequence[Mixture]) -> list[Part]:
+    """First of all, over which rivals nothing can be told to be gained, and at which budgets."""
+    lines = verdicts_over(found)
+    return [*(f"{line[0].upper()}{line[1:]}." for line in lines), ""] if lines else []
 
 
 def _losses_by_budget(found: Sequence[Mixture], verbose: bool) -> list[Part]:
@@ -261,12 +275,13 @@ def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
     spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
     outside = any(not rival.within_bounds for rival in found.baselines)
-    headers = ["mixture", "objective", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
+    headers = ["mixture", "objective", "promised", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
     headers += [*_when(spread, "P(better)"), *_when(outside, "within bounds")]
     rows = [
         [
             rival.name,
             rival.reason or fixed(rival.objective, 4),
+            fixed(rival.promised, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, _gain)),
             *_when(spread, percent(rival.probability, 0)),
@@ -274,7 +289,8 @@ def _rivals(found: Mixture) -> list[Part]:
         ]
         for rival in found.baselines
     ]
-    return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows)]
+    title = "Against other mixtures (gain: nats that one run saves, less the luck of the choice in what is promised)"
+    return [heading(title), table(headers, rows)]
 
 
 def _gain(value: float) -> str:
