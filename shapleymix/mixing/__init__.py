@@ -17,6 +17,7 @@ Modules, in reading order:
   engine        the solvers: each takes a problem and returns p, nothing else
   relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
+  cautious      the mixture whose gain over a baseline has the best lower bound
   judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals

@@ -8,6 +8,7 @@ import numpy as np
 
 from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import Demands, FitLike, misfit_of
@@ -33,7 +34,8 @@ TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
 @dataclass(frozen=True)
 class Summary:
     """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
-    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each."""
+    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each. Where `cautious` names a
+    baseline, `answer` is the cautious mixture, and `choices` (B, M) are what it would be under each replicate."""
 
     fit: FitLike
     N: float
@@ -47,6 +49,8 @@ class Summary:
     optima: FloatArray | None
     notices: tuple[str, ...]
     changes: tuple[Change, ...] = ()
+    choices: FloatArray | None = None
+    cautious: str = ""
 
     @property
     def level(self) -> float:
@@ -56,13 +60,19 @@ class Summary:
     @property
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.optima, self.level)
+        choices = self.choices if self.cautious else self.optima
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level)
+
+    @property
+    def method(self) -> str:
+        """How the mixture was found."""
+        return CAUTIOUS if self.cautious else self.demands.method
 
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
-    exact = summary.demands.method == EXACT
+    exact = summary.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
     predicted = seen.optimum
     spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
@@ -95,7 +105,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
         ),
-        method=summary.demands.method if answer.proved else answer.engine,
+        method=summary.method if answer.proved else answer.engine,
         engine=answer.engine,
         excess=answer.certificate.objective - summary.best.certificate.objective if answer.proved else np.nan,
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
@@ -106,6 +116,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         penalty=problem.penalty(answer.p),
         kl=problem.kl,
         anchor=problem.anchor,
+        cautious=summary.cautious,
         what_if=answered(
             summary.fit, summary.N, summary.demands, summary.changes, problem, answer, summary.replicates, reasons[0]
         ),
@@ -145,11 +156,11 @@ def _notices(
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
         found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
-    if summary.demands.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
-        found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
-    if summary.demands.method == "first-order-printed":
+    if summary.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
+        found.append(f"method {summary.method!r} breaks the bounds: it knows nothing of them")
+    if summary.method == "first-order-printed":
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
-    if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
+    if summary.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)

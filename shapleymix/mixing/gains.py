@@ -4,7 +4,8 @@ A gain is uncertain in three ways. Both mixtures are paired under each replicate
 common cancels. What held-out losses scatter beyond that (`fitting.misfit`) is the same at one mixture, alike at near
 ones, and at others each mixture's own. And an optimum is the luckiest of many predictions: under each replicate, the
 mixture that is best there promises more than it keeps under the fitted law, which stands for the truth there (the
-bootstrap's estimate of optimism; Efron and Tibshirani 1993, section 17.6). The mean of that excess is taken off.
+bootstrap's estimate of optimism; Efron and Tibshirani 1993, section 17.6). The median of that excess is taken off: a
+few failed replicates would be all of its mean.
 
 Axes: B replicates, M sources, K targets, V values that stand for the distribution.
 """
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import trim_mean
 
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
@@ -29,8 +29,6 @@ NORMAL = ndtri((np.arange(41) + 0.5) / 41)
 """Equally likely values of a standard normal: what is normal needs no random draws."""
 SHOWN = 5
 """Rivals that the verdict names."""
-TAIL = 0.05
-"""Share of the replicates at each end that do not count for the optimism, lest one failed replicate be all of it."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class Beliefs:
             promised = value(other, law) - value(self.choices, law)
             excess = promised - (value(other) - value(self.choices))
         excess = excess[np.isfinite(excess)]
-        return max(float(trim_mean(excess, TAIL)), 0.0) if excess.size else 0.0
+        return max(float(np.median(excess)), 0.0) if excess.size else 0.0
 
     def _values(self, p: FloatArray) -> FloatArray:
         """The mean or worst loss of a mixture under each replicate (B,), or under the law alone (1,)."""

@@ -44,6 +44,8 @@ class Mixture(Tabular, Record):
         Realised repetitions p D / available, NaN where the available tokens are not known.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
+    cautious : str
+        The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     excess, distance : float
         For methods other than `exact`: the objective's excess over the exact one's, and the L1 distance to it.
     """
@@ -89,6 +91,7 @@ class Mixture(Tabular, Record):
     kl: float = 0.0
     anchor: FloatArray | None = None
     what_if: tuple[WhatIf, ...] = ()
+    cautious: str = ""
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -145,8 +148,12 @@ class Mixture(Tabular, Record):
     @property
     def verdict(self) -> str:
         """Over which rivals nothing is gained that can be told, in words; empty where there is none."""
+        own = [rival.name for rival in self.baselines if np.array_equal(rival.p, self.p)]
+        if self.cautious in own:
+            name = self.cautious
+            return f"no mixture was found that is better than {name} by more than can be told: this is {name} itself"
         best = self.method == EXACT and self.kl == 0 and bool(np.isfinite(self.gap))
-        return verdict_of(self.baselines, best=best)
+        return verdict_of([rival for rival in self.baselines if rival.name not in own], best=best)
 
     @property
     def gap(self) -> float:

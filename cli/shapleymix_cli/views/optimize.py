@@ -132,6 +132,7 @@ def _elsewhere(found: Sequence[Mixture]) -> list[Part]:
 
 def _title(found: Mixture, law: str) -> str:
     kind = "Optimal mixture" if found.method == "exact" else f"Mixture by method {found.method}"
+    kind = f"Cautious mixture, against {found.cautious}," if found.cautious else kind
     return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
 
 
@@ -199,11 +200,20 @@ def _proof(found: Mixture, law: str) -> list[Part]:
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
         bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
-    lines += _unproved([found], law)
+    lines += [*_unproved([found], law), *_caution(found)]
     if found.method != "exact" and np.isfinite(found.excess):
         excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
         lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
     return lines
+
+
+def _caution(found: Mixture) -> list[Part]:
+    """What a cautious mixture other than its baseline is the best of, and that this is not proved."""
+    rival = next((one for one in found.baselines if one.name == found.cautious), None)
+    if rival is None or np.array_equal(rival.p, found.p):
+        return []
+    bound = f"at least {fixed(rival.gain_low, 4)} nats with {percent(0.5 + found.level / 2, 0)} probability"
+    return [f"Its gain over {rival.name} is {bound}: the most that was found on the way to the optimum, not proved."]
 
 
 def _losses(found: Mixture, verbose: bool) -> list[Part]:
