@@ -37,7 +37,7 @@ def surely(fit: FakeFit | None = None, **options) -> Mixture:
 
 
 @pytest.mark.parametrize("objective", ["mean", "worst"])
-@pytest.mark.parametrize("scale", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("scale", [0.0, 0.5])
 def test_no_mixture_of_very_many_has_a_better_lower_bound(objective: str, scale: float):
     fit = FakeFit()
     found = Problem(fit.terms(1e9, 1e11), np.full(3, 1 / 3), Demands().bounds(fit.sources, 1e11), objective)
@@ -48,10 +48,8 @@ def test_no_mixture_of_very_many_has_a_better_lower_bound(objective: str, scale:
     best = solve(found)
     p = cautious(beliefs, best, UNIFORM).answer.p
     rng = np.random.default_rng(0)
-    centres = [best.p, UNIFORM, p]
-    tried = np.concatenate(
-        [rng.dirichlet(2 + 60 * centre, 150) for centre in centres] + [rng.dirichlet(np.ones(4), 150)]
-    )
+    centres = [2 + 60 * centre for centre in (best.p, UNIFORM, p)]
+    tried = np.concatenate([rng.dirichlet(centre, 60) for centre in (*centres, np.ones(4))])
     bounds = [lower_bound(beliefs, one, best.p, UNIFORM) for one in tried]
     own = lower_bound(beliefs, p, best.p, UNIFORM)
     gain = float(found.value(UNIFORM) - found.value(best.p))
@@ -114,10 +112,13 @@ BOUNDS = {
 WEIGHTS = {"unweighted": {}, "one target": {"weights": "fi=1"}, "normalized": {"weights": "normalized"}}
 
 
-@pytest.mark.parametrize("law", ["power", "exponential"])
-@pytest.mark.parametrize(("bounds", "weights", "objective"), list(product(BOUNDS, WEIGHTS, ["mean", "worst"])))
-def test_caution_under_every_bound_weight_and_objective(law: str, bounds: str, weights: str, objective: str):
-    few = replace(Exponential(B=6, misfit=LITTLE) if law == "exponential" else Unsure(B=6, misfit=LITTLE))
+KINDS = (("power", "unweighted", "worst"), ("power", "one target", "mean"), ("exponential", "normalized", "mean"))
+
+
+@pytest.mark.parametrize(("bounds", "kind"), list(product(BOUNDS, KINDS)))
+def test_caution_under_every_bound_weight_and_objective(bounds: str, kind: tuple[str, str, str]):
+    law, weights, objective = kind
+    few = Exponential(B=5, misfit=LITTLE) if law == "exponential" else Unsure(B=5, misfit=LITTLE)
     options = {**BOUNDS[bounds], **WEIGHTS[weights], "objective": objective}
     plain, wary = (optimize(few, *BUDGET, **options, **more) for more in ({}, {"cautious": "uniform"}))
     rules = Demands(**options).bounds(few.sources, 1e11)
