@@ -13,6 +13,7 @@ Modules, in reading order:
   beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none

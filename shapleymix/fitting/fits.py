@@ -18,6 +18,7 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
+from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
@@ -56,8 +57,9 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine, with the reason and the value that is assumed.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    residuals, selection : array (99, K) and Comparison, optional
-        Quantiles of how held-out log losses scatter about the law, and the comparison from which `law="auto"` chose.
+    residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
+        Quantiles of how held-out log losses scatter about the law, the field of their errors over mixtures, and the
+        comparison from which `auto` chose.
     coverage : Coverage
         What the used losses cover, target by target.
     notices : tuple of str
@@ -79,6 +81,7 @@ class Fit(Tabular, Record):
     held_out: Scores | None
     residuals: FloatArray | None
     selection: Comparison | None
+    misfit: Misfit | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -91,6 +94,8 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+        if self.misfit is not None:
+            self.misfit.check(len(self.targets))
         if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
             raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
 
@@ -343,6 +348,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
+        misfit=misfit_of(log, seen, losses, point.law, point.replicates),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix_cli.views.tables import Part
 
+USUAL = "the usual baseline"
+"""What `--cautious` stands for without a mixture."""
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -79,6 +81,14 @@ SOLVING = (
         metavar="en+50B,...",
         multiple=True,
         help="The gain with that many more (or less: en-10B) unique tokens at hand; repeatable.",
+    ),
+    click.option(
+        "--cautious",
+        is_flag=False,
+        flag_value=USUAL,
+        metavar="[MIX]",
+        help="The best lower bound of the gain over this mixture, not the lowest predicted loss.  "
+        "[natural, or uniform where the tokens are not known]",
     ),
     click.option("--frontier", metavar="en:rest", help="The trade-off curve between the mean losses of two sets."),
     click.option("--points", type=options.Count(2), help="How many points it has.  [default: 9]"),
@@ -155,6 +165,8 @@ def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:
     from shapleymix_cli.inputs import read_table
 
     path = asked.get("languages")
+    if asked.get("cautious") == USUAL:
+        asked = {**asked, "cautious": True}
     table = read_table(out, None if path is None else str(path))
     if asked.get("weights") is None and table is not None and table.weight is not None:
         out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])
