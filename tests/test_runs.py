@@ -356,3 +356,41 @@ def test_mixtures_that_round_to_the_same_step_are_one():
     log = RunLog(("a", "b"), np.ones(2), np.ones(2), p, np.ones((2, 1)), ("en", "de"), ("en",))
     assert log.mixture_keys == ("de=0.7000,en=0.3000",) * 2
     assert len(set(log.groups.tolist())) == 1
+
+
+UNIQUE_HEADER = "run,N,D,p_en,p_de,loss_en,tokens_unique_de,tokens_unique_en\n"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_unique_tokens_read_back_as_they_were_written(ending: str, tmp_path):
+    (tmp_path / "from.csv").write_text(UNIQUE_HEADER + "a,1M,1B,.5,.5,2.0,20M,\nb,1M,1B,.25,.75,2.1,,5M\n")
+    log = read_runs(tmp_path / "from.csv")
+    assert log.unique is not None
+    np.testing.assert_array_equal(log.unique, [[np.nan, 20e6], [5e6, np.nan]])
+    write_runs(log, tmp_path / f"to.{ending}")
+    again = read_runs(tmp_path / f"to.{ending}")
+    np.testing.assert_array_equal(again.unique, log.unique)
+    turned = again.aligned(("de", "en")).select([1])
+    np.testing.assert_array_equal(turned.unique, [[np.nan, 5e6]])
+
+
+def test_unique_tokens_of_one_log_are_no_limit_of_another(tmp_path):
+    (tmp_path / "one.csv").write_text(UNIQUE_HEADER + "a,1M,1B,.5,.5,2.0,20M,30M\n")
+    (tmp_path / "two.csv").write_text("run,N,D,p_de,p_en,loss_en\nb,1M,1B,.25,.75,2.1\n")
+    both = read_runs([tmp_path / "one.csv", tmp_path / "two.csv"])
+    np.testing.assert_array_equal(both.unique, [[30e6, 20e6], [np.nan, np.nan]])
+
+
+def test_faults_of_unique_tokens_name_their_cell(tmp_path):
+    zero = str(faults_of(UNIQUE_HEADER + "a,1M,1B,.5,.5,2.0,0,\n", tmp_path))
+    assert "tokens_unique_de" in zero
+    assert "leave the cell empty" in zero
+    stray = str(faults_of(UNIQUE_HEADER.replace("unique_de", "unique_dee") + "a,1M,1B,.5,.5,2.0,1,\n", tmp_path))
+    assert "did you mean 'de'" in stray
+
+
+def test_unique_tokens_go_beside_tokens_per_source(tmp_path):
+    (tmp_path / "log.csv").write_text("run,N,tokens_en,tokens_de,tokens_unique_en,loss_en\na,1M,3M,1M,1M,2.0\n")
+    log = read_runs(tmp_path / "log.csv")
+    assert log.sources == ("en", "de")
+    np.testing.assert_array_equal(log.unique, [[1e6, np.nan]])

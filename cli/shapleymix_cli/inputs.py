@@ -21,8 +21,8 @@ Kind = Literal["raw", "normalized"] | None
 
 def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
     """One or several run logs as one, saying what reading changed."""
+    from shapleymix.tables.joining import concat
     from shapleymix.tables.run_reading import read_runs
-    from shapleymix.tables.runs import concat
 
     if len([path for path in paths if path == "-"]) > 1:
         raise UsageError("standard input can be read only once", hint="give - once")

@@ -13,9 +13,10 @@ from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.joining import concat
 from shapleymix.tables.languages import LanguagesSpec, languages_of
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer

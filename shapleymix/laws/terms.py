@@ -6,18 +6,21 @@ A law at fixed N and D is, for each target j, an outer function of one inner qua
 - exponential:  loss_j(p) = floor_j + k_j exp(sum_i t_ij p_i)
 
 Both are convex in p when a, gamma, phi, k >= 0 (ShapleyLaw paper, "Convexity and optimality conditions"; p^s
-is concave and Theta^(-gamma) decreasing and convex). Axes: any leading axes (replicates, budgets), then M
+is concave and Theta^(-gamma) decreasing and convex). Where tokens are repeated, power terms take effective ratios q(p)
+in place of p (see `repeated`): q is concave, so they stay convex. Axes: any leading axes (replicates, budgets), then M
 sources, then K targets; leading axes broadcast. Theta = 0 is an infinite loss, without a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
 import numpy as np
 
+from shapleymix.errors import SolveError
+from shapleymix.laws.repeated import effective, effective_slopes
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 Rows = int | IntArray | BoolArray
@@ -40,20 +43,69 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Terms:
-    """What power and exponential terms share; `floor` (..., K) matters for values and for nothing else."""
+    """What power and exponential terms share.
+
+    Attributes
+    ----------
+    floor : array (..., K)
+        Matters for values and for nothing else.
+    unique, rate : array (..., M), optional
+        Unique tokens as shares of D (infinite where nothing is repeated), and the rate at which repeated ones lose
+        their worth (see `repeated`); None where no token is repeated.
+    """
 
     floor: FloatArray
+    unique: FloatArray | None = field(default=None, kw_only=True)
+    rate: FloatArray | None = field(default=None, kw_only=True)
 
     @property
     def _matrix(self) -> FloatArray:
         raise NotImplementedError
 
-    def _values(self, p: FloatArray) -> FloatArray:
+    def _values(self, q: FloatArray) -> FloatArray:
+        """Losses less their floor (..., K) at effective ratios."""
+        raise NotImplementedError
+
+    def _slopes(self, q: FloatArray) -> Slopes:
+        """Derivatives in effective ratios."""
         raise NotImplementedError
 
     def slopes(self, p: FloatArray) -> Slopes:
-        """Derivatives of the pieces at p (..., M); infinite where the law's slope is."""
-        raise NotImplementedError
+        """Derivatives of the pieces at p (..., M); infinite where the law's slope is, as with s < 1 at ratio zero."""
+        if self.unique is None or self.rate is None:
+            return self._slopes(p)
+        q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
+        at = self._slopes(q[..., 0])
+        curved = _product(at.inner, bend)
+        if at.bend is not None:
+            curved = curved + _product(at.bend, slope**2)
+        return Slopes(_product(at.inner, slope), curved, at.first, at.second)
+
+    def effective(self, p: FloatArray) -> FloatArray:
+        """The ratios (..., M) that the law takes in place of p: fewer where tokens are repeated."""
+        return p if self.unique is None or self.rate is None else effective(p, self.unique, self.rate)
+
+    def with_repetition(self, unique: FloatArray, rate: FloatArray | float) -> Self:
+        """The same law where sources have a share `unique` (..., M) of D in unique tokens.
+
+        Parameters
+        ----------
+        unique : array (..., M)
+            Infinite (or NaN) where no token is repeated.
+        rate : float or array (...)
+            The rate, of each replicate if it is an array.
+
+        Raises
+        ------
+        SolveError
+            If the law is not convex in the mixture then.
+        """
+        known = np.where(np.isnan(unique), np.inf, unique)
+        if not (known < 1).any():
+            return self  # not even a mixture of one source repeats a token
+        return replace(
+            self, unique=known, rate=np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
+        )
 
     @property
     def n_sources(self) -> int:
@@ -84,7 +136,7 @@ class Terms:
         array (..., K)
             Losses in nats per token; +inf where a target's Theta is zero.
         """
-        return self.floor + self._values(p)
+        return self.floor + self._values(self.effective(p))
 
     def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
@@ -112,11 +164,17 @@ class Terms:
 
     def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
-        return self._changed(lambda name, value: np.asarray(value)[..., targets])
+        return self._changed(lambda name, value: value if name in SOURCES else np.asarray(value)[..., targets])
 
     def select_sources(self, sources: Rows) -> Self:
         """The terms with some sources only, the others at ratio zero (indices or mask)."""
-        return self._changed(lambda name, value: np.asarray(value)[..., sources, :] if name in MATRICES else value)
+
+        def chosen(name: str, value: FloatArray) -> FloatArray:
+            if name in SOURCES:
+                return np.asarray(value)[..., sources]
+            return np.asarray(value)[..., sources, :] if name in MATRICES else value
+
+        return self._changed(chosen)
 
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The terms with exactly one leading axis, in C order of `batch` (default: their own)."""
@@ -143,6 +201,8 @@ class Terms:
 
 
 MATRICES = frozenset({"phi", "s", "t"})
+SOURCES = frozenset({"unique", "rate"})
+"""Fields with a value for each source and target, and those with one for each source."""
 
 
 @dataclass(frozen=True)
@@ -173,19 +233,21 @@ class PowerTerms(Terms):
 
     def theta(self, p: FloatArray) -> FloatArray:
         """Aggregate transfer Theta_j(p) -> (..., K)."""
-        if self.s is None:
-            return _weigh_rows(p, self.phi)
-        return np.sum(self.phi * _powers(p, self.s), axis=-2)
+        return self._theta(self.effective(p))
 
-    def _values(self, p: FloatArray) -> FloatArray:
-        return _product(self.a, _inverse_power(self.theta(p), self.gamma))
-
-    def slopes(self, p: FloatArray) -> Slopes:
-        """See `Terms.slopes`; with s < 1 the slope at ratio zero is infinite."""
+    def _theta(self, q: FloatArray) -> FloatArray:
         if self.s is None:
-            theta, inner, bend = _weigh_rows(p, self.phi), self.phi, None
+            return _weigh_rows(q, self.phi)
+        return np.sum(self.phi * _powers(q, self.s), axis=-2)
+
+    def _values(self, q: FloatArray) -> FloatArray:
+        return _product(self.a, _inverse_power(self._theta(q), self.gamma))
+
+    def _slopes(self, q: FloatArray) -> Slopes:
+        if self.s is None:
+            theta, inner, bend = _weigh_rows(q, self.phi), self.phi, None
         else:
-            theta, inner, bend = _concave(p, self.phi, self.s)
+            theta, inner, bend = _concave(q, self.phi, self.s)
         pull = _product(self.a * self.gamma, _inverse_power(theta, self.gamma + 1))
         second = _product((self.gamma + 1) * self.a * self.gamma, _inverse_power(theta, self.gamma + 2))
         return Slopes(inner, bend, -pull, second)
@@ -210,13 +272,19 @@ class ExponentialTerms(Terms):
     def _matrix(self) -> FloatArray:
         return self.t
 
-    def _values(self, p: FloatArray) -> FloatArray:
-        return self.k * np.exp(_weigh_rows(p, self.t))
+    def with_repetition(self, unique: FloatArray, rate: FloatArray | float) -> Self:
+        raise SolveError(_SUMS_TO_ONE, hint=_OTHER_LAW)
 
-    def slopes(self, p: FloatArray) -> Slopes:
-        """See `Terms.slopes`."""
-        value = self._values(p)
+    def _values(self, q: FloatArray) -> FloatArray:
+        return self.k * np.exp(_weigh_rows(q, self.t))
+
+    def _slopes(self, q: FloatArray) -> Slopes:
+        value = self._values(q)
         return Slopes(self.t, None, value, value)
+
+
+_SUMS_TO_ONE = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
+_OTHER_LAW = "leave out the available tokens, or fit a law with Theta"
 
 
 def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:

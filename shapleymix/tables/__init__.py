@@ -12,7 +12,8 @@ Modules, in reading order:
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name
   similarity        how alike two transfer matrices are
-  runs              run logs in memory; several logs joined into one
+  runs              run logs in memory
+  joining           several run logs as one
   run_reading       run logs read from tables: every fault of every cell at once
   transfer          transfer matrices: what a source does for a target, raw and normalised
   transfer_reading  transfer matrices read from tables, tidy or wide

@@ -9,12 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault
+from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
+from shapleymix.tables.joining import concat
 from shapleymix.tables.names import check_label
-from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
+from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.spelling import SAME_NAME, lookalikes, twin_fault
@@ -23,15 +24,18 @@ REQUIRED = ("run", "N", "D")
 OPTIONAL = ("weight", "split", "seed")
 SPLITS = ("fit", "held-out")
 _PREFIXES = ("p_", "loss_", "tokens_")
-_NAMED_LIKE = "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed"
+_NAMED_LIKE = (
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>"
+)
 
 
 @dataclass
 class _Roles:
-    """What each column of a sheet is; `ratios`, `tokens` and `losses` map labels to columns."""
+    """What each column of a sheet is; `ratios`, `tokens`, `unique` and `losses` map labels to columns."""
 
     ratios: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
+    unique: dict[str, str] = field(default_factory=dict)
     losses: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
@@ -92,7 +96,9 @@ def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
 def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
     roles = _Roles()
     for column in sheet.columns:
-        if column.startswith(_PREFIXES):
+        if column.startswith(UNIQUE):
+            roles.unique[column.removeprefix(UNIQUE)] = column
+        elif column.startswith(_PREFIXES):
             label = column.split("_", 1)[1]
             problem = check_label(label)
             if problem:
@@ -106,7 +112,16 @@ def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
     elif "loss" in sheet.columns:
         roles.losses["loss"] = "loss"
     faults.extend(_twins(sheet, roles))
+    faults.extend(_strays(sheet, roles))
     return roles
+
+
+def _strays(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
+    """Unique tokens of what is no source."""
+    for label, column in roles.unique.items():
+        if label not in roles.sources:
+            message = f"{column!r} is of a source {label!r} that has no ratios"
+            yield sheet.header_fault(column, message, did_you_mean(label, roles.sources))
 
 
 def _twins(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
@@ -156,6 +171,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
         weight=_weight(sheet, faults),
         split=_split(sheet, faults),
         seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
+        unique=_unique(sheet, roles, faults),
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
@@ -173,6 +189,21 @@ def _matrix(
         matrix[:, index] = numbers(sheet, column, faults, empty=empty, sizes=sizes)
         _nonnegative(sheet, column, matrix[:, index], faults)
     return matrix
+
+
+def _unique(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray | None:
+    """Unique tokens (R, M), NaN where a run has no limit; None where the table does not speak of them."""
+    if not roles.unique:
+        return None
+    found = np.full((sheet.rows, len(roles.sources)), np.nan)
+    for place, label in enumerate(roles.sources):
+        if column := roles.unique.get(label):
+            found[:, place] = numbers(sheet, column, faults, empty=True, sizes=True)
+            require(sheet, column, found[:, place], found[:, place] <= 0, "expected more than 0", faults, _LIMIT_HINT)
+    return found
+
+
+_LIMIT_HINT = "leave the cell empty where the run had text enough"
 
 
 def _nonnegative(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
@@ -286,7 +317,7 @@ def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
 def _ignored_notices(roles: _Roles) -> Iterator[str]:
     """A line for all columns that mean nothing here, and one for each that looks misspelt."""
     labels = (*roles.sources, *roles.losses)
-    known = [*OPTIONAL, *(f"{prefix}{label}" for prefix in _PREFIXES[:2] for label in labels)]
+    known = [*OPTIONAL, *(f"{prefix}{label}" for prefix in (*_PREFIXES[:2], UNIQUE) for label in labels)]
     plain = []
     for column in roles.ignored:
         close = difflib.get_close_matches(column, known, n=1, cutoff=0.75) if column != "loss" else []

@@ -1,20 +1,19 @@
-"""Run logs in memory: trained models, their budgets, mixtures and losses; several logs joined into one."""
+"""Run logs in memory: trained models, their budgets, mixtures and losses."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Shown, cut, short
-from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
+from shapleymix.errors import DataError, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.frames import Tabular
@@ -23,14 +22,14 @@ from shapleymix.tables.sizes import format_size
 from shapleymix.tables.spelling import composed
 from shapleymix.tables.writing import write_table
 
-Model = tuple[str, float, str, str]
-"""Id, N, mixture and seed of a run: what makes its trajectory."""
-
 Array = TypeVar("Array", FloatArray, IntArray)
 
 UNTRAINED = "untrained"
 BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
+UNIQUE = "tokens_unique_"
+"""Beginning of the columns with the unique tokens of a source."""
+_ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
@@ -61,6 +60,9 @@ class RunLog(Tabular, Shown):
         `fit` or `held-out`; None where the log does not say.
     seed : tuple of str (R,), optional
         Seeds as they are written.
+    unique : array (R, M), optional
+        Unique tokens of each source that the run could draw on, NaN where it had no limit; None where the log does not
+        say.
     origin : str
         Name of the file.
     digest : str
@@ -83,6 +85,7 @@ class RunLog(Tabular, Shown):
     weight: FloatArray | None = None
     split: tuple[str, ...] | None = None
     seed: tuple[str, ...] | None = None
+    unique: FloatArray | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -168,7 +171,7 @@ class RunLog(Tabular, Shown):
             runs=_pick(self.runs, index),
             split=_pick(self.split, index),
             seed=_pick(self.seed, index),
-            **{name: _take(getattr(self, name), index) for name in ("N", "D", "p", "loss", "weight", "lines")},
+            **{name: _take(getattr(self, name), index) for name in _ARRAYS},
         )
 
     def aligned(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> RunLog:
@@ -183,7 +186,8 @@ class RunLog(Tabular, Shown):
         column = align(self.sources, to=sources, what="sources", exact=True, origin=self.origin)
         target = align(self.targets, to=wanted, what="targets", origin=self.origin)
         p, loss = self.p[:, column], self.loss[:, target]
-        return replace(self, p=p, loss=loss, sources=tuple(sources), targets=wanted)
+        unique = None if self.unique is None else self.unique[:, column]
+        return replace(self, p=p, loss=loss, unique=unique, sources=tuple(sources), targets=wanted)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""
@@ -191,6 +195,8 @@ class RunLog(Tabular, Shown):
         table: dict[str, Column] = {"run": list(self.runs), "N": self.N, "D": self.D}
         table |= {f"p_{name}": self.p[:, index] for index, name in enumerate(self.sources)}
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
+        limits = np.empty((0, 0)) if self.unique is None else self.unique.T
+        table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
         extras = {"weight": self.weight, "split": self.split, "seed": self.seed}
         return table | {name: column for name, column in extras.items() if column is not None}
 
@@ -224,118 +230,3 @@ def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False
     if not isinstance(log, RunLog):
         raise UsageError(f"{described(log)} is no run log", hint="give what `read_runs` returns")
     write_table(log.columns(), path, force=force)
-
-
-def concat(logs: Sequence[RunLog]) -> RunLog:
-    """Several logs as one, with the columns of the first.
-
-    All must have the same sources and targets, in any order. Where two logs use one run id for different models
-    (another N, mixture or seed), the ids are prefixed with the names of their files.
-
-    Raises
-    ------
-    DataError
-        If the labels differ, or a row (run, N, D, mixture, seed) is in two logs.
-    """
-    if not logs:
-        raise DataError("there is no run log to read")
-    if len(logs) == 1:
-        return logs[0]
-    ordered = [_like(log, logs[0]) for log in logs]
-    faults = list(_shared_rows(ordered))
-    if faults:
-        raise DataError.of(faults, "the run logs")
-    return _joined(_with_own_ids(ordered))
-
-
-def _like(log: RunLog, first: RunLog) -> RunLog:
-    """The log with the columns of the first one."""
-    source = f"sources (those of {first.origin})"
-    target = f"targets (those of {first.origin})"
-    column = align(log.sources, to=first.sources, what=source, exact=True, origin=log.origin)
-    loss = align(log.targets, to=first.targets, what=target, exact=True, origin=log.origin)
-    arrays = {"p": log.p[:, column], "loss": log.loss[:, loss]}
-    return replace(log, sources=first.sources, targets=first.targets, **arrays)
-
-
-def _models(log: RunLog) -> list[Model]:
-    """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
-    seeds = log.seed or [""] * len(log)
-    keys = log.mixture_keys if log.sources else [""] * len(log)
-    return list(zip(log.runs, log.N.tolist(), keys, seeds, strict=True))
-
-
-def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
-    first: dict[tuple[Model, float], tuple[int, str]] = {}
-    for place, log in enumerate(logs):
-        for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
-            owner, where = first.setdefault((model, D), (place, f"{log.origin}:{line}"))
-            if owner != place:
-                message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
-                at = Location(log.origin, line, "run")
-                yield Fault(message, at, model[0], "give each trained model once")
-
-
-def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
-    """The logs with ids prefixed where one id stands for different models in different logs."""
-    owners: dict[str, set[tuple[int, Model]]] = {}
-    for place, log in enumerate(logs):
-        for model in set(_models(log)):
-            owners.setdefault(model[0], set()).add((place, model))
-    clashing = {run for run, owned in owners.items() if _clashes(owned)}
-    stems = _stems([log.origin for log in logs])
-    return [
-        replace(log, runs=tuple(f"{stem}/{run}" if run in clashing else run for run in log.runs))
-        for log, stem in zip(logs, stems, strict=True)
-    ]
-
-
-def _clashes(owned: set[tuple[int, Model]]) -> bool:
-    return len({place for place, _ in owned}) > 1 and len({model for _, model in owned}) > 1
-
-
-def _stems(origins: Sequence[str]) -> list[str]:
-    """Short names of the files; numbered where two are called the same."""
-    stems = [Path(origin).name.split(".")[0] or origin for origin in origins]
-    return [stem if stems.count(stem) == 1 else f"{stem}-{place}" for place, stem in enumerate(stems, start=1)]
-
-
-def _joined(logs: Sequence[RunLog]) -> RunLog:
-    def stack(name: str) -> FloatArray:
-        return np.concatenate([getattr(log, name) for log in logs])
-
-    weighted = any(log.weight is not None for log in logs)
-    return RunLog(
-        runs=tuple(run for log in logs for run in log.runs),
-        N=stack("N"),
-        D=stack("D"),
-        p=stack("p"),
-        loss=stack("loss"),
-        sources=logs[0].sources,
-        targets=logs[0].targets,
-        weight=np.concatenate([_weights(log) for log in logs]) if weighted else None,
-        split=_filled(logs, "split", "fit"),
-        seed=_filled(logs, "seed", ""),
-        origin=" + ".join(log.origin for log in logs),
-        digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
-        notices=tuple(f"{log.origin}: {notice}" for log in logs for notice in log.notices),
-        lines=np.concatenate([_lines(log) for log in logs]),
-        files=tuple(file for log in logs for file in log.files),
-    )
-
-
-def _weights(log: RunLog) -> FloatArray:
-    return np.ones(len(log)) if log.weight is None else log.weight
-
-
-def _lines(log: RunLog) -> IntArray:
-    return np.arange(1, len(log) + 1) if log.lines is None else log.lines
-
-
-def _filled(logs: Sequence[RunLog], name: str, default: str) -> tuple[str, ...] | None:
-    """A text column of all logs, with a default where a log lacks it; None if all lack it."""
-    columns = [getattr(log, name) for log in logs]
-    if all(column is None for column in columns):
-        return None
-    filled = (column or (default,) * len(log) for log, column in zip(logs, columns, strict=True))
-    return tuple(value for column in filled for value in column)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cvxpy import Problem as Program
 
 NEARLY_ZERO = 1e-9
+TINY_SUPPLY = 1e-12
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}
 
 
@@ -83,12 +84,36 @@ def losses_expression(cp: ModuleType, terms: Terms, p: Expression) -> tuple[Expr
         return terms.floor + cp.multiply(terms.k, cp.exp(terms.t.T @ p)), []
     if not isinstance(terms, PowerTerms):
         raise SolveError(f"no convex form is known for terms of type {type(terms).__name__}")
+    q, worths = _effective(cp, terms, p)
     if terms.s is None or np.all(terms.s == 1):
-        theta, cones = terms.phi.T @ p, []
+        theta, cones = terms.phi.T @ q, worths
     else:
-        theta, cones = _concave(cp, terms.phi, np.broadcast_to(terms.s, terms.phi.shape), p)
+        theta, cones = _concave(cp, terms.phi, np.broadcast_to(terms.s, terms.phi.shape), q)
+        cones += worths
     power = cp.exp(cp.multiply(-np.asarray(terms.gamma), cp.log(theta)))
     return terms.floor + cp.multiply(terms.a, power), cones
+
+
+def _effective(cp: ModuleType, terms: PowerTerms, p: Expression) -> tuple[Expression, list[Constraint]]:
+    """Effective ratios q (M,), and the cones that they need.
+
+    A source gives fresh tokens and repeated ones, p = a + b: q <= a + (u / lambda) (1 - exp(-lambda b / u)), a <= u.
+    The fresh ones are worth more, so that an optimum takes them first, as training does.
+    """
+    if terms.unique is None or terms.rate is None:
+        return p, []
+    limited = np.flatnonzero(terms.unique < 1)
+    u = np.maximum(terms.unique[limited], TINY_SUPPLY)
+    rate = np.broadcast_to(terms.rate, terms.unique.shape)[limited]
+    q, fresh, again = (
+        cp.Variable(p.shape[0]),
+        cp.Variable(len(limited), nonneg=True),
+        cp.Variable(len(limited), nonneg=True),
+    )
+    worth = cp.multiply(u / rate, 1 - cp.exp(-cp.multiply(rate / u, again)))
+    others = np.flatnonzero(~(terms.unique < 1))
+    cones = [fresh + again == p[limited], fresh <= u, q[limited] <= fresh + worth]
+    return q, [*cones, *([q[others] == p[others]] if len(others) else [])]
 
 
 def _concave(cp: ModuleType, phi: FloatArray, s: FloatArray, p: Expression) -> tuple[Expression, list[Constraint]]:

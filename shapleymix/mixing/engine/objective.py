@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shapleymix.errors import SolveError
+from shapleymix.laws.repeated import effective_slopes
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.records import BoolArray, FloatArray
 
@@ -38,11 +39,10 @@ class Local(NamedTuple):
         root = self.inner * np.sqrt(self.second)[:, None, :]
         matrix = root @ root.transpose(0, 2, 1)
         diagonal = diagonals(matrix)
-        if self.diagonal is None:
-            # Sources that do the same for every target leave it singular; the ridge changes the path only.
-            diagonal *= 1 + RIDGE
-            diagonal += SMALLEST
-        else:
+        # Sources that do the same for every target leave it singular; the ridge changes the path only.
+        diagonal *= 1 + RIDGE
+        diagonal += SMALLEST
+        if self.diagonal is not None:
             diagonal += self.diagonal
         return matrix
 
@@ -51,7 +51,8 @@ class Smooth(NamedTuple):
     """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
 
     `scale` (B, K) is w a gamma for powers and w k for exponentials; `matrix` holds phi or t, `slope` the same with
-    the rows of fixed sources zeroed; `free` (B, M) is 1 where a source may move.
+    the rows of fixed sources zeroed; `free` (B, M) is 1 where a source may move; `unique` and `rate` (B, M) are those
+    of the terms, where tokens are repeated.
     """
 
     scale: FloatArray
@@ -62,10 +63,13 @@ class Smooth(NamedTuple):
     s: FloatArray | None = None
     kl: float = 0.0
     log_anchor: FloatArray | None = None
+    unique: FloatArray | None = None
+    rate: FloatArray | None = None
 
     def at(self, p: FloatArray) -> Local:
         """Derivatives at the interior mixtures p (B, M)."""
-        local = self._exponential(p) if self.exponent is None else self._power(p, self.exponent)
+        unique, rate = self.unique, self.rate
+        local = self._law(p) if unique is None or rate is None else self._repeated(p, unique, rate)
         return local if self.kl == 0 else self._anchored(local, p)
 
     def take(self, rows: BoolArray) -> Smooth:
@@ -78,6 +82,8 @@ class Smooth(NamedTuple):
             exponent=None if self.exponent is None else self.exponent[rows],
             s=None if self.s is None else _rows(self.s, rows),
             log_anchor=None if self.log_anchor is None else self.log_anchor[rows],
+            unique=None if self.unique is None else _vectors(self.unique, rows),
+            rate=None if self.rate is None else _vectors(self.rate, rows),
         )
 
     @property
@@ -93,6 +99,19 @@ class Smooth(NamedTuple):
         if self.s is None:
             return np.zeros_like(free)
         return free & np.any((self.s < 1) & (self.slope * self.scale[:, None, :] > 0), axis=-1)
+
+    def _law(self, q: FloatArray) -> Local:
+        """Derivatives of the law in effective ratios."""
+        return self._exponential(q) if self.exponent is None else self._power(q, self.exponent)
+
+    def _repeated(self, p: FloatArray, unique: FloatArray, rate: FloatArray) -> Local:
+        """Derivatives in p by the chain rule; the law falls in q, and q is concave, so nothing is below zero."""
+        q, slope, bend = effective_slopes(p, unique, rate)
+        local = self._law(q)
+        curved = local.gradient * bend
+        if local.diagonal is not None:
+            curved += local.diagonal * slope**2
+        return local._replace(gradient=local.gradient * slope, inner=local.inner * slope[:, :, None], diagonal=curved)
 
     def _power(self, p: FloatArray, exponent: FloatArray) -> Local:
         if self.s is not None:
@@ -144,7 +163,8 @@ def smooth_of(
     scale = w * terms.a * terms.gamma
     phi = _reaching(terms.phi, scale, absent)
     exponent = np.broadcast_to(terms.gamma + 1, scale.shape)
-    return Smooth(scale, phi, _masked(phi, free), mask, exponent, terms.s, kl, log_anchor)
+    slope = _masked(phi, free)
+    return Smooth(scale, phi, slope, mask, exponent, terms.s, kl, log_anchor, terms.unique, terms.rate)
 
 
 def _reaching(phi: FloatArray, scale: FloatArray, absent: BoolArray) -> FloatArray:
@@ -166,6 +186,10 @@ def _masked(matrix: FloatArray, free: BoolArray) -> FloatArray:
 
 def _rows(matrix: FloatArray, rows: BoolArray) -> FloatArray:
     return matrix if matrix.ndim == 2 else matrix[rows]
+
+
+def _vectors(vector: FloatArray, rows: BoolArray) -> FloatArray:
+    return vector if vector.ndim == 1 else vector[rows]
 
 
 def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:

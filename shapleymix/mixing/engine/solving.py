@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from shapleymix.errors import SolveError
-from shapleymix.laws.terms import MATRICES, Terms
+from shapleymix.laws.terms import MATRICES, SOURCES, Terms
 from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.engine.barrier import minimise
 from shapleymix.mixing.engine.interior_point import solve_interior
@@ -182,7 +182,7 @@ def finite_members(terms: Terms) -> BoolArray:
     sane = np.ones(terms.batch, dtype=bool).reshape(-1)
     for field in fields(flat):
         value = getattr(flat, field.name)
-        if value is not None:
+        if value is not None and field.name not in SOURCES:  # tokens without limit are no fault
             sane &= np.isfinite(value).reshape(len(sane), -1).all(axis=1)
     return sane
 
