@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.laws.terms import PowerTerms
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 EXPONENTS = (0.2, 0.4, 0.8)
 """Exponents of ratios that real logs give to the law with a base lie between these, about .4 in the middle."""
@@ -38,8 +38,10 @@ LEAST_THETA = 0.1
 LEAST_EFFECT = 0.01
 """Of a coefficient on log loss, that is believed possible where a fit has all of them at zero."""
 
-Basis = Callable[[FloatArray], FloatArray]
-"""Features (K, R, P) of mixtures (R, M), or (1, R, P) where all targets share them."""
+Targets = IntArray | slice
+ALL = slice(None)
+Basis = Callable[[FloatArray, Targets], FloatArray]
+"""Features (K, R, P) of mixtures (R, M), or whatever else (K, R), for some of the targets."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +65,27 @@ class Belief:
     noise: FloatArray
     misfit: Basis | None = None
 
-    def features(self, p: FloatArray) -> FloatArray:
+    def features(self, p: FloatArray, targets: Targets = ALL) -> FloatArray:
         """Features (K, R, P) of mixtures (R, M) whose numbers are independent, each of variance one."""
-        return self.basis(p) if self.root is None else self.basis(p) @ self.root
+        own = self.basis(p, targets)
+        return own if self.root is None else own @ self.root[targets]
 
-    def scatter(self, p: FloatArray) -> FloatArray:
+    def scatter(self, p: FloatArray, targets: Targets = ALL) -> FloatArray:
         """Variance (K, R) of the log loss of a run of each mixture about the law."""
-        even = np.broadcast_to(self.noise[:, None], (len(self.noise), len(p)))
-        return even if self.misfit is None else even + self.misfit(p)
+        even = np.repeat(self.noise[targets][:, None], len(p), axis=1)
+        return even if self.misfit is None else even + self.misfit(p, targets)
 
     def after(self, p: FloatArray, counts: FloatArray, seen: BoolArray) -> Belief:
         """The belief when mixtures (R, M) were trained `counts` (R,) times each; `seen` (R, K) says whose loss."""
-        told_KRP = self.features(p) * np.sqrt((counts[:, None] * seen).T / self.scatter(p))[..., None]
-        precision = told_KRP.swapaxes(1, 2) @ told_KRP
-        chol = np.linalg.cholesky(precision + np.eye(precision.shape[-1]))
-        halves = np.linalg.solve(chol, np.broadcast_to(np.eye(chol.shape[-1]), chol.shape)).swapaxes(1, 2)
-        return replace(self, root=halves if self.root is None else self.root @ halves)
+        if not len(p):
+            return self
+        roots = []
+        for k in range(len(self.noise)):
+            told = np.sqrt(counts * seen[:, k] / self.scatter(p, np.array([k]))[0])
+            rows = self.features(p, np.array([k]))[0] * told[:, None]
+            half = np.linalg.inv(np.linalg.cholesky(rows.T @ rows + np.eye(rows.shape[1]))).T
+            roots.append(half if self.root is None else self.root[k] @ half)
+        return replace(self, root=np.array(roots))
 
 
 def before_any_run(own: BoolArray, noise: FloatArray | float = NOISE) -> Belief:
@@ -95,17 +102,16 @@ def before_any_run(own: BoolArray, noise: FloatArray | float = NOISE) -> Belief:
     width = np.where(own, OWN, OTHERS).T / np.sqrt(len(EXPONENTS))
     scale = np.concatenate([np.full((K, 1), LEVEL), *[width] * len(EXPONENTS)], axis=1)
 
-    def basis(p: FloatArray) -> FloatArray:
+    def basis(p: FloatArray, targets: Targets) -> FloatArray:
         powers = [_power(p, np.array(exponent)) for exponent in EXPONENTS]
-        return np.concatenate([np.ones((len(p), 1)), *powers], axis=1)[None]
+        return scale[targets][:, None] * np.concatenate([np.ones((len(p), 1)), *powers], axis=1)
 
-    def misfit(p: FloatArray) -> FloatArray:
+    def misfit(p: FloatArray, targets: Targets) -> FloatArray:
         usual = EXPONENTS[len(EXPONENTS) // 2]
         gone = _power(p, np.array(usual)) - (1 / len(own)) ** usual
-        return (MISFIT * OWN * (gone @ own).T) ** 2
+        return (MISFIT * OWN * (gone @ own[:, targets]).T) ** 2
 
-    roots = scale[:, :, None] * np.eye(scale.shape[1])
-    return Belief(basis, roots, np.broadcast_to(np.square(noise), (K,)), misfit)
+    return Belief(basis, None, np.broadcast_to(np.square(noise), (K,)), misfit)
 
 
 def under_power_terms(terms: PowerTerms, own: BoolArray, noise: FloatArray, around: FloatArray) -> Belief:
@@ -119,27 +125,41 @@ def under_power_terms(terms: PowerTerms, own: BoolArray, noise: FloatArray, arou
     K = terms.n_targets
     width = _usual_size(terms, own).T / np.sqrt(len(STRETCH))
     scale = np.concatenate([np.array([[LEVEL, SHAPE, SHAPE, SHAPE]] * K), *[width] * len(STRETCH)], axis=1)
-    s = np.ones_like(terms.phi) if terms.s is None else terms.s
-    least = LEAST_THETA * terms.theta(np.full(len(own), 1 / len(own)))
 
-    def basis(p: FloatArray) -> FloatArray:
-        theta = np.maximum(terms.theta(p), least)
-        part = terms.a * theta**-terms.gamma
-        slope = -terms.gamma * part / theta  # of the loss by Theta
-        by_exponent = terms.phi * _power(p[:, :, None], s) * s * np.log(np.where(p > 0, p, 1.0))[:, :, None]
-        shapes = [part, -terms.gamma * part * np.log(theta)]
-        shapes += [slope * np.where(mask, by_exponent, 0.0).sum(axis=1) for mask in (own, ~own)]
-        stretched = [slope[:, None] * _power(p[:, :, None], np.minimum(s * factor, 1.0)) for factor in STRETCH]
-        stacked = np.concatenate([np.stack(shapes, axis=1), *stretched], axis=1)  # (R, P, K)
-        return np.moveaxis(stacked / (terms.floor + part)[:, None], -1, 0)
+    def basis(p: FloatArray, targets: Targets) -> FloatArray:
+        return scale[targets][:, None] * slopes_of(terms.select(targets), own[:, targets], p)
 
-    def log_losses(p: FloatArray) -> FloatArray:
-        return np.log(terms.floor + terms.a * np.maximum(terms.theta(p), least) ** -terms.gamma)
+    def misfit(p: FloatArray, targets: Targets) -> FloatArray:
+        some = terms.select(targets)
+        away, at = (np.log(some.floor + _part(some, mixtures)) for mixtures in (p, around[None]))
+        return (MISFIT * (away - at).T) ** 2
 
-    def misfit(p: FloatArray) -> FloatArray:
-        return (MISFIT * (log_losses(p) - log_losses(around[None])).T) ** 2
+    return Belief(basis, None, noise, misfit)
 
-    return Belief(basis, scale[:, :, None] * np.eye(scale.shape[1]), noise, misfit)
+
+def slopes_of(terms: PowerTerms, own: BoolArray, p: FloatArray) -> FloatArray:
+    """Derivatives (K, R, P) of log losses by the logarithms of level, gamma, own and other exponents, and by the
+    coefficients, at several exponents each."""
+    column, s = p[:, :, None], np.ones_like(terms.phi) if terms.s is None else terms.s
+    theta, part = _theta(terms, p), _part(terms, p)
+    slope = -terms.gamma * part / theta  # of the loss by Theta
+    by_exponent = terms.phi * _power(column, s) * s * np.log(np.where(column > 0, column, 1.0))
+    shapes = [part, -terms.gamma * part * np.log(theta)]
+    shapes += [slope * np.where(mask, by_exponent, 0.0).sum(axis=1) for mask in (own, ~own)]
+    stretched = [slope[:, None] * _power(column, np.minimum(s * factor, 1.0)) for factor in STRETCH]
+    stacked = np.concatenate([np.stack(shapes, axis=1), *stretched], axis=1)  # (R, P, K)
+    return np.moveaxis(stacked / (terms.floor + part)[:, None], -1, 0)
+
+
+def _part(terms: PowerTerms, p: FloatArray) -> FloatArray:
+    """What the mixture changes of the losses (R, K)."""
+    return terms.a * _theta(terms, p) ** -terms.gamma
+
+
+def _theta(terms: PowerTerms, p: FloatArray) -> FloatArray:
+    """Theta (R, K), no smaller than a part of the even mixture's."""
+    M = terms.n_sources
+    return np.maximum(terms.theta(p), LEAST_THETA * terms.theta(np.full(M, 1 / M)))
 
 
 def under_replicates(log_losses: Callable[[FloatArray], FloatArray], noise: FloatArray) -> Belief:
@@ -153,8 +173,8 @@ def under_replicates(log_losses: Callable[[FloatArray], FloatArray], noise: Floa
         Variance of a run's log loss.
     """
 
-    def basis(p: FloatArray) -> FloatArray:
-        found = log_losses(p)
+    def basis(p: FloatArray, targets: Targets) -> FloatArray:
+        found = log_losses(p)[..., targets]
         return np.moveaxis(found - found.mean(axis=0), (0, 2), (2, 0)) / np.sqrt(len(found))
 
     return Belief(basis, None, noise)

@@ -22,7 +22,7 @@ from shapleymix.mixing.demands import Demands, Size
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.planning.candidates import MixturesSpec, asked, drawn, mixtures_of, trained
 from shapleymix.planning.designs import OPTIMUM, PURPOSES, REGION, Design
-from shapleymix.planning.exchange import MOST_GROUPS, Chosen, Covariances, Progress, choose
+from shapleymix.planning.exchange import MOST_GROUPS, Chosen, Progress, choose
 from shapleymix.planning.knowledge import Knowledge, knowledge_of
 from shapleymix.planning.optimum import Optimum, optimum_of
 from shapleymix.planning.questions import Questions
@@ -137,10 +137,9 @@ def design(
         hint = "ask for fewer runs, give more candidates, or loosen the bounds"
         raise UsageError(f"{count} runs of {len(open_places)} candidates that were not trained yet", hint=hint)
     around = pool.mean(axis=0) if best is None else best.p
-    start = Covariances.under(held.belief(*goal, around), pool[open_places], questions)
-    chosen = choose(start, count, progress=progress)
+    chosen = choose(held.belief(*goal, around), pool[open_places], questions, count, progress=progress)
     order = open_places[chosen.order]
-    errors = _errors(chosen, start, questions, told)
+    errors = _errors(chosen, questions, told)
     found = Design(
         sources=held.sources,
         targets=held.targets,
@@ -201,16 +200,13 @@ def _optimum(
         return None, (f"{NO_OPTIMUM} ({error.message})",) if purpose == OPTIMUM else ()
 
 
-def _errors(
-    chosen: Chosen, start: Covariances, questions: Sequence[Questions], told: Questions
-) -> tuple[FloatArray, FloatArray]:
+def _errors(chosen: Chosen, questions: Sequence[Questions], told: Questions) -> tuple[FloatArray, FloatArray]:
     """Expected errors (n + 1,) over the region and of gains near the optimum, before the first run and after each."""
-    ends = np.cumsum([len(one.points) for one in questions])
-    found = {}
-    for one, end in zip(questions, ends.tolist(), strict=True):
-        mean = chosen.variance[:, :, end - len(one.points) : end] @ one.weights  # (n + 1, T)
-        found[one is told] = np.sqrt(mean @ start.grouped(one.of_targets))
-    return found[True], found.get(False, np.full(len(chosen.variance), np.nan))
+    found, first = {False: np.full(len(chosen.variance), np.nan)}, 0
+    for one in questions:
+        found[one is told] = np.sqrt(chosen.mean(one, first))
+        first += len(one.points)
+    return found[True], found[False]
 
 
 def _names(held: Knowledge, count: int) -> tuple[str, ...]:

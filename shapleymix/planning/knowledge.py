@@ -16,10 +16,11 @@ from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.planning.belief import NOISE, Belief, before_any_run, under_power_terms, under_replicates
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.joining import concat
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import listed
 from shapleymix.tables.spelling import composed
 

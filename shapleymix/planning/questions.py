@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.planning.belief import Belief
+from shapleymix.planning.belief import ALL, Belief, Targets
 from shapleymix.records import FloatArray
 
 
@@ -36,10 +36,10 @@ class Questions:
         """
         return cls(others, optimum, _even(len(others)), of_targets)
 
-    def features(self, belief: Belief) -> FloatArray:
+    def features(self, belief: Belief, targets: Targets = ALL) -> FloatArray:
         """Features (K, Q, P) of what is asked."""
-        asked = belief.features(self.points)
-        return asked if self.against is None else asked - belief.features(self.against[None])
+        asked = belief.features(self.points, targets)
+        return asked if self.against is None else asked - belief.features(self.against[None], targets)
 
 
 def _even(count: int) -> FloatArray:
