@@ -9,6 +9,7 @@ import click
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
+from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    options.bounds,
+    bounds,
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
     click.option("--kl", type=options.Number(0), default=0.0, help="Weight of the --anchor term, in nats of loss."),
     click.option("--allow-unseen", is_flag=True, help="Allow ratios above 0 for sources that no fitted run used."),

@@ -8,6 +8,7 @@ import click
 
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix_cli import options
+from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def command(ctx: click.Context) -> None:
 @click.option("--batches", type=options.Count(1), default=1, show_default=True, help="Number the runs in batches.")
 @options.languages
 @click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
-@options.bounds
+@bounds
 @options.seed
 @options.output("the planned runs as a run log without losses (.csv, .csv.gz, .parquet, .jsonl), or the plan (.json)")
 def mixtures(
