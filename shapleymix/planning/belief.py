@@ -39,7 +39,7 @@ LEAST_EFFECT = 0.01
 """Of a coefficient on log loss, that is believed possible where a fit has all of them at zero."""
 
 Targets = IntArray | slice
-ALL = slice(None)
+ALL = slice(None)  # the only slice among `Targets`
 Basis = Callable[[FloatArray, Targets], FloatArray]
 """Features (K, R, P) of mixtures (R, M), or whatever else (K, R), for some of the targets."""
 
@@ -127,10 +127,10 @@ def under_power_terms(terms: PowerTerms, own: BoolArray, noise: FloatArray, arou
     scale = np.concatenate([np.array([[LEVEL, SHAPE, SHAPE, SHAPE]] * K), *[width] * len(STRETCH)], axis=1)
 
     def basis(p: FloatArray, targets: Targets) -> FloatArray:
-        return scale[targets][:, None] * slopes_of(terms.select(targets), own[:, targets], p)
+        return scale[targets][:, None] * slopes_of(_some(terms, targets), own[:, targets], p)
 
     def misfit(p: FloatArray, targets: Targets) -> FloatArray:
-        some = terms.select(targets)
+        some = _some(terms, targets)
         away, at = (np.log(some.floor + _part(some, mixtures)) for mixtures in (p, around[None]))
         return (MISFIT * (away - at).T) ** 2
 
@@ -149,6 +149,11 @@ def slopes_of(terms: PowerTerms, own: BoolArray, p: FloatArray) -> FloatArray:
     stretched = [slope[:, None] * _power(column, np.minimum(s * factor, 1.0)) for factor in STRETCH]
     stacked = np.concatenate([np.stack(shapes, axis=1), *stretched], axis=1)  # (R, P, K)
     return np.moveaxis(stacked / (terms.floor + part)[:, None], -1, 0)
+
+
+def _some(terms: PowerTerms, targets: Targets) -> PowerTerms:
+    """The terms of some targets, or of all."""
+    return terms if isinstance(targets, slice) else terms.select(targets)
 
 
 def _part(terms: PowerTerms, p: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.blas import dger
+from scipy.linalg import get_blas_funcs
 
 from shapleymix.planning.belief import Belief
 from shapleymix.planning.questions import Questions
@@ -28,6 +28,7 @@ PASSES = 3
 BLOCK = 24  # targets whose features are in memory at once
 BETTER = 1e-6
 """An exchange must shrink the variance by this much of it, or rounding would go on exchanging twins."""
+GER = get_blas_funcs("ger", dtype=np.float64)
 Progress = Callable[[str, int, int], None]
 
 
@@ -105,12 +106,12 @@ class Covariances:
         self._update(candidate, -1.0)
 
     def _update(self, candidate: int, sign: float) -> None:
-        """Subtract outer products in place: `dger` sees the transposed blocks, which are in its own order."""
+        """Subtract outer products in place: BLAS sees the transposed blocks, which are in its own order."""
         for t, noise in enumerate(self.noise[:, candidate].tolist()):
             with_all, with_asked = self.among[t, candidate].copy(), self.asked[t, candidate].copy()
             spread = with_all[candidate] + sign * noise
             for block, row in ((self.among[t], with_all), (self.asked[t], with_asked)):
-                dger(-1.0 / spread, row, with_all, a=block.T, overwrite_a=1)
+                GER(-1.0 / spread, row, with_all, a=block.T, overwrite_a=1)
             self.variance[t] -= with_asked**2 / spread
         self._shrunk = None
 

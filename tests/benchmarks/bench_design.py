@@ -10,7 +10,7 @@ two numbers must be at most two thirds. `bench_design.py regmix 3` prints one lo
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from _data import regmix, shared_logs
@@ -88,17 +88,29 @@ def planned(log: sm.RunLog, pool: IntArray, n: int, batches: int) -> IntArray:
     goals = np.maximum(np.arange(1, batches + 1) * n // batches, FEWEST)
     for goal in dict.fromkeys(goals.tolist()):
         so_far = log.select(np.isin(log.groups, pool[chosen])) if chosen else None
-        fit = None if so_far is None else sm.fit(so_far, LAW, **WITHOUT_SPREAD)
-        labels = {"sources": log.sources, "targets": log.targets} if fit is None else {"fit": fit}
+        fit = None if so_far is None else fitted(so_far)
+        if fit is None and so_far is not None:
+            so_far = replace(so_far, loss=np.full_like(so_far.loss, np.nan))
+        labels = {"fit": fit, "targets": log.targets} | ({} if chosen else {"sources": log.sources})
         mixtures = {"candidates": log.p[first], "region": log.p[first]}
         plan = sm.design(goal - len(chosen), so_far, purpose="region", **mixtures, **labels)
         chosen += plan.candidate.tolist()
     return pool[chosen]
 
 
+def fitted(log: sm.RunLog) -> sm.Fit | None:
+    """The law, or None where it refuses so few runs."""
+    try:
+        return sm.fit(log, LAW, **WITHOUT_SPREAD)
+    except sm.FitError:
+        return None
+
+
 def scored(log: sm.RunLog, chosen: IntArray, test: IntArray) -> tuple[float, float]:
     """Held-out PE in per cent, and the regret in thousandths of a nat of what the law says is the best mixture."""
-    fit = sm.fit(log.select(np.isin(log.groups, chosen)), LAW, **WITHOUT_SPREAD)
+    fit = fitted(log.select(np.isin(log.groups, chosen)))
+    if fit is None:
+        return np.nan, np.nan
     held = np.isin(log.groups, test)
     predicted = fit.law.losses(log.p[held], log.N[held], log.D[held])
     error = np.nanmean(np.abs(predicted - log.loss[held]), axis=0) / np.nanmean(log.loss[held], axis=0)
@@ -116,8 +128,9 @@ def medians(scores: list[tuple[float, float]]) -> tuple[float, float]:
 
 def random_runs(sizes: FloatArray, errors: FloatArray, goal: float) -> float:
     """How many random runs have this error; at the ends, the number of the end."""
-    falling = np.minimum.accumulate(errors)[::-1]
-    return float(np.exp(np.interp(np.log(goal), np.log(falling), np.log(sizes[::-1]))))
+    known = np.isfinite(errors)
+    falling = np.minimum.accumulate(errors[known])[::-1]
+    return float(np.exp(np.interp(np.log(goal), np.log(falling), np.log(sizes[known][::-1]))))
 
 
 def shown(scores: tuple[float, float]) -> tuple[str, str]:

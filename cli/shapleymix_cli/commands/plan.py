@@ -97,7 +97,6 @@ def mixtures(
     candidates: str | None,
     region: str | None,
     batches: int,
-    languages: str | None,
     output: str | None,
     force: bool,
     **asked: Unpack[PlanKeywords],
@@ -113,6 +112,7 @@ def mixtures(
     from shapleymix_cli.own_laws import chosen_law
 
     options.require_ending(output)
+    table = asked.get("languages")
     chosen = chosen_law(law)
     found = design(
         n,
@@ -130,7 +130,7 @@ def mixtures(
         region=None if region is None else inputs.read_log(out, [region], losses="optional"),
         batches=batches,
         progress=out.progress,
-        **{**asked, "languages": inputs.read_table(out, languages)},
+        **{**asked, "languages": inputs.read_table(out, None if table is None else str(table))},
     )
     found = with_provenance(out, found)
     out.warn(found.notices)
