@@ -10,6 +10,7 @@ Modules, in reading order:
   unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
+  repetition      what a fit knows of repeated tokens: their worth, and the epochs of its runs
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
@@ -17,6 +18,7 @@ Modules, in reading order:
   evidence        what a fit gets to see, and what was left out
   study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
+  rates           the rate at which repeated tokens lose their worth: told by the log, or published
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   candidates      what a comparison takes: laws, black boxes, fixed predictors

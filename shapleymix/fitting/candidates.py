@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +16,7 @@ from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.study import Study
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
+from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
@@ -71,7 +72,7 @@ class LawCandidate:
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
-            predicted[alike] = estimate.law.losses(log.p, log.N, log.D)
+            predicted[alike] = estimate.law.losses(problem.observed.p, log.N, log.D)
             held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
             require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
         return _held_out(predicted, masks)
@@ -96,10 +97,10 @@ class BlackBoxCandidate:
 
         def fitted_without(mask: BoolArray) -> Law:
             weight = seen.weight * ~mask[:, None]
-            return learned_by(self.learner, log, seen.log_loss, weight, study.seed)
+            return learned_by(self.learner, log, replace(seen, weight=weight), study.seed)
 
         def predicted(law: Law) -> FloatArray:
-            return as_losses(self.name, asked(self.name, lambda: law(log.p, log.N, log.D)), log.loss.shape)
+            return as_losses(self.name, asked(self.name, lambda: law(seen.p, log.N, log.D)), log.loss.shape)
 
         found = _held_out(np.stack([predicted(fitted_without(mask)) for mask in masks]), masks)
         _require_numbers(self.name, found, study, masks)
@@ -128,9 +129,10 @@ class FixedCandidate:
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
 
 
-def learned_by(learner: type[BlackBox], log: RunLog, log_loss: FloatArray, weight: FloatArray, seed: int) -> BlackBox:
-    """What a black box makes of the log losses (R, K) of a log."""
-    return asked(learner.name, lambda: learner.learn(log.p, log.N, log.D, log_loss, weight, log.groups, seed))
+def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
+    """What a black box makes of the observations of a log."""
+    known = (seen.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, seed)
+    return asked(learner.name, lambda: learner.learn(*known))
 
 
 def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:

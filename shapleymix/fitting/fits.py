@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
@@ -19,6 +20,8 @@ from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_los
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
+from shapleymix.fitting.rates import Told
+from shapleymix.fitting.repetition import Repetition, limits_of_points, taken, warnings_of_points
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
@@ -32,7 +35,6 @@ from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.by_source import Amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
-from shapleymix.tables.repetition import repetitions
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -63,6 +65,8 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
+    repetition : Repetition, optional
+        The rate at which repeated tokens lose their worth; None for a law that has no place for it.
     """
 
     kind = "fit"
@@ -82,6 +86,7 @@ class Fit(Tabular, Record):
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Json]
+    repetition: Repetition | None = None
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
@@ -110,6 +115,7 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
+                *([] if self.repetition is None else self.repetition.told_lines()),
                 *told[:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
@@ -158,6 +164,7 @@ class Fit(Tabular, Record):
         *,
         languages: LanguagesSpec | None = None,
         available: Amounts | None = None,
+        unique: ArrayLike | None = None,
         strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
@@ -178,7 +185,9 @@ class Fit(Tabular, Record):
             Names of the points.
         languages, available : LanguagesSpec and Amounts, optional
             Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
-            baselines are made of. With them, a warning names the sources whose tokens a mixture repeats.
+            baselines are made of. Tokens beyond them are repeated ones, which are worth less (see `repetition`).
+        unique : array (R, M), optional
+            Unique tokens where points differ in them, NaN for no limit; baselines are made of `available` still.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -192,14 +201,17 @@ class Fit(Tabular, Record):
         supply = tokens_at_hand(self.sources, languages_of(languages), available)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        losses = self.law.losses(mixtures, sizes, tokens)
+        limits = limits_of_points(unique, supply, mixtures)
+        counted = taken(self.repetition, mixtures, limits, tokens)
+        losses = self.law.losses(counted.q, sizes, tokens)
         spread = Spread(self.replicates, self.residuals)
-        low, high = spread.interval(losses, mixtures, sizes, tokens, level)
+        low, high = spread.interval(losses, counted.replicates, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
+        told = None if runs is None else names
+        repeated = warnings_of_points(self.repetition, mixtures, limits, tokens, self.sources, told)
         warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         outside = self.coverage.outside(mixtures, sizes, tokens)
@@ -244,7 +256,7 @@ class Fit(Tabular, Record):
                 for j, target in enumerate(self.targets)
                 for i, source in enumerate(labels)
             ]
-        return rows
+        return rows + ([] if self.repetition is None else self.repetition.parameters(level))
 
     def _assumed(self) -> dict[str, dict[str, float]]:
         """For each budget the symbols that were held for lack of its variation, with their value."""
@@ -320,8 +332,11 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         If the runs are too few for the law.
     """
     log, inputs = study.log, study.inputs
-    point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-    fitted_losses = point.law.losses(log.p, log.N, log.D)
+    told = Told.of(study, law)
+    study = told.study
+    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    p = study.evidence.ratios if law.takes_repetition else log.p
+    fitted_losses = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
     losses, notes = held_out_losses(study, law)
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
@@ -343,4 +358,5 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
+        repetition=point.repetition,
     )

@@ -20,6 +20,7 @@ from shapleymix.fitting.evidence import (
     gather,
     inputs_of,
     largest_mask,
+    limits_of,
     one_log,
     own_tokens,
 )
@@ -149,6 +150,7 @@ def study_of(
     filters = Filters(parse_size(settings.min_tokens), parse_size(settings.min_own_tokens), settings.drop_warmup)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
+    evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None:
         _check_vocabulary(vocabulary)
         known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.display import short
+from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray
 
@@ -59,7 +60,7 @@ class Spread:
     ) -> FloatArray | None:
         if self.replicates is None:
             return None
-        bounds = np.quantile(np.log(self.replicates(p, N, D) / losses), tails, axis=0)
+        bounds = np.quantile(np.log(replicate_losses(self.replicates, p, N, D) / losses), tails, axis=0)
         return np.maximum(np.array([-1.0, 1.0])[:, None, None] * bounds, 0.0)
 
     def _of_residuals(self, tails: FloatArray) -> FloatArray | None:

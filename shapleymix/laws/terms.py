@@ -107,6 +107,15 @@ class Terms:
             self, unique=known, rate=np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
         )
 
+    def with_supply(self) -> Self:
+        """The same terms, with an explicit supply without limit where they have none."""
+        limitless = np.full(self.n_sources, np.inf)
+        return self if self.unique is not None else replace(self, unique=limitless, rate=np.zeros(self.n_sources))
+
+    def without_repetition(self) -> Self:
+        """The same law with unlimited data."""
+        return self if self.unique is None else replace(self, unique=None, rate=None)
+
     @property
     def n_sources(self) -> int:
         """M, the number of training languages."""

@@ -14,8 +14,10 @@ import numpy as np
 
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
+from shapleymix.fitting.repetition import replicate_losses, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted
+from shapleymix.mixing.repeating import supply_of
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -186,10 +188,11 @@ def compare_mixtures(
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     p = np.stack(list(named.values()))
-    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named), strict=strict)
+    own = supply_of(fit, tuple(fit.sources), supply)
+    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named), strict=strict, **own)
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
-    replicates = None if fit.replicates is None else AtBudget(fit.replicates, size, tokens).losses(p)
+    replicates = None if fit.replicates is None else _of_replicates(fit, fit.replicates, p, supply, size, tokens)
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
@@ -203,6 +206,15 @@ def compare_mixtures(
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
+
+
+def _of_replicates(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, N: float, D: float) -> FloatArray:
+    """Losses (B, R, K) of each replicate, with repeated tokens at the worth that it gives them."""
+    known = getattr(fit, "repetition", None)
+    if known is None:
+        return AtBudget(law, N, D).losses(p)
+    counted = taken(known, p, np.broadcast_to(supply, p.shape), np.full(len(p), D))
+    return replicate_losses(law, counted.replicates, np.full(len(p), N), np.full(len(p), D))
 
 
 def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:

@@ -12,6 +12,7 @@ from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import (
+    DEFAULT_EPOCHS,
     UNSEEN,
     Amounts,
     Bounds,
@@ -26,6 +27,7 @@ from shapleymix.mixing.bounds import (
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
+from shapleymix.mixing.repeating import epochs_allowed, repeated
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
@@ -182,18 +184,21 @@ class Demands(Bounds):
             if given is not None and all(value is None for value in needed):
                 raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
 
-    def bounds(self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = ()) -> Constraints:
+    def bounds(
+        self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = (), epochs: float = DEFAULT_EPOCHS
+    ) -> Constraints:
         """Feasible constraints at D, or an InfeasibleError; `unseen` sources are held at 0 unless that is allowed."""
-        found = self.at(sources, D, () if self.allow_unseen else unseen)
+        found = self.at(sources, D, () if self.allow_unseen else unseen, epochs)
         require_feasible(found)
         return tightened(found)
 
     def problem(self, fit: FitLike, terms: Terms, D: float) -> tuple[Problem, Weights]:
-        """The problem to solve at one budget, and the weights that it uses."""
+        """The problem to solve at one budget, and the weights that it uses; `terms` are those of unlimited data."""
         weights = self.weights_for(fit, terms)
         w = weights.mean if self.objective == MEAN else weights.raw
-        bounds = self.bounds(fit.sources, D, unseen_sources(fit))
+        bounds = self.bounds(fit.sources, D, unseen_sources(fit), epochs_allowed(fit))
         anchor = self._anchor(fit.sources, bounds)
+        terms = repeated(fit, terms, bounds.available, D)
         return Problem(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
 
     def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.mixing.demands import FitLike, Predicted
+from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.demands import Demands, FitLike, Predicted
+from shapleymix.mixing.repeating import supply_of
 from shapleymix.records import BoolArray, FloatArray
 
 
@@ -55,20 +57,22 @@ class Judgement:
 
 
 def judged(
-    fit: FitLike, p: FloatArray, rivals: Mapping[str, FloatArray], N: float, D: float, level: float, strict: bool
+    fit: FitLike, p: FloatArray, rivals: Mapping[str, FloatArray], N: float, bounds: Constraints, demands: Demands
 ) -> Judgement:
-    """What the fit says of the optimum p (M,) and of its rivals.
+    """What the fit says of the optimum p (M,) and of its rivals, with the unique tokens of the bounds.
 
     Raises
     ------
     OutsideError
         Under `strict`, if the optimum lies outside of what was fitted.
     """
-    strictly = {"strict": True} if strict else {}  # a fit of a user's own need not know the word
+    strictly = {"strict": True} if demands.strict else {}  # a fit of a user's own need not know the word
+    level, D = demands.level, bounds.D
+    supply = supply_of(fit, bounds.sources, bounds.available)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)  # said once, by `optimize`, for the whole answer
-        optimum = fit.predict(p[None], N, D, level=level, **strictly)
-        predicted = [fit.predict(rival[None], N, D, level=level) for rival in rivals.values()]
+        optimum = fit.predict(p[None], N, D, level=level, **strictly, **supply)
+        predicted = [fit.predict(rival[None], N, D, level=level, **supply) for rival in rivals.values()]
     rows = [optimum, *predicted]
     own = tuple(getattr(optimum, "warnings", ()))
     found = [
@@ -78,7 +82,7 @@ def judged(
         if text not in own
     ]
     outside, above = (np.concatenate([_mask(one, name) for one in rows]) for name in ("outside", "above_untrained"))
-    return Judgement(optimum, tuple(fit.targets), outside, above, (*own, *found), strict)
+    return Judgement(optimum, tuple(fit.targets), outside, above, (*own, *found), demands.strict)
 
 
 def _mask(predicted: Predicted, name: str) -> BoolArray:
