@@ -147,7 +147,7 @@ def test_the_list_of_laws_begins_with_the_simplest():
     study = study_of(log, None, None, Settings(), seed=0)
     sizes = [candidate(name).size(study) for name in LAWS]
     assert sizes[0] == min(sizes)
-    assert set(BLACK_BOXES) == {"gbm"}
+    assert set(BLACK_BOXES) == {"mariner", "hellinger", "gbm"}
     assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())
 
 

@@ -15,7 +15,11 @@ Modules, in reading order:
   effective_data  Theta inside of the term in D
   exponential     Data Mixing Laws
   additive        the additive law of Shukor et al.
-  gbm             boosted trees, a black box
+  black_box       what every black box has: it learns by its own means, and has no symbols
+  gbm             boosted trees
+  nonnegative     ridge regression with coefficients of at least zero, many at once
+  mariner         the form of MARINER
+  hellinger       kernel ridge regression by Hellinger distance
 
 A law is a frozen dataclass that derives from `Law`: its symbols, declared with `fitted` and `given`, and its equation,
 `__call__`. Adding one is a file here and a line in `LAWS`; `tests/test_every_law.py` then holds it to every truth. What
@@ -26,12 +30,15 @@ from __future__ import annotations
 
 from shapleymix.laws.additive import Additive
 from shapleymix.laws.base import Inputs, Law, Observations
+from shapleymix.laws.black_box import BlackBox
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.effective_data import EffectiveData
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import Family, FamilyMean
-from shapleymix.laws.gbm import BlackBox, BoostedTrees
+from shapleymix.laws.gbm import BoostedTrees
+from shapleymix.laws.hellinger import HellingerRidge
 from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
+from shapleymix.laws.mariner import Mariner
 from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
 from shapleymix.laws.symbols import Parameter, fitted, given, over_runs
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
@@ -55,7 +62,7 @@ LAWS: dict[str, type[Law]] = {
 }
 """Every parametric law by its name, simplest first."""
 
-BLACK_BOXES: dict[str, type[BlackBox]] = {BoostedTrees.name: BoostedTrees}
+BLACK_BOXES: dict[str, type[BlackBox]] = {box.name: box for box in (Mariner, HellingerRidge, BoostedTrees)}
 """Every law that learns by its own means."""
 
 __all__ = [

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
-from shapleymix.errors import FitError, SolveError, UsageError
-from shapleymix.laws.base import Inputs, Law, require_ratios
-from shapleymix.laws.symbols import Parameter
-from shapleymix.laws.terms import Terms
+from shapleymix.errors import FitError, UsageError
+from shapleymix.laws.black_box import BlackBox
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2
@@ -24,39 +22,6 @@ class Booster(Protocol):
     """What is used of a trained LightGBM model."""
 
     def predict(self, data: FloatArray) -> FloatArray: ...
-
-
-@dataclass(frozen=True)
-class BlackBox(Law):
-    """A law without symbols, that learns by its own means."""
-
-    name: ClassVar[str] = "black-box"
-
-    @classmethod
-    def learn(
-        cls,
-        p: FloatArray,
-        N: FloatArray,
-        D: FloatArray,
-        log_loss: FloatArray,
-        weight: FloatArray,
-        groups: IntArray,
-        seed: int,
-    ) -> Self:
-        """Learn log losses (R, K) from rows; rows of weight zero must not be looked at."""
-        raise NotImplementedError
-
-    @classmethod
-    def require(cls, inputs: Inputs) -> None:
-        require_ratios(inputs, cls)
-
-    @classmethod
-    def parameters(cls) -> tuple[Parameter, ...]:
-        return ()
-
-    def terms(self, N: float, D: float) -> Terms:
-        hint = "fit a convex law, such as 'learned-concave'"
-        raise SolveError(f"law {self.name!r} is not convex in the mixture", hint=hint)
 
 
 @dataclass(frozen=True)

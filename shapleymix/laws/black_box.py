@@ -1,0 +1,68 @@
+"""A black box: a law without symbols, that learns by its own means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.base import Inputs, Law, require_ratios
+from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.terms import Terms
+from shapleymix.records import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class BlackBox(Law):
+    """A law without symbols, that learns by its own means."""
+
+    name: ClassVar[str] = "black-box"
+
+    @classmethod
+    def learn(
+        cls,
+        p: FloatArray,
+        N: FloatArray,
+        D: FloatArray,
+        log_loss: FloatArray,
+        weight: FloatArray,
+        groups: IntArray,
+        seed: int,
+    ) -> Self:
+        """Learn log losses (R, K) from rows; rows of weight zero must not be looked at."""
+        raise NotImplementedError
+
+    @classmethod
+    def require(cls, inputs: Inputs) -> None:
+        require_ratios(inputs, cls)
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        return ()
+
+    def terms(self, N: float, D: float) -> Terms:
+        hint = "fit a convex law, such as 'learned-concave'"
+        raise SolveError(f"law {self.name!r} is not convex in the mixture", hint=hint)
+
+
+def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
+    """The fold (R,) of each row, for choosing hyperparameters: rows of one group stay together."""
+    names, place = np.unique(groups, return_inverse=True)
+    drawn = np.random.default_rng(seed).permutation(len(names))
+    return drawn[place] % min(most, len(names))
+
+
+def half_pooled(error: FloatArray) -> IntArray:
+    """The best choice (K,) for each target by its own error (choices, K) and the mean over all targets, alike.
+
+    A target alone tells little of its hyperparameters where runs are few; each counts in units of its best error.
+    """
+    relative = error / np.maximum(error.min(axis=0), 1e-300)
+    return (relative + relative.mean(axis=1, keepdims=True)).argmin(axis=0)
+
+
+def pooled(error: FloatArray) -> int:
+    """The best choice for all targets together, by their errors (choices, K) in units of each one's best."""
+    return int((error / np.maximum(error.min(axis=0), 1e-300)).mean(axis=1).argmin())

@@ -1,0 +1,152 @@
+"""The published rivals that learn by their own means: MARINER's form and the Hellinger kernel ridge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+from simulated import inputs, log_of, mixtures, simulate, true_law
+
+from shapleymix import Fit, RunLog, compare, fit
+from shapleymix.errors import SolveError
+from shapleymix.laws import BLACK_BOXES
+from shapleymix.laws.black_box import folds_of, half_pooled, pooled
+from shapleymix.laws.hellinger import LENGTHS, RIDGES, _left_out, near
+from shapleymix.laws.mariner import Mariner
+from shapleymix.laws.nonnegative import nonnegative
+
+BOTH = pytest.mark.parametrize("name", ["mariner", "hellinger"])
+
+
+def noisy_log(rows: int = 60) -> RunLog:
+    return log_of("learned", rows=rows, noise=1e-3)[2]
+
+
+def one_budget(rows: int) -> RunLog:
+    given = inputs()
+    return simulate(true_law("learned", given), given, mixtures(rows, 4), sizes=(1e8,), tokens=(3e9,), noise=1e-3)
+
+
+def mean_error(name: str, learn: RunLog, test: RunLog) -> float:
+    found = fit(learn, name, bootstrap=0, folds=0)
+    return float(np.abs(found.law.losses(test.p, test.N, test.D) / test.loss - 1).mean())
+
+
+@BOTH
+def test_rows_of_weight_nought_are_never_looked_at(name):
+    log = noisy_log()
+    weight = np.ones(log.loss.shape)
+    weight[::5] = 0.0
+    weight[1, 0] = 0.0  # one target's alone: targets are learned apart
+    spoiled = np.where(weight > 0, np.log(log.loss), 5.0)
+    one = BLACK_BOXES[name].learn(log.p, log.N, log.D, np.log(log.loss), weight, log.groups, 0)
+    other = BLACK_BOXES[name].learn(log.p, log.N, log.D, spoiled, weight, log.groups, 0)
+    np.testing.assert_allclose(one(log.p, log.N, log.D), other(log.p, log.N, log.D), rtol=1e-12)
+    assert np.abs(one(log.p, log.N, log.D) / log.loss - 1)[weight > 0].mean() < 0.03
+    with pytest.raises(SolveError, match=f"'{name}' is not convex"):
+        one.terms(1e8, 1e10)
+
+
+@BOTH
+def test_predicts_mixtures_of_several_budgets_that_it_has_not_seen(name):
+    log = noisy_log(160)
+    aside = np.arange(len(log)) % 4 == 0
+    error = mean_error(name, log.select(~aside), log.select(aside))
+    spread = np.abs(log.loss / log.loss.mean(axis=0) - 1).mean()
+    assert error < 0.25 * spread
+
+
+@BOTH
+def test_a_weight_of_two_is_the_row_twice(name):
+    log = noisy_log(30)
+    twice = np.concatenate([np.arange(30), np.arange(10)])
+    weight = np.where(np.arange(30) < 10, 2.0, 1.0)[:, None] * np.ones(log.loss.shape)
+    box, logs = BLACK_BOXES[name], np.log(log.loss)
+    by_weight = box.learn(log.p, log.N, log.D, logs, weight, log.groups, 0)
+    by_rows = box.learn(
+        log.p[twice], log.N[twice], log.D[twice], logs[twice], np.ones((40, logs.shape[1])), log.groups[twice], 0
+    )
+    np.testing.assert_allclose(by_weight(log.p, log.N, log.D), by_rows(log.p, log.N, log.D), rtol=1e-2)
+
+
+@BOTH
+def test_a_fit_is_compared_saved_and_read_back(name, tmp_path):
+    log = one_budget(36)
+    holes = replace(log, loss=np.where(np.arange(36)[:, None] % 7 == np.arange(4), np.nan, log.loss))
+    found = fit(holes, name, bootstrap=20, folds=3)
+    found.save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    np.testing.assert_array_equal(again.law(log.p, log.N, log.D), found.law(log.p, log.N, log.D))
+    table = compare(holes, [name, "chinchilla"], folds=3)
+    assert table.entries[0].scores.mean["PE"] < table.entries[1].scores.mean["PE"]
+    low, high = (getattr(found.predict(log.p[:2], log.N[:2], log.D[:2]), side) for side in ("low", "high"))
+    assert (low < high).all()
+
+
+@BOTH
+def test_four_mixtures_are_enough(name):
+    log = noisy_log(4)
+    found = fit(log, name, bootstrap=0, folds=0)
+    losses = found.law(log.p, log.N, log.D)
+    assert ((losses > 0.5 * log.loss.min()) & (losses < 2 * log.loss.max())).all()
+
+
+def test_mariner_recovers_its_own_form():
+    rng = np.random.default_rng(0)
+    sources, targets = 6, 3
+    law = Mariner(
+        phi=np.full(targets, 1.9),
+        c=np.full(targets, 0.4),
+        rho=3.0,
+        kappa=0.7,
+        tau=np.full(targets, np.inf),
+        alpha=rng.uniform(0.0, 0.8, (sources, targets)) * (rng.random((sources, targets)) < 0.6),
+        beta=np.zeros((sources, targets)),
+        n=np.full(targets, 0.1),
+        d=np.full(targets, 0.05),
+    )
+    p, unseen = mixtures(150, sources, 1), mixtures(50, sources, 2)
+    N, D = rng.choice([1e7, 1e8], 150), rng.choice([1e9, 4e9], 150)
+    found = Mariner.learn(p, N, D, np.log(law(p, N, D)), np.ones((150, targets)), np.arange(150), 0)
+    one = np.ones(50)
+    np.testing.assert_allclose(found(unseen, 1e8 * one, 1e9 * one), law(unseen, 1e8 * one, 1e9 * one), rtol=3e-3)
+
+
+def test_nonnegative_ridge_agrees_with_scipy():
+    rng = np.random.default_rng(0)
+    rows, right = rng.normal(size=(50, 12, 20)) ** 2, rng.normal(size=(50, 12))
+    rows[:, :, 3] = rows[:, :, 4]  # columns that only the ridge tells apart
+    gram = rows.swapaxes(1, 2) @ rows + 1e-4 * np.eye(20)
+    found = nonnegative(gram, np.einsum("qrp,qr->qp", rows, right))
+    for number in range(50):
+        augmented = np.vstack([rows[number], 1e-2 * np.eye(20)])
+        expected, _ = nnls(augmented, np.concatenate([right[number], np.zeros(20)]))
+        np.testing.assert_allclose(found[number], expected, atol=1e-9)
+
+
+def test_leaving_groups_out_by_one_decomposition_is_fitting_without_them():
+    rng = np.random.default_rng(0)
+    p, groups = mixtures(12, 4, 3), np.repeat(np.arange(4), 3)
+    kernel, y, ridge = near(p, p, LENGTHS[1]), rng.normal(size=(12, 2)), RIDGES[3]
+    values, vectors = np.linalg.eigh(kernel)
+    found = _left_out(vectors, 1.0 / (values + ridge), vectors.T @ y, [np.flatnonzero(groups == g) for g in range(4)])
+    total = np.zeros(2)
+    for group in range(4):
+        rest, out = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
+        pulls = np.linalg.solve(kernel[np.ix_(rest, rest)] + ridge * np.eye(9), y[rest])
+        total += ((y[out] - kernel[np.ix_(out, rest)] @ pulls) ** 2).sum(axis=0)
+    np.testing.assert_allclose(found, total, rtol=1e-8)
+
+
+def test_choices_are_pooled_over_targets():
+    error = np.array([[1.0, 1.2, 9.0], [1.1, 1.0, 1.0], [3.0, 3.0, 1.5]])
+    assert pooled(error) == 1
+    np.testing.assert_array_equal(half_pooled(error), [1, 1, 1])
+    torn = np.array([[1.0, 1.2, 1.2], [3.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(half_pooled(torn), [0, 0, 0])
+    np.testing.assert_array_equal(half_pooled(np.array([[1.0, 1.9, 1.9], [3.0, 1.0, 1.0]])), [0, 1, 1])
+    folds = folds_of(np.array([4, 4, 1, 7, 7, 7, 2]), 3, 0)
+    assert len({folds[0], folds[1]}) == len({folds[3], folds[4], folds[5]}) == 1
+    assert set(folds.tolist()) == {0, 1, 2}
