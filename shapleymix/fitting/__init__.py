@@ -12,6 +12,7 @@ Modules, in reading order:
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   repetition      what a fit knows of repeated tokens: their worth, and the epochs of its runs
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  parameters      the fitted symbols of a law as rows, each with its interval
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none

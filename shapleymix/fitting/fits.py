@@ -18,6 +18,7 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
+from shapleymix.fitting.parameters import Parameter, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.rates import Told
@@ -37,8 +38,6 @@ from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
-
-Parameter = tuple[str, str | None, str, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -241,22 +240,8 @@ class Fit(Tabular, Record):
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
         level = parse_level(level)
-        tails = [0.5 - level / 2, 0.5 + level / 2]
-        rows: list[Parameter] = []
-        for known in type(self.law).fitted():
-            if known.name in self.held and not np.any(getattr(self.law, known.name)):
-                continue
-            value = np.atleast_2d(getattr(self.law, known.name))
-            spread = np.full((2, *value.shape), np.nan)
-            if self.replicates is not None:
-                spread = np.quantile(getattr(self.replicates, known.name), tails, axis=0).reshape(2, *value.shape)
-            labels = self.sources if known.axes == "MK" else (None,)
-            rows += [
-                (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
-                for j, target in enumerate(self.targets)
-                for i, source in enumerate(labels)
-            ]
-        return rows + ([] if self.repetition is None else self.repetition.parameters(level))
+        shared = [] if self.repetition is None else self.repetition.parameters(level)
+        return [*parameters_of(self.law, self.replicates, self.held, self.sources, self.targets, level), *shared]
 
     def _assumed(self) -> dict[str, dict[str, float]]:
         """For each budget the symbols that were held for lack of its variation, with their value."""
