@@ -92,13 +92,15 @@ def test_a_log_without_repetition_leaves_the_published_rate_with_its_spread():
     assert one.summary() == other.summary()
 
 
-def test_a_log_that_barely_repeats_leaves_the_rate_to_the_prior():
+@pytest.mark.parametrize("runs", [2, 4])
+def test_a_log_that_barely_repeats_leaves_the_rate_to_the_prior(runs: int):
     plain = log_with(RATE, repeats=False, noise=0.01)
     unique = np.full(plain.p.shape, np.nan)
-    unique[0, 0] = plain.p[0, 0] * D / 1.5
+    unique[:runs, 0] = plain.p[:runs, 0] * D / 1.6
     known = fit(replace(plain, unique=unique), "learned-concave", **{**QUICK, "bootstrap": 100}).repetition
     assert known is not None
-    assert abs(np.log(known.rate / PUBLISHED)) < 0.2
+    assert known.told == (runs == 4)
+    assert abs(np.log(known.rate / PUBLISHED)) < 0.3
     assert 0.7 < np.std(np.log(known.rates)) / PUBLISHED_SPREAD < 1.3
 
 
@@ -277,3 +279,9 @@ def test_the_rate_is_told_by_named_rows_alone(log: RunLog):
     one, other = (Told.of(each, LearnedConcave, rows).rate for each in (study, odd))
     assert one == pytest.approx(other, rel=1e-6)
     assert Told.of(study, Exponential).profile is None
+
+
+def test_a_fit_that_is_compared_is_told_the_unique_tokens(log: RunLog, found: Fit):
+    told = compare(log, [found], folds=4).entries[0].scores
+    assert told is not None
+    assert told.mean["PE"] < 0.003

@@ -30,6 +30,15 @@ class Predictor(Protocol):
     def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
 
 
+@runtime_checkable
+class Informed(Protocol):
+    """A predictor that knows what repeated tokens are worth, such as a fit."""
+
+    @property
+    def repetition(self) -> object: ...
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, *, unique: FloatArray) -> object: ...
+
+
 Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
 """What may be compared: a law's name, a law, a black box, or anything that predicts."""
 
@@ -123,10 +132,17 @@ class FixedCandidate:
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log = study.log
-        answer = asked(self.label, lambda: self.predictor.predict(log.p, log.N, log.D))
+        answer = asked(self.label, lambda: _predicted(self.predictor, log))
         losses = as_losses(self.label, getattr(answer, "losses", answer), log.loss.shape)
         _require_numbers(self.label, losses, study, masks)
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
+
+
+def _predicted(predictor: Predictor, log: RunLog) -> object:
+    """What is predicted of a log; a fit of ours is told the unique tokens of each run."""
+    if isinstance(predictor, Informed) and log.unique is not None:
+        return predictor.predict(log.p, log.N, log.D, unique=log.unique)
+    return predictor.predict(log.p, log.N, log.D)
 
 
 def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:

@@ -17,12 +17,14 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.by_source import column_of
 from shapleymix.tables.joining import concat
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
-from shapleymix.tables.repetition import ONCE
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
+
+OFTEN, TELLING = 1.5, 3
+"""Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,12 @@ class Evidence:
         return effective(self.log.p, u, self.rate)
 
     @property
-    def repeats(self) -> bool:
-        """Whether any run sees a token twice."""
-        tokens = self.log.p * self.log.D[:, None]
-        return self.unique is not None and bool((tokens > self.unique * ONCE).any())
+    def tells_repetition(self) -> bool:
+        """Whether enough runs see tokens often enough to tell what that costs."""
+        if self.unique is None:
+            return False
+        often = (self.log.p * self.log.D[:, None] > self.unique * OFTEN).any(axis=1)
+        return len({run for run, many in zip(self.log.runs, often.tolist(), strict=True) if many}) >= TELLING
 
     @property
     def N0(self) -> float:

@@ -42,7 +42,7 @@ Counted = Callable[[int, int], None]
 class Told:
     """A study at the rate that its runs tell under one law, and the profile that told it.
 
-    `profile` is None where the law takes no repetition or the log repeats nothing.
+    `profile` is None where the law takes no repetition, or too few runs repeat tokens to tell the rate.
     """
 
     study: Study
@@ -54,7 +54,7 @@ class Told:
     def of(cls, study: Study, law: type[Law], rows: BoolArray | None = None) -> Told:
         """The study with the most likely rate under the law, by some rows (R,) alone if they are named."""
         learns = issubclass(law, BlackBox) or not law.takes_repetition
-        if learns or not study.evidence.repeats:
+        if learns or not study.evidence.tells_repetition:
             return cls(study, law, PUBLISHED, None)
         shares = np.ones((1, len(study.log))) if rows is None else rows[None].astype(np.float64)
         profile = Profile.of(study, law, shares)
@@ -217,7 +217,7 @@ def for_comparison(study: Study, masks: BoolArray) -> Study:
     It is told by the rows that no mask (V, R) holds out; where each is held out in turn, by all.
     """
     seen = ~masks.any(axis=0)
-    for law in REFERENCES if study.evidence.repeats else ():
+    for law in REFERENCES if study.evidence.tells_repetition else ():
         with contextlib.suppress(FitError):
             return Told.of(study, law, seen if seen.any() else None).study
     return study

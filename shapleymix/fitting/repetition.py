@@ -34,7 +34,7 @@ class Repetition(Record):
     rates : array (B,), optional
         The rates of the replicates.
     told : bool
-        Whether the log repeats tokens, so that the rate was fitted; else it is the published one.
+        Whether enough runs repeat tokens, so that the rate was fitted; else it is the published one.
     epochs : array (M, 2)
         Fewest and most epochs of each source in the fitted runs; NaN where the log does not say.
     """
@@ -85,7 +85,8 @@ class Repetition(Record):
         if not self.told:
             named = _named(sources, epochs, often)
             star = f"R* = {1 / self.rate:.3g} epochs"
-            text = f"{who} repeats {named}, the fitted runs nothing: what it costs rests on the published {star}"
+            few = "hardly any tokens" if (most > ONCE).any() else "nothing"
+            text = f"{who} repeats {named}, the fitted runs {few}: what it costs rests on the published {star}"
             return [text] if often else []
         found = []
         if far := [i for i in often if epochs[i] > max(most[i], 1) * ONCE]:
