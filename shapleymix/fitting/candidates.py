@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -140,9 +140,13 @@ class FixedCandidate:
 
 def _predicted(predictor: Predictor, log: RunLog) -> object:
     """What is predicted of a log; a fit of ours is told the unique tokens of each run."""
-    if isinstance(predictor, Informed) and log.unique is not None:
+    if log.unique is not None and _is_informed(predictor):
         return predictor.predict(log.p, log.N, log.D, unique=log.unique)
     return predictor.predict(log.p, log.N, log.D)
+
+
+def _is_informed(predictor: object) -> TypeGuard[Informed]:
+    return isinstance(predictor, Informed)
 
 
 def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:

@@ -74,8 +74,8 @@ class Evidence:
         """Whether enough runs see tokens often enough to tell what that costs."""
         if self.unique is None:
             return False
-        often = (self.log.p * self.log.D[:, None] > self.unique * OFTEN).any(axis=1)
-        return len({run for run, many in zip(self.log.runs, often.tolist(), strict=True) if many}) >= TELLING
+        often = np.any(self.log.p * self.log.D[:, None] > self.unique * OFTEN, axis=1)
+        return len({self.log.runs[row] for row in np.flatnonzero(often).tolist()}) >= TELLING
 
     @property
     def N0(self) -> float:

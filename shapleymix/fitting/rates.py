@@ -116,7 +116,7 @@ def _epochs(study: Study) -> FloatArray:
     if evidence.unique is None:
         return np.full((M, 2), np.nan)
     epochs = evidence.log.p * evidence.log.D[:, None] / np.where(np.isnan(evidence.unique), np.inf, evidence.unique)
-    held = (evidence.log.p > 0) & (evidence.weight > 0).any(axis=1)[:, None]
+    held = (evidence.log.p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True)
     low = np.where(held, epochs, np.inf).min(axis=0, initial=np.inf)
     high = np.where(held, epochs, 0.0).max(axis=0, initial=0.0)
     return np.stack([np.where(np.isfinite(low), low, np.nan), np.where(np.isfinite(low), high, np.nan)], axis=1)
@@ -216,7 +216,7 @@ def for_comparison(study: Study, masks: BoolArray) -> Study:
 
     It is told by the rows that no mask (V, R) holds out; where each is held out in turn, by all.
     """
-    seen = ~masks.any(axis=0)
+    seen = np.all(~masks, axis=0, keepdims=True)[0]
     for law in REFERENCES if study.evidence.tells_repetition else ():
         with contextlib.suppress(FitError):
             return Told.of(study, law, seen if seen.any() else None).study

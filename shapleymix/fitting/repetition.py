@@ -80,7 +80,7 @@ class Repetition(Record):
     ) -> list[str]:
         """Where a mixture (M,) makes other epochs than the fitted runs did; `unique` (M,), NaN where not known."""
         epochs = epochs_of(p, unique, D)
-        often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
+        often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable").tolist() if epochs[i] > ONCE]
         most = np.nan_to_num(self.epochs[:, 1])
         if not self.told:
             named = _named(sources, epochs, often)
@@ -93,7 +93,7 @@ class Repetition(Record):
             seen = ", ".join(f"{sources[i]} at most {max(most[i], 1):.3g}" for i in far)
             found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}")
         least = self.epochs[:, 0]
-        if fresh := [i for i in np.flatnonzero(p > 0) if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
+        if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
             seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
             found.append(f"the fitted runs repeat {seen}, {who} less often or not at all")
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.settings import LEVEL, SEED
@@ -27,7 +27,7 @@ from shapleymix.mixing.bounds import (
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
-from shapleymix.mixing.repeating import epochs_allowed, repeated
+from shapleymix.mixing.repeating import Rates, epochs_allowed, repeated
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
@@ -61,6 +61,39 @@ class FitLike(Protocol):
     def predict(
         self, p: FloatArray, N: float, D: float, *, level: float = LEVEL, strict: bool = False
     ) -> Predicted: ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A fit that knows what repeated tokens are worth: it predicts with the unique tokens at hand."""
+
+    @property
+    def repetition(self) -> Rates | None: ...
+    def predict(
+        self, p: FloatArray, N: float, D: float, *, level: float, strict: bool, available: Mapping[str, float]
+    ) -> Predicted: ...
+
+
+def predicted(
+    fit: FitLike,
+    p: FloatArray,
+    N: float,
+    D: float,
+    supply: Mapping[str, float],
+    *,
+    level: float = LEVEL,
+    strict: bool = False,
+) -> Predicted:
+    """What a fit predicts of mixtures p (R, M), with unique tokens by source where it takes them."""
+    if supply and _is_informed(fit):
+        return fit.predict(p, N, D, level=level, strict=strict, available=supply)
+    if strict:  # a fit of a user's own need not know the word
+        return fit.predict(p, N, D, level=level, strict=True)
+    return fit.predict(p, N, D, level=level)
+
+
+def _is_informed(fit: object) -> TypeGuard[Informed]:
+    return isinstance(fit, Informed)
 
 
 FitSpec = FitLike | str | os.PathLike[str]

@@ -14,7 +14,7 @@ import numpy as np
 
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import Demands, FitLike, Predicted
+from shapleymix.mixing.demands import Demands, FitLike, Predicted, predicted
 from shapleymix.mixing.repeating import supply_of
 from shapleymix.records import BoolArray, FloatArray
 
@@ -66,18 +66,17 @@ def judged(
     OutsideError
         Under `strict`, if the optimum lies outside of what was fitted.
     """
-    strictly = {"strict": True} if demands.strict else {}  # a fit of a user's own need not know the word
     level, D = demands.level, bounds.D
     supply = supply_of(fit, bounds.sources, bounds.available)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)  # said once, by `optimize`, for the whole answer
-        optimum = fit.predict(p[None], N, D, level=level, **strictly, **supply)
-        predicted = [fit.predict(rival[None], N, D, level=level, **supply) for rival in rivals.values()]
-    rows = [optimum, *predicted]
+        optimum = predicted(fit, p[None], N, D, supply, level=level, strict=demands.strict)
+        others = [predicted(fit, rival[None], N, D, supply, level=level) for rival in rivals.values()]
+    rows = [optimum, *others]
     own = tuple(getattr(optimum, "warnings", ()))
     found = [
-        f"the rival {name}: {text}"
-        for name, one in zip(rivals, predicted, strict=True)
+        f"the rival {name}: {text.replace('the mixture ', 'it ')}"
+        for name, one in zip(rivals, others, strict=True)
         for text in getattr(one, "warnings", ())
         if text not in own
     ]

@@ -56,6 +56,7 @@ class Mixture(Tabular, Record):
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+        "repetition": "K", "token_worths": "M",
     }  # fmt: skip
 
     sources: tuple[str, ...]

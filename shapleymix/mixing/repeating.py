@@ -7,7 +7,6 @@ paid for, and no cap on them is needed. A fit without it takes repeated tokens f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -54,10 +53,10 @@ def repeated_replicates(fit: object, terms: Terms | None, available: FloatArray,
     return terms.without_repetition().with_repetition(available / D, rates)
 
 
-def supply_of(fit: object, sources: tuple[str, ...], available: FloatArray) -> dict[str, Mapping[str, float]]:
-    """The keyword with which a fit that knows of repetition predicts; none for another."""
-    known = {name: tokens for name, tokens in zip(sources, available.tolist(), strict=True) if tokens > 0}
-    return {"available": known} if known and rates_of(fit) is not None else {}
+def supply_of(fit: object, sources: tuple[str, ...], available: FloatArray) -> dict[str, float]:
+    """Unique tokens by source, for a fit that knows of repetition; nothing for another."""
+    known = zip(sources, available.tolist(), strict=True)
+    return {} if rates_of(fit) is None else {name: tokens for name, tokens in known if tokens > 0}
 
 
 def costs(terms: Terms, p: FloatArray) -> FloatArray:

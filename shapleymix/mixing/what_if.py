@@ -202,8 +202,8 @@ def _moved(problem: Problem, other: Problem) -> bool:
     """Whether other tokens at hand change the optimum: by a cap, or by what repeated ones are worth."""
     if not np.array_equal(other.constraints.upper, problem.constraints.upper):
         return True
-    before, after = problem.terms.unique, other.terms.unique
-    return (before is None) != (after is None) or (before is not None and not np.array_equal(before, after))
+    before, after = problem.terms.with_supply().unique, other.terms.with_supply().unique
+    return before is not None and after is not None and not np.array_equal(before, after)
 
 
 def _changed(fit: FitLike, demands: Demands, change: Change, problem: Problem) -> Problem:

@@ -12,7 +12,7 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import FitLike
+from shapleymix.mixing.demands import FitLike, predicted
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
@@ -43,13 +43,13 @@ def is_convex(fit: FitLike, N: float, D: float) -> bool:
 class Surface(Terms):
     """The predicted losses of a law without convex pieces at one budget: values, and no derivatives.
 
-    `supply` is the keyword with which the fit takes unique tokens, where it takes them.
+    `supply` are the unique tokens by source, where the fit takes them.
     """
 
     fit: FitLike
     N: float
     D: float
-    supply: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    supply: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, fit: FitLike, N: float, D: float) -> Surface:
@@ -58,15 +58,15 @@ class Surface(Terms):
 
     def with_repetition(self, unique: FloatArray, rate: FloatArray | float) -> Self:
         tokens = zip(self.fit.sources, (unique * self.D).tolist(), strict=True)
-        return replace(self, supply={"available": {name: count for name, count in tokens if count > 0}})
+        return replace(self, supply={name: count for name, count in tokens if count > 0})
 
     def without_repetition(self) -> Self:
         return replace(self, supply={}) if self.supply else self
 
-    def _values(self, p: FloatArray) -> FloatArray:
-        flat = np.asarray(p, dtype=float).reshape(-1, np.shape(p)[-1])
-        found = np.asarray(self.fit.predict(flat, self.N, self.D, **self.supply).losses, dtype=float)
-        return np.where(np.isfinite(found), found, np.inf).reshape(*np.shape(p)[:-1], -1)
+    def _values(self, q: FloatArray) -> FloatArray:
+        flat = np.asarray(q, dtype=float).reshape(-1, np.shape(q)[-1])
+        found = np.asarray(predicted(self.fit, flat, self.N, self.D, self.supply).losses, dtype=float)
+        return np.where(np.isfinite(found), found, np.inf).reshape(*np.shape(q)[:-1], -1)
 
 
 def search(problem: Problem, seed: int) -> FloatArray:
