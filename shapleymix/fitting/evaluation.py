@@ -58,8 +58,7 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     rows = one_log(log).aligned(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
-    limits = np.full(rows.p.shape, np.nan) if rows.unique is None else rows.unique
-    counted = taken(fit.repetition, rows.p, limits, rows.D)
+    counted = taken(fit.repetition, rows.p, rows.unique, np.full(len(fit.sources), np.nan), rows.D)
     losses = fit.law(counted.q, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
     losses = np.broadcast_to(losses, rows.loss.shape)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)

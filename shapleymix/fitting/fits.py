@@ -16,18 +16,20 @@ from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
-from shapleymix.fitting.parameters import Parameter, parameters_of
+from shapleymix.fitting.misfit import Misfit, misfit_of
+from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.rates import Told
-from shapleymix.fitting.repetition import Repetition, limits_of_points, taken, warnings_of_points
+from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
+from shapleymix.fitting.uncertainty import Spread, check_quantiles, law_variance, residual_quantiles, scatter
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
@@ -56,8 +58,9 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine, with the reason and the value that is assumed.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    residuals, selection : array (99, K) and Comparison, optional
-        Quantiles of held-out log residuals, and the comparison from which `law="auto"` chose.
+    residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
+        Quantiles of how held-out log losses scatter about the law, the field of their errors over mixtures, and the
+        comparison from which `auto` chose.
     coverage : Coverage
         What the used losses cover, target by target.
     notices : tuple of str
@@ -81,6 +84,7 @@ class Fit(Tabular, Record):
     held_out: Scores | None
     residuals: FloatArray | None
     selection: Comparison | None
+    misfit: Misfit | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -94,14 +98,13 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
-        if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
-            raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
+        if self.misfit is not None:
+            self.misfit.check(len(self.targets))
+        check_quantiles(self.residuals, len(self.targets))
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
-        rows = self.parameters()
-        names = ("symbol", "source", "target", "value", "low", "high")
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return columns_of(self.parameters())
 
     def summary(self) -> str:
         """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
@@ -186,7 +189,7 @@ class Fit(Tabular, Record):
             Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
             baselines are made of. Tokens beyond them are repeated ones, which are worth less (see `repetition`).
         unique : array (R, M), optional
-            Unique tokens where points differ in them, NaN for no limit; baselines are made of `available` still.
+            Unique tokens where points differ in them, NaN for no limit; baselines take `available` still.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -200,28 +203,30 @@ class Fit(Tabular, Record):
         supply = tokens_at_hand(self.sources, languages_of(languages), available)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        limits = limits_of_points(unique, supply, mixtures)
-        counted = taken(self.repetition, mixtures, limits, tokens)
+        counted = taken(self.repetition, mixtures, unique, supply, tokens)
         losses = self.law.losses(counted.q, sizes, tokens)
-        spread = Spread(self.replicates, self.residuals)
+        spread = self._spread
         low, high = spread.interval(losses, counted.replicates, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
-        place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
+        labels, drawn = (self.sources, self.targets), self.replicates is not None
+        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        told = None if runs is None else names
-        repeated = warnings_of_points(self.repetition, mixtures, limits, tokens, self.sources, told)
+        repeated = counted.warnings(self.sources, None if runs is None else names)
         warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
-        outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
-            names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level, outside, impossible,
-            warnings,
+            names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
+            self.coverage.outside(mixtures, sizes, tokens), impossible, warnings,
         )  # fmt: skip
         if strict:
             refuse_outside(found)
         caution(warnings)
         return found
+
+    @property
+    def _spread(self) -> Spread:
+        return Spread(self.replicates, self.residuals, self.coverage)
 
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in the mixture.
@@ -234,23 +239,17 @@ class Fit(Tabular, Record):
         return self.law.terms(float(N), float(D))
 
     def replicate_terms(self, N: float, D: float) -> Terms | None:
-        """The same for every bootstrap replicate, with a leading axis; None without replicates."""
-        return None if self.replicates is None else self.replicates.terms(float(N), float(D))
+        """The same for every bootstrap replicate, with a leading axis; None without replicates.
+
+        Beyond the fitted budgets the replicates also differ by what the law's form may err there.
+        """
+        return self._spread.terms(float(N), float(D))
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
         level = parse_level(level)
         shared = [] if self.repetition is None else self.repetition.parameters(level)
         return [*parameters_of(self.law, self.replicates, self.held, self.sources, self.targets, level), *shared]
-
-    def _assumed(self) -> dict[str, dict[str, float]]:
-        """For each budget the symbols that were held for lack of its variation, with their value."""
-        found: dict[str, dict[str, float]] = {}
-        for known in type(self.law).fitted():
-            if known.name in self.held and known.budget is not None:
-                value = float(np.ravel(getattr(self.law, known.name))[0])
-                found.setdefault(known.budget, {})[known.name] = value
-        return found
 
 
 @spelt_out(Settings, FitKeywords.__annotations__)
@@ -273,7 +272,7 @@ def fit(
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
         A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
-        cross-validation, among those that the inputs allow.
+        cross-validation, among those that the inputs allow, or (`purpose="beyond"`) on the largest size left out.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for laws that need them.
     seed : int
@@ -288,8 +287,8 @@ def fit(
         needed with `"auto"`).
     delta, prior, starts, iterations, tolerance, threads : float or int
         How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
-        Which rows to leave out; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup, last_only, purpose : Size, float, bool or str
+        Which rows to leave out, and for which budgets to choose a law; see `Settings`.
 
     Raises
     ------
@@ -302,8 +301,7 @@ def fit(
     chosen = law_of(law if selection is None else selection.simplest())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
-    found = fit_of(study, chosen, progress)
-    found = replace(found, selection=selection)
+    found = replace(fit_of(study, chosen, progress), selection=selection)
     caution(found.warnings)
     return found
 
@@ -316,17 +314,20 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     FitError
         If the runs are too few for the law.
     """
-    log, inputs = study.log, study.inputs
     told = Told.of(study, law)
-    study = told.study
+    study, log, inputs = told.study, study.log, study.inputs
     point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
     p = study.evidence.ratios if law.takes_repetition else log.p
     fitted_losses = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
-    losses, notes = held_out_losses(study, law)
+    losses, notes = (
+        held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
+    )
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)
+    if residuals is not None and point.replicates is not None:
+        residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
@@ -339,6 +340,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
+        misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),

@@ -12,10 +12,12 @@ from shapleymix.fitting.candidates import candidate, learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
+from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.tuning import tuned
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -33,6 +35,7 @@ class Fitted:
     coverage: Coverage
     used: BoolArray
     repetition: Repetition | None
+    held_out: FloatArray | None = None
 
 
 def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, list[str]]:
@@ -67,7 +70,14 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    estimate = problem.estimate(np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"))
+    every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
+    if law.knobs and study.mixtures >= MIXTURES_NEEDED:
+        masks = study.inner_folds(np.ones(len(log), dtype=bool))
+        best = tuned(problem, every[0], masks, stage)
+        problem, losses = best.problem, best.losses
+        estimate = problem.estimate(every, None, best.start)
+    else:
+        estimate = problem.estimate(every, stage)
     used = problem.observed.weight > 0
     coverage, replicates, rates = coverage_of(log, used, study.untrained), None, None
     if settings.bootstrap:
@@ -75,10 +85,11 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
         stage = _stage(progress, "bootstrap")
         again, rates = told.resampled(problem, shares, estimate.x[0], study.seed, stage)
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
+        replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     thin, repetition = _thin(law, evidence), told.known(rates)
-    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition)
+    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition, losses)
 
 
 def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from shapleymix.laws import Law
+from shapleymix.tables.frames import Columns
 
 Parameter = tuple[str, str | None, str, float, float, float]
 """Symbol, source or None, target, value, and its interval."""
@@ -37,3 +38,9 @@ def parameters_of(
             for i, source in enumerate(labels)
         ]
     return rows
+
+
+def columns_of(rows: Sequence[Parameter]) -> Columns:
+    """One row per fitted symbol, with its interval."""
+    names = ("symbol", "source", "target", "value", "low", "high")
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

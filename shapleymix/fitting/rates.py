@@ -24,6 +24,7 @@ from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.study import Study
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
@@ -32,7 +33,7 @@ COARSE = np.log(PUBLISHED) + np.linspace(-4.2, 4.2, 9)
 FINER = ((0.35, 3), (0.1, 2))
 """Steps around the best so far, and how many to each side: well-told rates have a narrow minimum."""
 STEP = 0.005
-REFERENCES = (LearnedOwn, LearnedConcave, Learned)
+REFERENCES = (LearnedBase, LearnedOwn, LearnedConcave, Learned)
 GROUPS = 10
 """Rates that the replicates of one fit have, at most: each asks for a search of its own."""
 Counted = Callable[[int, int], None]
@@ -81,12 +82,15 @@ class Told:
         """Replicates of a finished fit x (K, P): vectors (B, K, P), and the rate (B,) of each."""
         rates = self.rates(shares, seed)
         again, done = np.empty((len(shares), *x.shape)), 0
-        for study, part in self.groups(rates):
-            there = problem
+        for number, (study, part) in enumerate(self.groups(rates)):
+            there, stream = problem, seed
             if self.profile is not None:
+                stream = GROUPS * seed + number  # what is believed is drawn anew for every group
                 rates[part] = study.evidence.rate
-                there = Problem.of(self.law, study.evidence, study.inputs, study.settings)
-            again[part] = there.resample(shares[part], x, _within(progress, done, len(part), len(shares))).x
+                fresh = Problem.of(self.law, study.evidence, study.inputs, study.settings)
+                there = replace(fresh, believed=problem.believed)
+            stage = _within(progress, done, len(part), len(shares))
+            again[part] = there.resample(shares[part], x, stream, stage).x
             done += len(part)
         return again, rates
 
@@ -182,12 +186,9 @@ class _Search:
         there = at_rate(self.study, float(np.exp(log_rate)))
         problem = Problem.of(self.law, there.evidence, there.inputs, there.settings, self.shares[0] > 0)
         near = min(self.x, key=lambda known: abs(known - log_rate), default=None)
-        fresh = near is None
-        estimate = problem.estimate(self.shares) if fresh else problem.resample(self.shares, self.x[near])
-        self.x[log_rate] = estimate.x[0]
-        log = self.study.log
-        predicted = estimate.law.losses(problem.observed.p, log.N, log.D)[0]
-        residual = np.log(np.where(np.isnan(log.loss), predicted, log.loss) / predicted)
+        x = problem.estimate(self.shares).x if near is None else problem.follow(self.shares, self.x[near][None])
+        self.x[log_rate] = x[0]
+        residual = problem.observed.log_loss - problem.predicted(x)[0]
         self.residuals[log_rate] = np.where(problem.observed.weight > 0, residual, 0.0)
 
     def profile(self) -> Profile:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,18 +108,55 @@ def _shares(unique: FloatArray, D: FloatArray | float) -> FloatArray:
     return limits / (np.asarray(D)[:, None] if np.ndim(D) else D)
 
 
-class Taken(NamedTuple):
-    """What a law takes for ratios: q (R, M), and that of each replicate (B, R, M), or (R, M) where they agree."""
+@dataclass(frozen=True)
+class Taken:
+    """What a law takes for the ratios of some points.
 
+    Attributes
+    ----------
+    known : Repetition, optional
+        What the fit knows of repeated tokens; None for a law that has no place for them.
+    p, unique : array (R, M)
+        Ratios, and unique tokens; NaN where there is no limit.
+    D : array (R,)
+        Tokens.
+    q : array (R, M)
+        Effective ratios.
+    replicates : array (B, R, M)
+        Those of each replicate, or (R, M) where they agree.
+    """
+
+    known: Repetition | None
+    p: FloatArray
+    unique: FloatArray
+    D: FloatArray
     q: FloatArray
     replicates: FloatArray
 
+    def warnings(self, sources: Sequence[str], names: Sequence[str] | None) -> list[str]:
+        """What to beware of where points repeat tokens, or make other epochs than the fitted runs."""
+        points, known = (self.p, self.unique, self.D, names), self.known
+        if known is None:
+            return repetitions(*points, lambda p, u, D, who: repetition(p, sources, u, D, who))
+        if known.told and np.isnan(self.unique).all():
+            return ["the fitted runs repeat tokens; here every token counts as fresh, as no available tokens are given"]
+        return repetitions(*points, lambda p, u, D, who: known.warnings(p, u, D, sources, who))
 
-def taken(known: Repetition | None, p: FloatArray, unique: FloatArray, D: FloatArray) -> Taken:
-    """Effective ratios of points with `unique` tokens (R, M), NaN for no limit; p for a law without repetition."""
+
+def taken(
+    known: Repetition | None, p: FloatArray, unique: ArrayLike | None, supply: FloatArray, D: FloatArray
+) -> Taken:
+    """What a law takes for ratios p, with the unique tokens of each point (R, M), or else the supply (M,) for all.
+
+    Raises
+    ------
+    UsageError
+        If unique tokens are no positive numbers, or not one a point and source.
+    """
+    limits = limits_of_points(unique, supply, p)
     if known is None:
-        return Taken(p, p)
-    return Taken(known.effective(p, unique, D), known.effective_replicates(p, unique, D))
+        return Taken(known, p, limits, D, p, p)
+    return Taken(known, p, limits, D, known.effective(p, limits, D), known.effective_replicates(p, limits, D))
 
 
 def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray) -> FloatArray:
@@ -143,22 +179,6 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
     if (limits <= 0).any():
         raise UsageError("unique tokens must be above 0", hint="NaN stands for no limit")
     return limits
-
-
-def warnings_of_points(
-    known: Repetition | None,
-    p: FloatArray,
-    unique: FloatArray,
-    D: FloatArray,
-    sources: Sequence[str],
-    names: Sequence[str] | None,
-) -> list[str]:
-    """What to beware of where points p (R, M) repeat tokens, or make other epochs than the fitted runs."""
-    if known is None:
-        return repetitions(p, unique, D, names, lambda p, u, tokens, who: repetition(p, sources, u, tokens, who))
-    if known.told and np.isnan(unique).all():
-        return ["the fitted runs repeat tokens; here every token counts as fresh, as no available tokens are given"]
-    return repetitions(p, unique, D, names, lambda p, u, tokens, who: known.warnings(p, u, tokens, sources, who))
 
 
 def replicate_losses(law: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:

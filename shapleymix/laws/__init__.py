@@ -4,6 +4,7 @@ Modules, in reading order:
 
   symbols         how a law declares the paper's symbols: role, axes, domain, fitted or given
   repeated        what tokens are worth that a run sees more than once
+  products        products and powers in which zero wins over infinity
   terms           the convex pieces of a law in the mixture, which the optimisation works on
   answers         what a law answers, as losses: a wrong answer is an error by its name
   base            what every law has, most of it by default
@@ -11,6 +12,7 @@ Modules, in reading order:
   transfer        aggregate transfer Theta, shared by the families that follow
   shapley         Theta from Shapley values: as printed, tempered, concave
   learned         Theta from the log alone: linear, concave, with exponents of its own for a target's own language
+  learned_base    the same above a base, shrunk to it: from few runs to many
   family          Theta from the families of the languages
   effective_data  Theta inside of the term in D
   exponential     Data Mixing Laws
@@ -38,6 +40,7 @@ from shapleymix.laws.family import Family, FamilyMean
 from shapleymix.laws.gbm import BoostedTrees
 from shapleymix.laws.hellinger import HellingerRidge
 from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.mariner import Mariner
 from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
 from shapleymix.laws.symbols import Parameter, fitted, given, over_runs
@@ -57,6 +60,7 @@ LAWS: dict[str, type[Law]] = {
         Learned,
         LearnedConcave,
         LearnedOwn,
+        LearnedBase,
         Additive,
     )
 }

@@ -2,7 +2,7 @@
 
 A law at fixed N and D is, for each target j, an outer function of one inner quantity of the mixture:
 
-- power:        loss_j(p) = floor_j + a_j Theta_j^(-gamma_j),  Theta_j = sum_i phi_ij p_i^s_ij,  0 < s <= 1
+- power:        loss_j(p) = floor_j + a_j Theta_j^(-gamma_j),  Theta_j = base_j + sum_i phi_ij p_i^s_ij,  0 < s <= 1
 - exponential:  loss_j(p) = floor_j + k_j exp(sum_i t_ij p_i)
 
 Both are convex in p when a, gamma, phi, k >= 0 (ShapleyLaw paper, "Convexity and optimality conditions"; p^s
@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from shapleymix.errors import SolveError
+from shapleymix.laws.products import concave, dot, inverse_power, powers, product, weigh, weigh_rows
 from shapleymix.laws.repeated import effective, effective_slopes
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
@@ -76,10 +77,10 @@ class Terms:
             return self._slopes(p)
         q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
         at = self._slopes(q[..., 0])
-        curved = _product(at.inner, bend)
+        curved = product(at.inner, bend)
         if at.bend is not None:
-            curved = curved + _product(at.bend, slope**2)
-        return Slopes(_product(at.inner, slope), curved, at.first, at.second)
+            curved = curved + product(at.bend, slope**2)
+        return Slopes(product(at.inner, slope), curved, at.first, at.second)
 
     def effective(self, p: FloatArray) -> FloatArray:
         """The ratios (..., M) that the law takes in place of p: fewer where tokens are repeated."""
@@ -149,27 +150,31 @@ class Terms:
 
     def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
-        return _dot(self.losses(p), w)
+        return dot(self.losses(p), w)
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
         at = self.slopes(p)
-        return _weigh(at.inner, _product(w, at.first))
+        return weigh(at.inner, product(w, at.first))
 
     def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
         at = self.slopes(p)
         with np.errstate(invalid="ignore", over="ignore"):
-            outer = (at.inner * _product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
+            outer = (at.inner * product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
         if at.bend is not None:
-            diagonal = _weigh(at.bend, _product(w, at.first))
+            diagonal = weigh(at.bend, product(w, at.first))
             outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
         return outer
 
     def jacobian(self, p: FloatArray) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
         at = self.slopes(p)
-        return _product(at.inner, at.first[..., None, :])
+        return product(at.inner, at.first[..., None, :])
+
+    def scaled(self, factor: FloatArray) -> Self:
+        """The terms of losses that are `factor` (..., K) times as high."""
+        return self._changed(lambda name, value: value * factor if name in LINEAR else value)
 
     def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
@@ -209,6 +214,7 @@ class Terms:
         return replace(self, **{name: change(name, value) for name, value in self._arrays()})
 
 
+LINEAR = frozenset({"floor", "a", "k"})
 MATRICES = frozenset({"phi", "s", "t"})
 SOURCES = frozenset({"unique", "rate"})
 """Fields with a value for each source and target, and those with one for each source."""
@@ -216,7 +222,7 @@ SOURCES = frozenset({"unique", "rate"})
 
 @dataclass(frozen=True)
 class PowerTerms(Terms):
-    """loss_j = floor_j + a_j Theta_j^(-gamma_j), Theta_j = sum_i phi_ij p_i^s_ij.
+    """loss_j = floor_j + a_j Theta_j^(-gamma_j), Theta_j = base_j + sum_i phi_ij p_i^s_ij.
 
     With floor = 0, s = 1 and a = C_j(N, D) this is the ShapleyLaw paper's law.
 
@@ -229,12 +235,15 @@ class PowerTerms(Terms):
         Transfer of source i to target j, >= 0.
     s : array (..., M, K), optional
         Exponents of the ratios, in (0, 1]; None for all ones.
+    base : array (..., K), optional
+        What Theta is without any source's help, > 0; None for zero.
     """
 
     a: FloatArray
     gamma: FloatArray
     phi: FloatArray
     s: FloatArray | None = None
+    base: FloatArray | None = field(default=None, kw_only=True)
 
     @property
     def _matrix(self) -> FloatArray:
@@ -246,19 +255,23 @@ class PowerTerms(Terms):
 
     def _theta(self, q: FloatArray) -> FloatArray:
         if self.s is None:
-            return _weigh_rows(q, self.phi)
-        return np.sum(self.phi * _powers(q, self.s), axis=-2)
+            return self._based(weigh_rows(q, self.phi))
+        return self._based(np.sum(self.phi * powers(q, self.s), axis=-2))
+
+    def _based(self, transferred: FloatArray) -> FloatArray:
+        return transferred if self.base is None else self.base + transferred
 
     def _values(self, q: FloatArray) -> FloatArray:
-        return _product(self.a, _inverse_power(self._theta(q), self.gamma))
+        return product(self.a, inverse_power(self._theta(q), self.gamma))
 
     def _slopes(self, q: FloatArray) -> Slopes:
         if self.s is None:
-            theta, inner, bend = _weigh_rows(q, self.phi), self.phi, None
+            theta, inner, bend = weigh_rows(q, self.phi), self.phi, None
         else:
-            theta, inner, bend = _concave(q, self.phi, self.s)
-        pull = _product(self.a * self.gamma, _inverse_power(theta, self.gamma + 1))
-        second = _product((self.gamma + 1) * self.a * self.gamma, _inverse_power(theta, self.gamma + 2))
+            theta, inner, bend = concave(q, self.phi, self.s)
+        theta = self._based(theta)
+        pull = product(self.a * self.gamma, inverse_power(theta, self.gamma + 1))
+        second = product((self.gamma + 1) * self.a * self.gamma, inverse_power(theta, self.gamma + 2))
         return Slopes(inner, bend, -pull, second)
 
 
@@ -285,7 +298,7 @@ class ExponentialTerms(Terms):
         raise SolveError(_SUMS_TO_ONE, hint=_OTHER_LAW)
 
     def _values(self, q: FloatArray) -> FloatArray:
-        return self.k * np.exp(_weigh_rows(q, self.t))
+        return self.k * np.exp(weigh_rows(q, self.t))
 
     def _slopes(self, q: FloatArray) -> Slopes:
         value = self._values(q)
@@ -294,56 +307,3 @@ class ExponentialTerms(Terms):
 
 _SUMS_TO_ONE = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
 _OTHER_LAW = "leave out the available tokens, or fit a law with Theta"
-
-
-def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
-    """sum_i p_i matrix_ij over broadcast leading axes."""
-    if matrix.ndim == 2:
-        return p @ matrix
-    return (p[..., None, :] @ matrix)[..., 0, :]
-
-
-def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
-    """sum_j matrix_ij weights_j -> (..., M), where 0 times infinity is 0."""
-    with np.errstate(invalid="ignore"):
-        total = (matrix @ weights[..., None])[..., 0]
-    if np.isfinite(total).all():
-        return total
-    return np.sum(_product(matrix, weights[..., None, :]), axis=-1)
-
-
-def _dot(values: FloatArray, w: FloatArray) -> FloatArray:
-    return np.sum(_product(w, values), axis=-1)
-
-
-def _product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Product in which zero wins over infinity."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        raw = np.multiply(left, right)
-    if np.isfinite(raw).all():
-        return raw
-    return np.where((np.asarray(left) == 0) | (np.asarray(right) == 0), 0.0, raw)
-
-
-def _inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
-    """theta^(-exponent): +inf at theta = 0, or a rounding below, for a positive exponent; 1 for exponent zero."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
-
-
-def _powers(p: FloatArray, s: FloatArray) -> FloatArray:
-    return np.power(p[..., None], s)
-
-
-def _concave(p: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Theta (..., K), d Theta_j / d p_i and its second derivative (..., M, K) for concave powers."""
-    column = p[..., None]
-    part = phi * np.power(column, s)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope = s * part / column
-        bend = (s - 1) * slope / column
-    if not np.all(p > 0):
-        edge = np.where(phi > 0, np.where(s < 1, np.inf, phi), 0.0)
-        slope = np.where(column > 0, slope, edge)
-        bend = np.where(column > 0, bend, np.where((phi > 0) & (s < 1), -np.inf, 0.0))
-    return np.sum(part, axis=-2), slope, bend

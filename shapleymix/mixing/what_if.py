@@ -21,10 +21,10 @@ from shapleymix.errors import Fault, InfeasibleError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
-from shapleymix.mixing.demands import Demands, FitLike
+from shapleymix.mixing.demands import Demands, FitLike, misfit_of
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
-from shapleymix.mixing.gains import Gain, interval
+from shapleymix.mixing.gains import NO_GAIN, Beliefs, Gain
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import epochs_allowed, repeated, repeated_replicates, unpriced
@@ -65,10 +65,10 @@ class WhatIf(Record):
     penalty : float
         The term kl * KL(p || anchor), nats.
     gain : float
-        Loss of the optimum without the change less `objective`, nats, with an interval over the bootstrap replicates,
-        both mixtures under the same replicate.
+        Loss of the optimum without the change less `objective`, nats, with its interval: of the mean over many runs,
+        without the noise of single ones.
     probability : float
-        Share of the replicates in which the new optimum is better.
+        Probability that the new optimum is better.
     certificate : Certificate
         Bound on what any other mixture within the new bounds could gain over p.
     reason : str
@@ -243,7 +243,7 @@ def _answered(
     bounds = problem.constraints
     seen = judged(fit, answer.p, {}, N, bounds, demands)
     reason = seen.reason(0, problem.w) or lost
-    found = _gained(fit, before, after, None if reason else replicates, demands.level)
+    found = NO_GAIN if reason else _gained(fit, before, after, replicates, demands.level)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
@@ -252,7 +252,7 @@ def _answered(
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
         objective=np.nan if reason else float(problem.value(answer.p)),
         penalty=problem.penalty(answer.p),
-        gain=np.nan if reason else found.value,
+        gain=found.value,
         gain_low=found.low,
         gain_high=found.high,
         probability=found.probability,
@@ -271,11 +271,8 @@ def _gained(
 ) -> Gain:
     """What the new optimum saves, each with its own tokens at hand, both under the same replicate."""
     (old, base), (new, answer) = before, after
-    value = float(old.value(base.p)) - float(new.value(answer.p))
-    if replicates is None:
-        return Gain(value, np.nan, np.nan, np.nan)
     again = repeated_replicates(fit, replicates, new.constraints.available, new.constraints.D)
-    with np.errstate(invalid="ignore"):
-        spread = old.value(base.p, replicates) - new.value(answer.p, again)
-    low, high = interval(spread[:, None], level, 1)
-    return Gain(value, float(low[0]), float(high[0]), float(np.mean(spread > 0)))
+    now, then = (
+        Beliefs(problem, law, misfit_of(fit), None, level) for problem, law in ((old, replicates), (new, again))
+    )
+    return then.gain_over(now, answer.p, base.p)
