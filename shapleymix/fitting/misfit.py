@@ -126,7 +126,12 @@ class _Slice:
 
 
 def misfit_of(
-    log: RunLog, loss: FloatArray, predicted: FloatArray | None, law: Law, replicates: Law | None
+    log: RunLog,
+    loss: FloatArray,
+    predicted: FloatArray | None,
+    law: Law,
+    replicates: Law | None,
+    ratios: FloatArray | None = None,
 ) -> Misfit | None:
     """The misfit that held-out predictions show; None where there are too few mixtures to tell.
 
@@ -138,11 +143,16 @@ def misfit_of(
         Losses, NaN where none counts, and their predictions by fits that did not see them.
     law, replicates : Law
         The law fitted to all rows, and its replicates, whose spread is no misfit.
+    ratios : array (R, M), optional
+        What the law takes for the ratios, where some of their tokens are repeated.
     """
     if predicted is None or len(log.sources) < 2:
         return None
     residual = _log_ratio(loss, predicted)
-    slices = [_slice(log.select(rows), residual[rows], law, replicates) for rows in _rows_by_size(log, residual)]
+    p = log.p if ratios is None else ratios
+    slices = [
+        _slice(log.select(rows), p[rows], residual[rows], law, replicates) for rows in _rows_by_size(log, residual)
+    ]
     seen = sum((np.square(one.residual).sum(axis=0) for one in slices), np.zeros(len(log.targets)))
     if not seen.any():
         return None
@@ -170,12 +180,12 @@ def _rows_by_size(log: RunLog, residual: FloatArray) -> Iterator[IntArray]:
             yield rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST)).astype(np.int64))]
 
 
-def _slice(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
+def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
     rows = len(log)
     contrasts = np.linalg.svd(np.eye(rows) - 1 / rows)[0][:, : rows - 1].T
     explained = np.zeros(residual.shape[1])
     if replicates is not None:
-        apart = np.log(replicates.losses(log.p, log.N, log.D) / law.losses(log.p, log.N, log.D))
+        apart = np.log(replicates.losses(p, log.N, log.D) / law.losses(p, log.N, log.D))
         apart = np.where(np.isfinite(apart) & ~np.isnan(residual), apart, 0.0)
         explained = np.square(contrasts @ (apart - apart.mean(axis=0))).sum(axis=1).mean(axis=0)
     return _Slice(contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), explained)

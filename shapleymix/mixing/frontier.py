@@ -37,11 +37,11 @@ from shapleymix.mixing.gains import interval
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import MEAN, Problem
+from shapleymix.mixing.repeating import repeated_replicates, unpriced
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99
@@ -171,7 +171,9 @@ def frontier(
     families = families_of(demands.table, fit.targets)
     names = sides_of(between, fit.targets, families)
     w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
-    replicates, notes = usable_replicates(fit.replicate_terms(size, tokens))
+    replicates, notes = usable_replicates(
+        repeated_replicates(fit, fit.replicate_terms(size, tokens), problem.constraints.available, tokens)
+    )
     shares, answers = _spread(problem, w, points)
     entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
@@ -299,7 +301,7 @@ def _entries(
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
     for share, answer in zip(shares.tolist(), answers, strict=True):
-        seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+        seen = judged(fit, answer.p, {}, N, bounds, demands)
         why = [seen.reason(0, side) for side in w]
         sides = [
             _reported(problem.terms, replicates, side, answer.p, demands.level, bool(lost))
@@ -308,7 +310,7 @@ def _entries(
         losses = np.asarray(seen.optimum.losses, dtype=float)[0]
         reason = "; ".join(dict.fromkeys(filter(None, why)))
         entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
-        told += [*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D, "a point")]
+        told += [*seen.warnings, *unpriced(fit, answer.p, bounds, "a point")]
     return tuple(entries), tuple(dict.fromkeys(told))
 
 
