@@ -19,6 +19,7 @@ The wings, in the order in which data flows; each imports only from those above 
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
   mixing    from a fitted law and a budget to a certified mixture
+  planning  which runs to train next: the mixtures that tell most
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.fitting.evaluation import evaluate as evaluate
     from shapleymix.fitting.fits import Fit as Fit
     from shapleymix.fitting.fits import fit as fit
+    from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
+    from shapleymix.fitting.learning_curve import learning_curve as learning_curve
     from shapleymix.fitting.prediction import Prediction as Prediction
     from shapleymix.game import exact_shapley as exact_shapley
     from shapleymix.game import sampled_shapley as sampled_shapley
@@ -61,6 +64,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.mixtures import Mixture as Mixture
     from shapleymix.mixing.optimization import optimize as optimize
     from shapleymix.mixing.optimization import optimize_scales as optimize_scales
+    from shapleymix.planning.design import design as design
+    from shapleymix.planning.designs import Design as Design
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
     from shapleymix.tables.run_reading import read_runs as read_runs
@@ -75,6 +80,7 @@ _HOME = {
     "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
+    "Design": "planning.designs",
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
@@ -85,6 +91,7 @@ _HOME = {
     "LAWS": "laws",
     "Languages": "tables.languages",
     "Law": "laws",
+    "LearningCurve": "fitting.learning_curve",
     "Mixture": "mixing.mixtures",
     "OutsideError": "errors",
     "Prediction": "fitting.prediction",
@@ -98,12 +105,14 @@ _HOME = {
     "UsageError": "errors",
     "compare": "fitting.comparison",
     "compare_mixtures": "mixing.candidates",
+    "design": "planning.design",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",
     "fitted": "laws.symbols",
     "frontier": "mixing.frontier",
     "given": "laws.symbols",
+    "learning_curve": "fitting.learning_curve",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
@@ -120,6 +129,7 @@ __all__ = [
     "Candidates",
     "Comparison",
     "DataError",
+    "Design",
     "Evaluation",
     "Fit",
     "FitError",
@@ -129,6 +139,7 @@ __all__ = [
     "Inputs",
     "Languages",
     "Law",
+    "LearningCurve",
     "Mixture",
     "OutsideError",
     "Prediction",
@@ -142,12 +153,14 @@ __all__ = [
     "UsageError",
     "compare",
     "compare_mixtures",
+    "design",
     "evaluate",
     "exact_shapley",
     "fit",
     "fitted",
     "frontier",
     "given",
+    "learning_curve",
     "optimize",
     "optimize_compute",
     "optimize_scales",

@@ -23,6 +23,8 @@ fit = assert_type(sm.fit(log, "auto", matrix, table, bootstrap=20, folds=5, min_
 sm.fit("runs.csv", sm.LAWS["learned"], transfer="sv.csv", languages=table, vocabulary=32_000, threads=4, starts=3)
 compared = assert_type(sm.compare(log, ["learned", "shapley"], "sv.csv", folds=5, leave_largest_N=True), sm.Comparison)
 sm.compare([log, log], "learned,chinchilla", split=True, prior=1e-6, drop_warmup=0.25).best().upper()
+lessons = assert_type(sm.learning_curve(log, "learned", "sv.csv", parts=(4, 2), folds=5), sm.LearningCurve)
+assert_type(lessons.needed(0.02, level=0.8), tuple[float, float, float])
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 
 predicted = assert_type(fit.predict("en=0.5,de=50%", "243M", ["1B", "2B"], level=0.8, strict=True), sm.Prediction)
@@ -68,14 +70,18 @@ assert_type(sm.optimize_compute(fit, "1e22", weights="normalized", languages="la
 curve = assert_type(sm.frontier(fit, 1e8, "2B", "en:rest", points=5, caps="en=0.5"), sm.Frontier)
 both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", weights="en=1"), sm.Candidates)
 
+plan = assert_type(sm.design(35, sources=["en", "de"], caps={"en": 0.5}, seed=1), sm.Design)
+sm.design(8, ["runs.csv", log], fit=fit, N="1B", D="100B", run_N="10M", purpose="region", candidates=log, batches=2)
+sm.design(4, log, law="learned", candidates=["uniform", {"en": 1.0}], region=np.eye(3), languages=table, weights="en=1")
+
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]
-for result in (log, matrix, table, fit, compared, predicted, mix, curve, both):
+for result in (log, matrix, table, fit, compared, predicted, mix, curve, both, plan):
     assert_type(result.summary(), str)
     assert_type(result.to_polars().height, int)
     assert_type(result == mix, bool)
     fields: dict[str, Any] = dict(result.to_dict())
-for record in (matrix, fit, compared, predicted, mix, curve, both):
+for record in (matrix, fit, compared, predicted, mix, curve, both, plan):
     record.summary()
 sm.Fit.load("fit.json").save("again.json", force=True)
 

@@ -9,6 +9,7 @@ import click
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
+from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -37,24 +38,7 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    click.option("--available", metavar="en=5T,...", help="Unique tokens that are available; overrides --languages."),
-    click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
-    click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
-    click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
-    click.option("--fix", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),
-    click.option("--min-tokens", metavar="SIZE|en=1B,...", help="Fewest tokens of each source, or of some."),
-    click.option(
-        "--group",
-        "groups",
-        metavar="en+de<=0.6",
-        multiple=True,
-        help="Bound a summed ratio; 'Germanic>=60%' names a family of --languages; repeatable.",
-    ),
-    click.option("--near", metavar="MIX", help="Stay within --within of this mixture."),
-    click.option("--within", metavar="X", help="Largest distance from --near: L1 (0 to 2), or nats for kl."),
-    click.option(
-        "--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="How --within is measured."
-    ),
+    bounds,
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
     click.option("--kl", type=options.Number(0), default=0.0, help="Weight of the --anchor term, in nats of loss."),
     click.option("--allow-unseen", is_flag=True, help="Allow ratios above 0 for sources that no fitted run used."),

@@ -8,9 +8,11 @@ Modules, in reading order:
   laws       the list of laws on the screen
   optimize   optimal mixtures on the screen
   frontier   a trade-off curve on the screen
+  plan       planned runs on the screen
   predict    predicted losses, and mixtures side by side, on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen
+  learning_curve  a learning curve on the screen
   shapley    Shapley values on the screen
   transfer   transfer matrices, and how alike two are, on the screen
 """
