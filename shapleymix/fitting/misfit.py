@@ -32,6 +32,8 @@ FEWEST = 4
 """Mixtures of one size with a held-out loss below which nothing is estimated from it."""
 MOST = 150
 """Runs of one size that are looked at: more tell hardly more, at a cost that grows with their cube."""
+ENOUGH = 40
+"""Runs of one size at which the replicates' spread is looked at."""
 OUTLYING = 3.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 NORMAL_MEDIAN = 0.6745
@@ -167,18 +169,40 @@ def _rows_by_size(log: RunLog, residual: FloatArray) -> Iterator[IntArray]:
     for N in np.unique(log.N):
         rows = np.array(sorted(row for (size, _), row in last.items() if size == N), dtype=np.int64)
         if len(np.unique(log.groups[rows])) >= FEWEST:
-            yield rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST)).astype(np.int64))]
+            yield rows[_evenly(len(rows), MOST)]
 
 
 def _slice(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
     rows = len(log)
     contrasts = np.linalg.svd(np.eye(rows) - 1 / rows)[0][:, : rows - 1].T
-    explained = np.zeros(residual.shape[1])
-    if replicates is not None:
-        apart = np.log(replicates.losses(log.p, log.N, log.D) / law.losses(log.p, log.N, log.D))
-        apart = np.where(np.isfinite(apart) & ~np.isnan(residual), apart, 0.0)
-        explained = np.square(contrasts @ (apart - apart.mean(axis=0))).sum(axis=1).mean(axis=0)
-    return _Slice(contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), explained)
+    return _Slice(
+        contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), _explained(log, residual, law, replicates)
+    )
+
+
+def _explained(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
+    """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
+    total = np.zeros(residual.shape[1])
+    if replicates is None:
+        return total
+    few = _evenly(len(log), ENOUGH)
+    apart = [np.log(_at(replicates, log, row) / _at(law, log, row)) for row in few.tolist()]
+    spread = np.stack(apart, axis=1)[..., 0, :]  # (B, few, K): a row at a time, since laws hold (B, M, K) of each
+    spread = np.where(np.isfinite(spread) & ~np.isnan(residual[few]), spread, 0.0)
+    spread = spread - spread.mean(axis=0)
+    within = spread - spread.mean(axis=1, keepdims=True)
+    return np.square(within).sum(axis=1).mean(axis=0) * (len(log) - 1) / (len(few) - 1)
+
+
+def _at(law: Law, log: RunLog, row: int) -> FloatArray:
+    """Losses (..., 1, K) of one row."""
+    one = slice(row, row + 1)
+    return law.losses(log.p[one], log.N[one], log.D[one])
+
+
+def _evenly(count: int, most: int) -> IntArray:
+    """Places of at most so many of a number of things, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _tamed(residual: FloatArray) -> FloatArray:
