@@ -31,7 +31,7 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-STREAM = 2  # second word of the seed: these draws are others than those of the bootstrap and of unseen sources
+STREAM = 4  # second word of the seed: these draws are others than any of those before
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
 Progress = Callable[[int, int], None]
 
