@@ -16,7 +16,7 @@ Axes: R rows, S rows of one size, K targets, B replicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
@@ -64,7 +64,7 @@ class Misfit(Record):
     """
 
     kind = "misfit"
-    axes: ClassVar[dict[str, str]] = {"scale": "K"}
+    axes: ClassVar[Mapping[str, str]] = {"scale": "K"}
 
     scale: FloatArray
     shared: float
@@ -208,14 +208,15 @@ def _evenly(count: int, most: int) -> IntArray:
 def _tamed(residual: FloatArray) -> FloatArray:
     """Residuals (S, K) about their median, the outlying ones moved in, unknown ones 0 and the others larger for it."""
     there = ~np.isnan(residual)
-    known = there.any(axis=0)
-    centre, found = np.zeros(len(known)), np.where(there, residual, np.nan)
-    centre[known] = np.nanmedian(found[:, known], axis=0)
-    found = np.where(there, found - centre, 0.0)
-    scale = np.zeros(len(known))
+    known = np.flatnonzero(there.any(axis=0))
+    centre, scale = np.zeros((2, residual.shape[1]))
+    centre[known] = np.nanmedian(residual[:, known], axis=0)
+    found = np.where(there, residual - centre, 0.0)
     scale[known] = np.nanmedian(np.where(there, np.abs(found), np.nan)[:, known], axis=0) / NORMAL_MEDIAN
     scale = np.where(scale > 0, scale, np.inf)  # more than half of the residuals alike: nothing is outlying
-    return np.clip(found, -OUTLYING * scale, OUTLYING * scale) * np.sqrt(len(there) / np.maximum(there.sum(axis=0), 1))
+    return np.clip(found, -OUTLYING * scale, OUTLYING * scale) * np.sqrt(
+        len(residual) / np.maximum(there.sum(axis=0), 1)
+    )
 
 
 def _hellinger(p: FloatArray, q: FloatArray) -> FloatArray:

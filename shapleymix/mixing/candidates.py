@@ -259,8 +259,9 @@ def _entries(
     at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
     blank = replicates is None and misfit is None
 
-    def interval_of(spread: FloatArray) -> list[float]:
-        return interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+    def interval_of(spread: FloatArray) -> tuple[float, float]:
+        low, high = interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+        return low, high
 
     def one(place: int) -> Candidate:
         own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))

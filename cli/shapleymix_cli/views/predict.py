@@ -97,5 +97,5 @@ def candidates_view(found: Candidates) -> list[Part]:
     place = f"N = {size(found.N)}, D = {size(found.D)}"
     title = f"Against {names[0]} at {place} (gain: nats saved; {found.weights_origin.split(':')[0]})"
     verdict = found.verdict
-    first: list[Part] = [f"{verdict[0].upper()}{verdict[1:]}."] if verdict else []
-    return ["", *first, heading(title), table(headers, rows)]
+    told: list[Part] = [f"{verdict[0].upper()}{verdict[1:]}."] if verdict else []
+    return ["", *told, heading(title), table(headers, rows)]
