@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.fitting.evaluation import evaluate as evaluate
     from shapleymix.fitting.fits import Fit as Fit
     from shapleymix.fitting.fits import fit as fit
+    from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
+    from shapleymix.fitting.learning_curve import learning_curve as learning_curve
     from shapleymix.fitting.prediction import Prediction as Prediction
     from shapleymix.game import exact_shapley as exact_shapley
     from shapleymix.game import sampled_shapley as sampled_shapley
@@ -89,6 +91,7 @@ _HOME = {
     "LAWS": "laws",
     "Languages": "tables.languages",
     "Law": "laws",
+    "LearningCurve": "fitting.learning_curve",
     "Mixture": "mixing.mixtures",
     "OutsideError": "errors",
     "Prediction": "fitting.prediction",
@@ -109,6 +112,7 @@ _HOME = {
     "fitted": "laws.symbols",
     "frontier": "mixing.frontier",
     "given": "laws.symbols",
+    "learning_curve": "fitting.learning_curve",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
@@ -135,6 +139,7 @@ __all__ = [
     "Inputs",
     "Languages",
     "Law",
+    "LearningCurve",
     "Mixture",
     "OutsideError",
     "Prediction",
@@ -155,6 +160,7 @@ __all__ = [
     "fitted",
     "frontier",
     "given",
+    "learning_curve",
     "optimize",
     "optimize_compute",
     "optimize_scales",

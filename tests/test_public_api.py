@@ -36,6 +36,7 @@ PUBLIC = {
     "LAWS",
     "Languages",
     "Law",
+    "LearningCurve",
     "Mixture",
     "OutsideError",
     "Prediction",
@@ -56,6 +57,7 @@ PUBLIC = {
     "fitted",
     "frontier",
     "given",
+    "learning_curve",
     "optimize",
     "optimize_compute",
     "optimize_scales",
@@ -147,6 +149,7 @@ FIELDS = {
     "fit": (Settings, FitKeywords),
     "compare": (Settings, CompareKeywords),
     "design": (Demands, PlanKeywords),
+    "learning_curve": (Settings, CompareKeywords),
 }
 """Of each function with shared keywords: the dataclass that they become, and their names and types."""
 
@@ -170,7 +173,8 @@ def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name
     assert {one: typed[one] for one in get_type_hints(keywords)} == get_type_hints(keywords)
     left_out = set(typed) - set(get_type_hints(keywords))
     of_other_questions = set(get_type_hints(DemandKeywords)) - set(get_type_hints(PlanKeywords))
-    assert left_out == {"compare": {"bootstrap"}, "design": of_other_questions}.get(name, set())
+    not_taken = {"design": of_other_questions} | dict.fromkeys(("compare", "learning_curve"), {"bootstrap"})
+    assert left_out == not_taken.get(name, set())
     documented = " ".join(inspect.getdoc(one) or "" for one in (getattr(sm, name), sm.optimize))
     assert [one for one in keywords.__annotations__ if one not in documented] == []
 
@@ -197,6 +201,8 @@ ON_THE_COMMAND_LINE_ONLY = {
     "verbose": "a result is there as a whole",
     "least_squares": "delta=inf",
     "frontier": "a function of its own, whose `between` it is",
+    "learning_curve": "a function of its own",
+    "reach": "`needed` of a learning curve",
     "law_file": "a law of one's own is imported before the fit is read",
 }
 

@@ -8,7 +8,9 @@ Modules, in reading order:
   packing         between a law's named symbols and the vectors that the search works on
   starts          starting points by variable projection
   unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
+  exponents       what one or two values of N or D leave open, taken from public runs
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
+  beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
   prediction      predicted losses with intervals and warnings
@@ -17,10 +19,12 @@ Modules, in reading order:
   evidence        what a fit gets to see, and what was left out
   study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
+  tuning          what a law believes, chosen by cross-validation and pooled over targets
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
+  learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates and held-out predictions
   fits            from logs to a fitted law with its error bars, and what of it is not known
   evaluation      a saved fit against a log that it may never have seen

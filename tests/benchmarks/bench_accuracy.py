@@ -1,14 +1,20 @@
-"""Held-out error of every law on every log, by grouped cross-validation. Prints the README's table."""
+"""Held-out error of every law on every log: by grouped cross-validation, and against the number of runs.
+
+Prints the README's tables and draws its figure. `--quick` takes one draw; `--only curves --logs olmix --laws
+auto,mariner` asks for less.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import argparse
 from pathlib import Path
 
+import _curves
 from _data import FIXTURES, five_languages, regmix, shared_logs, slimpajama
 from _report import finish, must, row, table
 
 import shapleymix as sm
+from shapleymix.laws import BLACK_BOXES
 
 LIMITS = {  # mean PE in per cent that a first attempt reached
     "regmix": {"learned": 1.80, "learned-concave": 1.35},
@@ -20,7 +26,48 @@ LIMITS = {  # mean PE in per cent that a first attempt reached
 DELTA = {("regmix", "learned"): " with delta 0.02"}
 
 
+QUICK_DRAWS = 1
+
+
 def main() -> None:
+    asked = options().parse_args()
+    if asked.only != "curves":
+        tables()
+    if asked.only != "tables":
+        curves(asked)
+    finish()
+
+
+def options() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("tables", "curves"))
+    parser.add_argument("--quick", action="store_true", help="one draw a number of runs")
+    parser.add_argument("--laws", default=",".join(_curves.LAWS), help="of the curves")
+    parser.add_argument("--logs", default=",".join(_curves.SIZES), help="of the curves")
+    parser.add_argument("--figure", type=Path, help="where the curves are drawn (.svg or .png)")
+    return parser
+
+
+def curves(asked: argparse.Namespace) -> None:
+    """Tables of PE against runs, their figure, and what the default law must reach."""
+    laws = _curves.laws_here(asked.laws.split(","))
+    found = _curves.Curves(QUICK_DRAWS if asked.quick else _curves.DRAWS)
+    for name, log in _curves.curve_logs(asked.logs.split(",")).items():
+        found.add(name, log, laws)
+    table("CPU seconds for all fits of the curves", "law", "seconds")
+    for law, seconds in found.seconds.items():
+        row(law, f"{seconds:.0f}")
+    if asked.figure is not None:
+        _curves.draw_figure(found, asked.figure)
+    if "auto" not in laws or asked.quick:
+        return
+    for name, by_law in found.error.items():
+        for size, error in by_law["auto"].items():
+            must(f"{name}, {size} runs: auto, % (the best other)", error, found.best(name, size, "auto"), "<=")
+
+
+def tables() -> None:
     logs = {
         "regmix": regmix(),
         "5mix": shared_logs("mixlaws_5mix_*.csv"),
@@ -47,7 +94,6 @@ def main() -> None:
     languages = sm.read_languages(FIXTURES / "multilingual5_languages.csv")
     for name, matrix in (("exact SV", sm.shapley_values(coalitions)), ("IRDS, calibrated", irds)):
         show(f"multilingual5, N = 97,600, {name}", sm.compare(five_languages(), None, matrix, languages))
-    finish()
 
 
 def mean_error(comparison: sm.Comparison) -> float:
@@ -57,9 +103,9 @@ def mean_error(comparison: sm.Comparison) -> float:
 
 
 def laws_for(log: sm.RunLog) -> list[str]:
-    """Every law that needs no other table, and the black box where LightGBM is there."""
+    """Every law that needs no other table, and the black boxes."""
     laws = [name for name, law in sm.LAWS.items() if "transfer" not in law.needs and "families" not in law.needs]
-    return laws + (["gbm"] if importlib.util.find_spec("lightgbm") else [])
+    return laws + _curves.laws_here(list(BLACK_BOXES))
 
 
 def show(name: str, comparison: sm.Comparison) -> dict[str, float]:

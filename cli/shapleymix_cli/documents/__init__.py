@@ -7,6 +7,7 @@ Modules, in reading order:
   plain        JSON documents: one a call on standard output, with a schema version, exact numbers, and no NaN
   scores       scores as JSON: `mean` and `targets`, with the same keys wherever a law was scored
   fits         a fit as JSON
+  learning_curve  a learning curve as JSON
   transfer     transfer matrices, where they are from, and how alike two are, as JSON
   writing      writing results with `-o`: with the call in their provenance, and a word of what was written
   mixtures     optimal mixtures as JSON and as a table: one is the document in which it is saved; several are a grid

@@ -12,6 +12,7 @@ Modules, in reading order:
   predict    predicted losses, and mixtures side by side, on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen
+  learning_curve  a learning curve on the screen
   shapley    Shapley values on the screen
   transfer   transfer matrices, and how alike two are, on the screen
 """
