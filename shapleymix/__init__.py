@@ -19,6 +19,7 @@ The wings, in the order in which data flows; each imports only from those above 
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
   mixing    from a fitted law and a budget to a certified mixture
+  planning  which runs to train next: the mixtures that tell most
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.mixtures import Mixture as Mixture
     from shapleymix.mixing.optimization import optimize as optimize
     from shapleymix.mixing.optimization import optimize_scales as optimize_scales
+    from shapleymix.planning.design import design as design
+    from shapleymix.planning.designs import Design as Design
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
     from shapleymix.tables.run_reading import read_runs as read_runs
@@ -78,6 +81,7 @@ _HOME = {
     "Candidates": "mixing.candidates",
     "Comparison": "fitting.comparison",
     "DataError": "errors",
+    "Design": "planning.designs",
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
@@ -102,6 +106,7 @@ _HOME = {
     "UsageError": "errors",
     "compare": "fitting.comparison",
     "compare_mixtures": "mixing.candidates",
+    "design": "planning.design",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "fit": "fitting.fits",
@@ -126,6 +131,7 @@ __all__ = [
     "Candidates",
     "Comparison",
     "DataError",
+    "Design",
     "Evaluation",
     "Fit",
     "FitError",
@@ -149,6 +155,7 @@ __all__ = [
     "UsageError",
     "compare",
     "compare_mixtures",
+    "design",
     "evaluate",
     "exact_shapley",
     "fit",

@@ -25,6 +25,7 @@ WRONG = {
     "min_tokens": ("many", -1, [3], NAN, True),
     "min_own_tokens": ("many", -1, [3], None),
     "drop_warmup": (1, -0.1, "x", NAN),
+    "last_only": (1, "yes", None),
 }
 
 

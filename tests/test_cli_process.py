@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from cli_tools import Run, runner
 from shapleymix_cli.main import COMMANDS, EXAMPLES
@@ -79,12 +80,10 @@ def test_help_lists_every_command_and_begins_with_examples(run: Run) -> None:
 
 def test_every_command_takes_the_common_options() -> None:
     for name in COMMANDS:
-        known = {
-            option
-            for parameter in import_module(f"shapleymix_cli.commands.{name}").command.params
-            for option in parameter.opts
-        }
-        assert {"--json", "-q", "-v"} <= known
+        found = import_module(f"shapleymix_cli.commands.{name}").command
+        for one in found.commands.values() if isinstance(found, click.Group) else [found]:
+            known = {option for parameter in one.params for option in parameter.opts}
+            assert {"--json", "-q", "-v"} <= known
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -12,6 +12,7 @@ from simulated import FAST, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.uncertainty import form_factors
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
 
@@ -30,13 +31,13 @@ def core_of(found: Fit) -> dict[str, np.ndarray]:
 # what the budgets can tell
 
 
-def test_one_D_drops_the_data_term_and_says_so():
+def test_one_D_takes_the_data_term_from_public_runs_and_says_so():
     truth, given, log = log_of("shapley", rows=30, tokens=(1e10,))
     found = fit(log, "shapley", given.transfer, **FAST)
     assert set(found.held) == {"B", "beta"}
-    assert found.held["B"] == "the log holds one D (1e+10): dropped"
-    np.testing.assert_array_equal(found.law.B, 0.0)  # type: ignore[attr-defined]
-    assert {row[0] for row in found.parameters()} == {"E", "A", "alpha", "gamma"}
+    assert found.held["B"] == "the log holds one D (1e+10): taken from public runs"
+    np.testing.assert_array_equal(found.law.beta, 0.5)  # type: ignore[attr-defined]
+    assert {row[0] for row in found.parameters()} == {"E", "A", "alpha", "B", "beta", "gamma"}
     p = mixtures(5, 4, seed=7)
     np.testing.assert_allclose(
         found.predict(p, 1e8, 1e10).losses, truth(p, np.full(5, 1e8), np.full(5, 1e10)), rtol=1e-6
@@ -44,16 +45,16 @@ def test_one_D_drops_the_data_term_and_says_so():
     assert not [warning for warning in found.predict(p[:1], 1e8, 1e10).warnings if "one D" in warning]
     (warning,) = (text for text in found.predict(p, 1e8, 5e10).warnings if "D" in text)
     assert warning == (
-        "the log holds one D (10B): its effect is unknown, and at 5 of 5 points another is asked for, "
-        "by up to a factor of 5: far outside, where fewer losses lie inside the interval than it says"
+        "the log holds one D (10B): its effect is taken from public runs, and at 5 of 5 points another is asked for, "
+        "by up to a factor of 5: far outside, where the interval rests on how other models' losses went on"
     )
 
 
-def test_one_N_drops_the_size_term_and_says_so():
+def test_one_N_takes_the_size_term_from_public_runs_and_says_so():
     _, _, log = log_of("learned", rows=30, sizes=(1e8,))
     found = fit(log, "learned", **FAST)
     assert set(found.held) == {"A", "alpha"}
-    np.testing.assert_array_equal(found.law.A, 0.0)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found.law.alpha, 0.2)  # type: ignore[attr-defined]
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
 
@@ -286,12 +287,12 @@ def test_terms_of_a_fit_and_of_its_replicates(noisy):
     p = log.p[0]
     expected = found.predict(p, "1B", "100B").losses[0]
     np.testing.assert_allclose(found.terms(1e9, 1e11).losses(p), expected, rtol=1e-12)
-    many = found.replicate_terms(1e9, 1e11)
-    assert many is not None
     assert found.replicates is not None
-    np.testing.assert_allclose(
-        many.losses(p), found.replicates(p[None], np.array([1e9]), np.array([1e11]))[:, 0], rtol=1e-12
-    )
+    for N, D in ((1e8, 3e9), (1e9, 1e11)):  # within what was fitted, and beyond, where the form may err as well
+        many = found.replicate_terms(N, D)
+        assert many is not None
+        own = found.replicates(p[None], np.array([N]), np.array([D]))[:, 0]
+        np.testing.assert_allclose(many.losses(p), own * form_factors(found.coverage, N, D, 4), rtol=1e-12)
     assert fit(log, "shapley-tempered", given.transfer, **FAST).replicate_terms(1e9, 1e11) is None
 
 

@@ -10,6 +10,7 @@ import pytest
 from simulated import FAST, inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
+from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fits import fit
 from shapleymix.laws import LAWS
 from shapleymix.tables.transfer import TransferMatrix
@@ -111,3 +112,34 @@ def test_auto_finds_the_mixture_to_matter_or_not():
     assert fit(flat, "auto", given.transfer, **options).law.name == "chinchilla"
     bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 3), noise=2e-3)
     assert fit(bent, "auto", given.transfer, **options).law.name in ("shapley-tempered", "shapley-concave")
+
+
+# for which budgets
+
+
+def test_a_law_for_larger_budgets_is_chosen_by_the_largest_size():
+    _, _, log = log_of("learned", rows=36, noise=1e-2)
+    found = fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
+    assert found.selection is not None
+    assert found.selection.design == "largest size left out (N = 5e+08)"
+    assert found.law.name == found.selection.simplest()
+    expected = compare(log, "chinchilla", leave_largest_N=True, threads=1).entries[0].scores
+    (own,) = (entry.scores for entry in found.selection.entries if entry.law == "chinchilla")
+    assert own == expected
+    assert found.provenance["purpose"] == "beyond"
+
+
+def test_with_one_size_a_law_for_larger_budgets_is_chosen_by_the_most_tokens():
+    _, _, log = log_of("learned", rows=36, sizes=(1e8,), noise=1e-2)
+    found = fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
+    assert found.selection is not None
+    assert found.selection.design == "largest token counts left out (D above 3.16228e+09)"
+    assert found.selection.rows == 12
+
+
+def test_with_one_budget_no_law_is_chosen_for_another():
+    _, _, log = log_of("learned", rows=36, sizes=(1e8,), tokens=(1e9,))
+    with pytest.raises(UsageError, match="one N and one D"):
+        fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
+    with pytest.raises(UsageError, match="purpose: 'far' is none"):
+        fit(log, purpose="far", bootstrap=0)  # type: ignore[arg-type]

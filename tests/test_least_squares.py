@@ -44,7 +44,7 @@ def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float
     """The objective written anew."""
     e = np.abs(curve(x) - y)
     rho = np.where(e <= delta, e**2 / 2, delta * (e - delta / 2)) if np.isfinite(delta) else e**2 / 2
-    pull = 0.0 if prior is None else 0.5 * prior.precision @ (x - prior.center) ** 2
+    pull = 0.0 if prior is None else 0.5 * prior.precision[0] @ (x - prior.center[0]) ** 2
     return float(np.sum(weight * rho) + pull)
 
 
@@ -69,7 +69,7 @@ def test_bounds_weights_and_prior_agree_with_scipy_minimize(delta):
     _, y = problems(15, noise=0.05, outliers=0.05, seed=3)
     low, high = np.array([0.0, 0.8, -0.2]), np.array([2.0, 1.5, 0.2])
     weight = np.random.default_rng(4).uniform(0, 2, y.shape)
-    prior = Prior(np.array([1.0, 1.0, 0.0]), np.array([0.3, 0.0, 2.0]))
+    prior = Prior(np.tile([1.0, 1.0, 0.0], (15, 1)), np.tile([0.3, 0.0, 2.0], (15, 1)))
     goal = objective(y, Loss(delta), low, high, prior, weight)
     found = minimize(goal, np.tile([1.0, 1.0, 0.0], (15, 1)), iterations=500, tolerance=1e-12)
     assert found.at_bound.any()

@@ -151,7 +151,7 @@ def test_outside_of_what_was_fitted_is_said_plainly(fitted):
     far = fitted.predict(np.full(4, 0.25), 5e9, 3e9).warnings
     assert far == (
         "N lies outside of the fitted range 20M to 500M, by up to a factor of 10: far outside, "
-        "where fewer losses lie inside the interval than it says",
+        "where the interval rests on how other models' losses went on",
     )
     (alone,) = fitted.predict("en=0.999,de=0.0,fr=0.001", 1e8, 1e8).warnings[:1]
     assert alone.startswith("D lies outside of the fitted range 500M to 20B, by up to a factor of 5")

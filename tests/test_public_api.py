@@ -19,11 +19,13 @@ import pytest
 import shapleymix as sm
 from shapleymix.fitting.settings import CompareKeywords, FitKeywords, Settings
 from shapleymix.mixing.demands import DemandKeywords, Demands
+from shapleymix.planning.design import PlanKeywords
 
 PUBLIC = {
     "Candidates",
     "Comparison",
     "DataError",
+    "Design",
     "Evaluation",
     "Fit",
     "FitError",
@@ -48,6 +50,7 @@ PUBLIC = {
     "UsageError",
     "compare",
     "compare_mixtures",
+    "design",
     "evaluate",
     "exact_shapley",
     "fit",
@@ -119,7 +122,7 @@ def test_results_are_frozen_and_can_be_saved():
 
     from shapleymix.records import Record
 
-    for name in ("Comparison", "Evaluation", "Fit", "Mixture", "Prediction", "TransferMatrix"):
+    for name in ("Comparison", "Design", "Evaluation", "Fit", "Mixture", "Prediction", "TransferMatrix"):
         kind = getattr(sm, name)
         assert issubclass(kind, Record)
         assert kind.__dataclass_params__.frozen
@@ -147,6 +150,7 @@ FIELDS = {
     "fit": (Settings, FitKeywords),
     "compare": (Settings, CompareKeywords),
     "learning_curve": (Settings, CompareKeywords),
+    "design": (Demands, PlanKeywords),
 }
 """Of each function with shared keywords: the dataclass that they become, and their names and types."""
 
@@ -169,7 +173,9 @@ def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name
     typed = get_type_hints(settings)
     assert {one: typed[one] for one in get_type_hints(keywords)} == get_type_hints(keywords)
     left_out = set(typed) - set(get_type_hints(keywords))
-    assert left_out == ({"bootstrap"} if name in ("compare", "learning_curve") else set())
+    of_other_questions = set(get_type_hints(DemandKeywords)) - set(get_type_hints(PlanKeywords))
+    expected = {"compare": {"bootstrap"}, "learning_curve": {"bootstrap"}, "design": of_other_questions}
+    assert left_out == expected.get(name, set())
     documented = " ".join(inspect.getdoc(one) or "" for one in (getattr(sm, name), sm.optimize))
     assert [one for one in keywords.__annotations__ if one not in documented] == []
 

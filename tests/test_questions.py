@@ -159,7 +159,7 @@ def test_checkpoints_are_questioned_and_their_drift_is_measured():
     assert asked(log)[0].startswith("70 of 80 rows are checkpoints of runs that went on (10 runs)")
     residual = np.tile(drift, 10)[:, None] * np.ones((1, 4))
     (found,) = questions_of_fit(log, residual, np.ones(log.loss.shape, dtype=bool))
-    assert f"from {drift[:2].mean():+.2%} in the first quarter" in found
+    assert f"from {drift[:2].mean():+.2%} in the first quarter of its checkpoints" in found
     assert f"to {drift[6:].mean():+.2%} in the last" in found
 
 
@@ -192,3 +192,23 @@ def test_unused_losses_are_not_questioned(log):
     weight = np.ones(30)
     weight[0] = 0.0
     assert gather(replace(with_loss(log, loss), weight=weight), Filters()).notices == ()
+
+
+def test_runs_that_do_not_drift_are_not_questioned():
+    log = checkpointed(np.zeros(8))
+    noise = 3e-3 * np.random.default_rng(0).standard_normal(log.loss.shape)
+    assert questions_of_fit(log, noise, np.ones(log.loss.shape, dtype=bool)) == ()
+
+
+def test_the_last_checkpoints_alone_tell_final_losses():
+    noisy = checkpointed(np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0]))
+    last = progress(noisy) == 1
+    evidence = gather(noisy, Filters(last_only=True))
+    assert len(evidence.log) == 10
+    assert "left out 70 rows that are not the last of their run" in evidence.notices
+    found = fit(noisy, "chinchilla", last_only=True, **FAST)
+    alone = fit(noisy.select(last), "chinchilla", **FAST)
+    points = noisy.p, noisy.N, noisy.D
+    np.testing.assert_array_equal(found.law(*points), alone.law(*points))
+    single = log_of("shapley", rows=30)[2]
+    assert len(gather(single, Filters(last_only=True)).log) == 30

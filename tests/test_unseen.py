@@ -12,7 +12,7 @@ from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 import shapleymix as sm
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.packing import Packing
-from shapleymix.fitting.unseen import BEYOND, SPAN, drawn, filled
+from shapleymix.fitting.unseen import BEYOND, SPAN, WIDER, drawn, filled
 from shapleymix.laws import LAWS
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
@@ -72,7 +72,7 @@ def test_the_interval_of_an_unseen_source_holds_the_truth(name):
     assert ((told.low <= truth) & (truth <= told.high)).all()
 
 
-@pytest.mark.parametrize("name", ["additive", "learned-own", "exponential"])
+@pytest.mark.parametrize("name", ["additive", "learned-own", "learned-base", "exponential"])
 def test_the_less_of_a_source_was_seen_the_wider(name):
     shown = {"well": mixtures(ROWS, 4)[:, ZH], "twice": first(2, 0.3), "once": first(1, 0.3), "never": first(0, 0.3)}
     wide = {key: widths(fit_with(name, ratios), "en=0.3,de=0.3,fr=0.1,zh=0.3").mean() for key, ratios in shown.items()}
@@ -122,7 +122,7 @@ def test_draws_lie_in_the_range_of_the_seen_and_a_little_beyond(name):
     packing = Packing(LAWS[name], 4, {})
     rng = np.random.default_rng(1)
     low, high = packing.bounds()
-    x = np.clip(rng.normal(-0.5, 0.3, size=(4000, 2, len(packing.names))), low, high)
+    x = np.clip(rng.normal(-0.5 if name != "learned-base" else 0.5, 0.3, size=(4000, 2, len(packing.names))), low, high)
     told = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.5, 1.0]])
     found = drawn(packing, x, told, 0)
     again = filled(packing, x, np.broadcast_to(told > 0, (4000, 2, 4)))
@@ -137,9 +137,12 @@ def test_draws_lie_in_the_range_of_the_seen_and_a_little_beyond(name):
         np.testing.assert_allclose((after[:, 1, 2] != before[:, 1, 2]).mean(), 0.5, atol=0.04)
         least, most = before[:, 0, :3].min(axis=1), before[:, 0, :3].max(axis=1)
         ends = np.maximum(least - BEYOND, low[place][0]), np.minimum(most + BEYOND, high[place][0])
+        if name == "learned-base":  # searched over as it is, from zero
+            ends = np.zeros(len(most)), WIDER * (most + np.maximum(most, before[:, 1].max(axis=1))) / 2
         share = (after[:, 0, 3] - ends[0]) / (ends[1] - ends[0])
         np.testing.assert_allclose(np.quantile(share, [0, 0.25, 0.5, 0.75, 1]), [0, 0.25, 0.5, 0.75, 1], atol=0.04)
-        np.testing.assert_allclose(middle[:, 0, 3], (least + most) / 2)
+        usual = np.median(before[:, 0, :3], axis=1) if name == "learned-base" else (least + most) / 2
+        np.testing.assert_allclose(middle[:, 0, 3], usual)
     outlier = x.copy()
     place = next(packing.slices()[known.name] for known in packing.free if known.axes == "MK")
     outlier[:, 0, place] = [-20.0, 0.0, 0.0, 0.0]

@@ -9,6 +9,7 @@ Modules, in reading order:
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
   options    options that commands share, the types of their values, and the commands' own form of help
+  bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
   views      what people see of each result: text and tables, with rounded numbers
   commands   one file a command

@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "Score a fit on runs that it has not seen.",
     "compare": "Score several laws on the same held-out runs.",
     "optimize": "The best mixture, with its certificate.",
+    "plan": "What to train next: the mixtures that tell most.",
     "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
     "example": "Write the small tables on which the examples run.",

@@ -219,7 +219,7 @@ def estimation(function: Decorated) -> Decorated:
 
 
 _ESTIMATION = (
-    click.option("--delta", type=POSITIVE, help=f"Huber's threshold on log residuals.  [default: {Settings.delta:g}]"),
+    click.option("--delta", type=POSITIVE, help="Huber's threshold on log residuals.  [default: the law's own]"),
     click.option("--least-squares", is_flag=True, help="Minimise squared log residuals instead of Huber's loss."),
     click.option(
         "--prior",
@@ -243,6 +243,7 @@ _ESTIMATION = (
     click.option(
         "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
     ),
+    click.option("--last-only", is_flag=True, help="Use the last checkpoint of each run alone."),
 )
 
 
@@ -251,6 +252,7 @@ class _Estimation(TypedDict):
     min_tokens: float
     min_own_tokens: float
     drop_warmup: float
+    last_only: bool
 
 
 class EstimationOptions(_Estimation):
@@ -276,7 +278,8 @@ def estimation_settings(given: EstimationOptions) -> EstimationKeywords:
         "min_tokens": given["min_tokens"],
         "min_own_tokens": given["min_own_tokens"],
         "drop_warmup": given["drop_warmup"],
-        "delta": math.inf if plain else Settings.delta if delta is None else delta,
+        "last_only": given["last_only"],
+        "delta": math.inf if plain else delta,
     }
 
 

@@ -8,15 +8,19 @@ Modules, in reading order:
   packing         between a law's named symbols and the vectors that the search works on
   starts          starting points by variable projection
   unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
+  exponents       what one or two values of N or D leave open, taken from public runs
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
+  beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none
   evidence        what a fit gets to see, and what was left out
   study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
+  tuning          what a law believes, chosen by cross-validation and pooled over targets
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   candidates      what a comparison takes: laws, black boxes, fixed predictors

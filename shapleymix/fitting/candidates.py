@@ -14,6 +14,7 @@ from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.study import Study
+from shapleymix.fitting.tuning import tuned
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray
@@ -65,6 +66,8 @@ class LawCandidate:
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log, evidence = study.log, study.evidence
+        if self.law.knobs:
+            return self._tuned(study, masks)
         predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
         for alike in _alike(self.law, evidence, masks):
             problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
@@ -75,6 +78,28 @@ class LawCandidate:
             held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
             require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
         return _held_out(predicted, masks)
+
+    def _tuned(self, study: Study, masks: BoolArray) -> FloatArray:
+        """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
+        log, evidence = study.log, study.evidence
+        predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
+        for alike in _alike(self.law, evidence, masks):
+            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
+            for mask in masks[alike]:
+                require_runs(problem, evidence, ~mask)
+            if len(alike) > 2:
+                found = tuned(problem, np.ones(len(log)), masks[alike]).losses
+                predicted = np.where(np.isnan(found), predicted, found)
+                continue
+            for mask in masks[alike]:
+                share = (~mask).astype(np.float64)
+                best = tuned(problem, share, study.inner_folds(~mask))
+                estimate = best.problem.follow(share[None], best.start[None])
+                losses = np.exp(best.problem.predicted(estimate)[0])
+                predicted[mask] = losses[mask]
+        held = np.any(masks, axis=0)[:, None] & (evidence.weight > 0)
+        require_losses(self.name, predicted, held, log)
+        return predicted
 
 
 @dataclass(frozen=True)
@@ -249,6 +274,8 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
     """
     log = evidence.log
     _require_mixtures(problem, evidence, rows)
+    if problem.packing.law.knobs:
+        return  # what is believed tells the numbers that the runs do not
     settings = {(key, n, d) for key, n, d in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)}
     number = {setting: index for index, setting in enumerate(sorted(settings))}
     which = np.array([number[s] for s in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)])

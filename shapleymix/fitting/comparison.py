@@ -12,7 +12,7 @@ from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import SEED, CompareKeywords, Settings
+from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -128,7 +128,7 @@ def compare(
         Number of folds of the cross-validation; runs of one mixture stay in one fold.
     delta, prior, starts, iterations, tolerance, threads : float or int
         How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
+    min_tokens, min_own_tokens, drop_warmup, last_only : Size, float or bool
         Which rows to leave out; see `Settings`.
 
     Raises
@@ -174,6 +174,8 @@ def contest(
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
     """The comparison from which `law="auto"` takes the simplest law within one standard error of the best.
 
+    For budgets beyond the fitted ones the laws are compared there: on the largest size, fitted to the others.
+
     Raises
     ------
     UsageError, FitError
@@ -185,6 +187,8 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
     contenders = [candidate(name) for name in study.allowed()]
+    if study.settings.purpose == BEYOND:
+        return contest(contenders, study, *study.beyond(), progress)
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 

@@ -108,6 +108,10 @@ class Coverage(Record):
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
 
+    def beyond(self, N: float, D: float) -> bool:
+        """Whether a budget lies outside of some target's range."""
+        return any((factor > 1).any() for factor in self.beyond_budgets(np.array([N]), np.array([D])))
+
     def beyond_ratios(self, p: FloatArray) -> FloatArray:
         """Distances (R, K, M) of ratios from each target's range; 0 inside of it."""
         low, high = self.p_range[..., 0], self.p_range[..., 1]

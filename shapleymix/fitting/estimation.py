@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import FitError
+from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
@@ -29,6 +31,7 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
+STREAM = 2  # second word of the seed: these draws are others than those of the bootstrap and of unseen sources
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
 Progress = Callable[[int, int], None]
 
@@ -64,6 +67,8 @@ class Problem:
     givens: dict[str, FloatArray]
     evidence: Evidence
     settings: Settings
+    believed: Believed
+    levels: Levels
 
     @classmethod
     def of(
@@ -79,11 +84,19 @@ class Problem:
         defined = _defined(packing, givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
-        return cls(packing, observed, inputs, givens, evidence, settings)
+        noise = np.full(len(inputs.targets), NOISE)
+        usual = {name: values[0] for name, values in law.knobs.items()}
+        believed = Believed.of(packing, usual, givens, noise)
+        levels = Levels.of(evidence.log, rows)
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels)
 
-    def estimate(self, shares: FloatArray, progress: Progress | None = None) -> Estimate:
-        """Fit from scratch under each weighting `shares` (V, R)."""
+    def estimate(
+        self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
+    ) -> Estimate:
+        """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
+        if known is not None:
+            start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
         tolerance = self.settings.tolerance
         if start.shape[1] > FOLLOWED:
             trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
@@ -94,13 +107,28 @@ class Problem:
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
         return self._estimate(solution, rows, shares)
 
-    def resample(self, shares: FloatArray, x: FloatArray, progress: Progress | None = None) -> Estimate:
-        """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit."""
+    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Progress | None = None) -> Estimate:
+        """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
+
+        What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
+        """
+        draws = np.random.default_rng([seed, STREAM]).standard_normal((len(shares), 1, *x.shape))
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
         stop = _Stop(REPLICATE_ITERATIONS, max(REPLICATE_TOLERANCE, self.settings.tolerance))
-        solution = self._search(shares, start, stop, progress)
+        solution = self._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows, shares)
+
+    def follow(self, shares: FloatArray, start: FloatArray) -> FloatArray:
+        """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P): for cross-validation."""
+        stop = _Stop(REPLICATE_ITERATIONS, max(REPLICATE_TOLERANCE, self.settings.tolerance))
+        x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
+        return filled(self.packing, x, self._seen(shares))
+
+    def predicted(self, x: FloatArray) -> FloatArray:
+        """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
+        law, log = self.law_at(x), self.evidence.log
+        return np.log(law.losses(log.p, log.N, log.D))
 
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
@@ -116,7 +144,14 @@ class Problem:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
-    def _search(self, shares: FloatArray, start: FloatArray, stop: _Stop, progress: Progress | None = None) -> Solution:
+    def _search(
+        self,
+        shares: FloatArray,
+        start: FloatArray,
+        stop: _Stop,
+        progress: Progress | None = None,
+        draws: FloatArray | None = None,
+    ) -> Solution:
         """Every start (V, S, K, P) followed, chunk by chunk.
 
         A step of a problem costs R P (P + some 30 for the powers) + P^3 / 3 operations, with P = M + 3 or so where
@@ -129,32 +164,47 @@ class Problem:
         replicate = np.repeat(np.arange(V), S * K)
         target = np.tile(np.arange(K), V * S)
         flat = start.reshape(-1, P)
+        moved = None if draws is None else draws.reshape(-1, P)
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            jobs = pool.map(lambda rows: self._solve(flat[rows], shares[replicate[rows]], target[rows], stop), chunks)
+            jobs = pool.map(
+                lambda rows: self._solve(
+                    flat[rows],
+                    self.objective(target[rows], shares[replicate[rows]], None if moved is None else moved[rows]),
+                    stop,
+                ),
+                chunks,
+            )
             for rows, part in zip(chunks, jobs, strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, shares: FloatArray, target: IntArray, stop: _Stop) -> Solution:
-        objective = self.objective(target, shares)
+    def _solve(self, start: FloatArray, objective: Objective, stop: _Stop) -> Solution:
         found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance)
         return _settled(objective, found) if stop.settle else found
 
-    def objective(self, target: IntArray, shares: FloatArray) -> Objective:
-        """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R)."""
+    def objective(self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None) -> Objective:
+        """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
+
+        `draws` (Q, P), standard normal, move the centres of what is believed.
+        """
         weight = self.observed.weight.T[target] * shares
         weight = weight / weight.sum(axis=1, keepdims=True)
         low, high = self.packing.bounds()
-        return Objective(self._residuals(target), weight, self.loss, low, high, self._prior())
+        return Objective(self._residuals(target), weight, self.loss, low, high, self._prior(target, weight, draws))
 
     @property
     def loss(self) -> Loss:
         """Huber's loss, with the curvature in its tails that makes the minimum a single point."""
-        return Loss(self.settings.delta, min(TAIL * self.settings.delta, 1.0))
+        return Loss(self.delta, min(TAIL * self.delta, 1.0))
+
+    @property
+    def delta(self) -> float:
+        """Huber's threshold: the user's, or the law's own."""
+        return self.packing.law.threshold if self.settings.delta is None else self.settings.delta
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
@@ -170,13 +220,14 @@ class Problem:
 
         return residuals
 
-    def _prior(self) -> Prior | None:
-        """A weak pull on log coefficients, which a log with zero ratios may leave untold."""
+    def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
+        """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
+        believed = self.believed.prior(target, weight, draws)
         coefficient = np.array([known.role == "coefficients" for known in self.packing.owners], dtype=bool)
-        if not coefficient.any():
-            return None
-        precision = self.settings.prior * min(self.settings.delta, USUAL_RESIDUAL)
-        return Prior(np.zeros(len(coefficient)), np.where(coefficient, precision, 0.0))
+        pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
+        untold = coefficient & np.isinf(self.believed.spread[target])
+        precision = believed.precision * (self.settings.prior / Settings.prior)
+        return Prior(believed.center, np.where(untold, pull, precision))
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
@@ -198,7 +249,7 @@ class Problem:
                 value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
             )
         )
-        plain = law.in_gauge().rescaled(*self.evidence.units(type(law)))
+        plain = completed(law.in_gauge().rescaled(*self.evidence.units(type(law))), self.levels)
         return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 

@@ -29,11 +29,13 @@ class Filters:
     `min_tokens`: no row whose mixture gives some language fewer tokens (the paper's rule, 1.5e9 there).
     `min_own_tokens`: a row informs target j only where j's own language has that many.
     `drop_warmup`: no checkpoint before that share of the last D of its run; runs of one row stay.
+    `last_only`: no checkpoint but the last of its run.
     """
 
     min_tokens: float = 0.0
     min_own_tokens: float = 0.0
     drop_warmup: float = 0.0
+    last_only: bool = False
 
     def __post_init__(self) -> None:
         share = self.drop_warmup
@@ -108,6 +110,8 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     if filters.drop_warmup > 0:
         warm = progress(log) >= filters.drop_warmup
         keep &= _drop(warm, f"in the first {filters.drop_warmup:.0%} of their run's tokens", notices, within=keep)
+    if filters.last_only:
+        keep &= _drop(progress(log) >= 1.0, "that are not the last of their run", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)

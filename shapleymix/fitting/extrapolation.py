@@ -11,8 +11,8 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sizes import format_size
 
-NEAR = 3.0  # intervals of `learned-own` still hold 77 to 85% of new runs at 1.5 to 1.8 times the largest size, not 90%
-FAR = 10.0  # at 4 times 65 to 72%, at 4 times in both N and D 12% (math.md, 2c): beyond 10, nobody has checked
+NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,
+FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
 FAR_RATIO = 0.1  # distance of a ratio from its range from which a point is called far outside
 SHOWN = 8
 
@@ -22,7 +22,8 @@ class Place:
     """Where points lie (ratios (R, M), sizes and tokens (R,)), and what the fit says of itself.
 
     `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
-    value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all.
+    value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all. `drawn`
+    says whether replicates draw them from what public runs have.
     """
 
     p: FloatArray
@@ -32,6 +33,7 @@ class Place:
     targets: tuple[str, ...]
     coverage: Coverage
     held: Mapping[str, Mapping[str, float]]
+    drawn: bool
 
 
 def warnings_of(place: Place) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ def distance_in_words(factor: float) -> str:
     if factor <= NEAR:
         return by
     if factor <= FAR:
-        return f"{by}: far outside, where fewer losses lie inside the interval than it says"
+        return f"{by}: far outside, where the interval rests on how other models' losses went on"
     return f"{by}: so far from any run that the number is a guess"
 
 
@@ -89,24 +91,23 @@ def _budget_warnings(name: str, factors: FloatArray, ranges: FloatArray, place: 
         if (worst == 1).all():
             continue
         text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
-        where = at_points(worst > 1)
-        held = place.held.get(name, {})
-        if held and not any(held.values()):
-            message = f"the log holds one {name} ({text}): its effect is unknown, and{where} another is asked for"
-            far = f", {distance_in_words(float(worst.max()))}"
-        else:
-            message = f"{name} lies outside of the fitted range {text}{where}"
-            far = f", {distance_in_words(float(worst.max()))}{_assumed(held)}"
-        found.append(message + _for(members, place.targets) + far)
+        head, tail = _of_budget(name, text, at_points(worst > 1), place)
+        found.append(f"{head}{_for(members, place.targets)}, {distance_in_words(float(worst.max()))}{tail}")
     return found
 
 
-def _assumed(held: Mapping[str, float]) -> str:
-    """What of the extrapolation was not measured."""
+def _of_budget(name: str, text: str, where: str, place: Place) -> tuple[str, str]:
+    """What is asked for, and what of the extrapolation was not measured."""
+    held = place.held.get(name, {})
+    if len(held) > 1 or (held and not any(held.values())):  # no exponent alone: the term is held with it
+        known = "is taken from public runs" if any(held.values()) else "is unknown"
+        return f"the log holds one {name} ({text}): its effect {known}, and{where} another is asked for", ""
+    head = f"{name} lies outside of the fitted range {text}{where}"
     if not held:
-        return ""
+        return head, ""
     symbols = " and ".join(f"{symbol} was held at {value:g}" for symbol, value in held.items())
-    return f"; {symbols}, not fitted: the interval does not know that"
+    interval = "spans what public runs have" if place.drawn else "does not know that"
+    return head, f"; {symbols}, not fitted: the interval {interval}"
 
 
 def _ratio_warnings(place: Place) -> list[str]:

@@ -15,15 +15,17 @@ from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
+from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, law_variance, residual_quantiles, scatter
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
@@ -55,8 +57,9 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine, with the reason and the value that is assumed.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    residuals, selection : array (99, K) and Comparison, optional
-        Quantiles of held-out log residuals, and the comparison from which `law="auto"` chose.
+    residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
+        Quantiles of how held-out log losses scatter about the law, the field of their errors over mixtures, and the
+        comparison from which `auto` chose.
     coverage : Coverage
         What the used losses cover, target by target.
     notices : tuple of str
@@ -78,6 +81,7 @@ class Fit(Tabular, Record):
     held_out: Scores | None
     residuals: FloatArray | None
     selection: Comparison | None
+    misfit: Misfit | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -90,6 +94,8 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
+        if self.misfit is not None:
+            self.misfit.check(len(self.targets))
         if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
             raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
 
@@ -193,10 +199,11 @@ class Fit(Tabular, Record):
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         losses = self.law.losses(mixtures, sizes, tokens)
-        spread = Spread(self.replicates, self.residuals)
+        spread = self._spread
         low, high = spread.interval(losses, mixtures, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
-        place = Place(mixtures, sizes, tokens, self.sources, self.targets, self.coverage, self._assumed())
+        labels, drawn = (self.sources, self.targets), self.replicates is not None
+        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
@@ -212,6 +219,10 @@ class Fit(Tabular, Record):
         caution(warnings)
         return found
 
+    @property
+    def _spread(self) -> Spread:
+        return Spread(self.replicates, self.residuals, self.coverage)
+
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in the mixture.
 
@@ -223,8 +234,11 @@ class Fit(Tabular, Record):
         return self.law.terms(float(N), float(D))
 
     def replicate_terms(self, N: float, D: float) -> Terms | None:
-        """The same for every bootstrap replicate, with a leading axis; None without replicates."""
-        return None if self.replicates is None else self.replicates.terms(float(N), float(D))
+        """The same for every bootstrap replicate, with a leading axis; None without replicates.
+
+        Beyond the fitted budgets the replicates also differ by what the law's form may err there.
+        """
+        return self._spread.terms(float(N), float(D))
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
@@ -245,15 +259,6 @@ class Fit(Tabular, Record):
                 for i, source in enumerate(labels)
             ]
         return rows
-
-    def _assumed(self) -> dict[str, dict[str, float]]:
-        """For each budget the symbols that were held for lack of its variation, with their value."""
-        found: dict[str, dict[str, float]] = {}
-        for known in type(self.law).fitted():
-            if known.name in self.held and known.budget is not None:
-                value = float(np.ravel(getattr(self.law, known.name))[0])
-                found.setdefault(known.budget, {})[known.name] = value
-        return found
 
 
 @spelt_out(Settings, FitKeywords.__annotations__)
@@ -276,7 +281,7 @@ def fit(
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
         A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
-        cross-validation, among those that the inputs allow.
+        cross-validation, among those that the inputs allow, or (`purpose="beyond"`) on the largest size left out.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for laws that need them.
     seed : int
@@ -291,8 +296,8 @@ def fit(
         needed with `"auto"`).
     delta, prior, starts, iterations, tolerance, threads : float or int
         How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
-        Which rows to leave out; see `Settings`.
+    min_tokens, min_own_tokens, drop_warmup, last_only, purpose : Size, float, bool or str
+        Which rows to leave out, and for which budgets to choose a law; see `Settings`.
 
     Raises
     ------
@@ -323,10 +328,14 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
     fitted_losses = point.law.losses(log.p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
-    losses, notes = held_out_losses(study, law)
+    losses, notes = (
+        held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
+    )
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)
+    if residuals is not None and point.replicates is not None:
+        residuals = scatter(residuals, law_variance(point.law, point.replicates, log.p, log.N, log.D))
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
@@ -339,6 +348,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
+        misfit=misfit_of(log, seen, losses, point.law, point.replicates),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),

@@ -12,8 +12,10 @@ from shapleymix.fitting.candidates import candidate, learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
+from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.tuning import tuned
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -30,6 +32,7 @@ class Fitted:
     notes: tuple[str, ...]
     coverage: Coverage
     used: BoolArray
+    held_out: FloatArray | None = None
 
 
 def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, list[str]]:
@@ -61,16 +64,24 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    estimate = problem.estimate(np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"))
+    every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
+    if law.knobs and study.mixtures >= MIXTURES_NEEDED:
+        masks = study.inner_folds(np.ones(len(log), dtype=bool))
+        best = tuned(problem, every[0], masks, stage)
+        problem, losses = best.problem, best.losses
+        estimate = problem.estimate(every, None, best.start)
+    else:
+        estimate = problem.estimate(every, stage)
     used = problem.observed.weight > 0
     coverage, replicates = coverage_of(log, used, study.untrained), None
     if settings.bootstrap:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        again = problem.resample(shares, estimate.x[0], _stage(progress, "bootstrap")).x
+        again = problem.resample(shares, estimate.x[0], study.seed, _stage(progress, "bootstrap")).x
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
+        replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
-    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used)
+    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used, losses)
 
 
 def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:

@@ -29,7 +29,7 @@ ITERATIONS = 40
 
 def untold(problem: Problem, x: FloatArray) -> tuple[tuple[str, ...], ...]:
     """The symbols of each target that slide from x (K, P) along a plateau of the objective; mostly none."""
-    if np.isinf(problem.settings.delta):
+    if np.isinf(problem.delta):
         return ((),) * len(x)
     return tuple(_untold(problem, target, x[target]) for target in range(len(x)))
 
@@ -44,7 +44,7 @@ def _untold(problem: Problem, target: int, x: FloatArray) -> tuple[str, ...]:
     number = np.arange(len(tilt))
     change = huber.residuals(slid, number)[0] - huber.residuals(start, number)[0]
     moved = np.sqrt((huber.weight * change**2).sum(axis=1))
-    far = moved > max(MOVE, problem.settings.delta)
+    far = moved > max(MOVE, problem.delta)
     return _moving(np.array(problem.packing.names), (slid - x)[far])
 
 

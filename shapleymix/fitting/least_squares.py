@@ -22,6 +22,7 @@ Residuals = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
 
 CONVERGED, ITERATIONS, STALLED = 0, 1, 2
 NOTHING = 1e-22  # a cost, or a change of one, below this is zero: an exact fit has no relative decrease
+PASSES = 12  # of the pivoting that keeps a step within its box
 LONGEST_STEP = 2.0  # of any unknown; unknowns are logarithms or of order one, and far jumps only meet overflow
 
 
@@ -53,7 +54,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Prior:
-    """A quadratic pull of each unknown: `1/2 precision (x - center)^2`, both of shape (P,)."""
+    """A quadratic pull of each unknown: `1/2 precision (x - center)^2`, both of shape (Q, P)."""
 
     center: FloatArray
     precision: FloatArray
@@ -111,7 +112,10 @@ class Objective:
         cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
         if self.tilt is not None:
             cost = cost + np.einsum("qp,qp->q", self.tilt[number], x)
-        return cost if self.prior is None else cost + 0.5 * (x - self.prior.center) ** 2 @ self.prior.precision
+        if self.prior is None:
+            return cost
+        center, precision = self.prior.center[number], self.prior.precision[number]
+        return cost + 0.5 * np.einsum("qp,qp->q", (x - center) ** 2, precision)
 
     def expand(self, number: IntArray, x: FloatArray, damping: FloatArray) -> _State:
         """Cost, gradient and curvature at x."""
@@ -123,8 +127,9 @@ class Objective:
         if self.tilt is not None:
             gradient = gradient + self.tilt[number]
         if self.prior is not None:
-            gradient = gradient + self.prior.precision * (x - self.prior.center)
-            curvature = curvature + np.diag(self.prior.precision)
+            precision = self.prior.precision[number]
+            gradient = gradient + precision * (x - self.prior.center[number])
+            np.einsum("qpp->qp", curvature)[:] += precision
         cost = self.cost_of(number, x, residual)
         scale = np.einsum("qpp->qp", curvature).copy()
         return _State(number, x, cost, gradient, curvature, scale, damping, np.zeros(len(x), dtype=np.int64))
@@ -195,17 +200,62 @@ def _advance(objective: Objective, state: _State, tolerance: float) -> _State:
 
 
 def _step(objective: Objective, state: _State) -> FloatArray:
-    held = objective.held(state.x, state.gradient)
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
-    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, state.curvature)
+    curvature = state.curvature.copy()
+    np.einsum("qpp->qp", curvature)[:] += ridge
+    held = objective.held(state.x, state.gradient)
+    step = boxed_step(curvature, state.gradient, held, objective.low - state.x, objective.high - state.x)
+    return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False)
+
+
+def boxed_step(
+    curvature: FloatArray, gradient: FloatArray, held: BoolArray, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """The minimum of `step.curvature.step / 2 + gradient.step` within a box, nearly always exactly.
+
+    Unknowns that a free step takes out of the box are set to its edge, and let go where the slope there points inwards,
+    all at once (block principal pivoting), until nothing changes; after `PASSES` the last step is taken as it is, and
+    the search's own test of the objective judges it.
+
+    Parameters
+    ----------
+    curvature, gradient : array (Q, P, P) and (Q, P)
+        Of every problem.
+    held : bool array (Q, P)
+        Unknowns that are at the edge to begin with.
+    low, high : array (Q, P)
+        The box around the present point: `low <= 0 <= high`.
+    """
+    edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
+    step = np.empty_like(gradient)
+    rows = np.arange(len(gradient))
+    for _ in range(PASSES):
+        moved, slope = _held_step(curvature[rows], gradient[rows], edge[rows])
+        step[rows] = moved
+        fixed = ~np.isnan(edge[rows])
+        inwards = fixed & (((edge[rows] <= low[rows]) & (slope < 0)) | ((edge[rows] >= high[rows]) & (slope > 0)))
+        beyond = np.clip(moved, low[rows], high[rows])
+        out = ~fixed & (beyond != moved)
+        if not (changed := (inwards | out).any(axis=1)).any():
+            break
+        edge[rows] = np.where(out, beyond, np.where(inwards, np.nan, edge[rows]))
+        rows = rows[changed]
+    return step
+
+
+def _held_step(curvature: FloatArray, gradient: FloatArray, edge: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The step with some unknowns held at `edge` (NaN where free), and the slope of the quadratic there."""
+    held = ~np.isnan(edge)
+    if not held.any():
+        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        return step, np.zeros_like(step)
+    fixed = np.where(held, edge, 0.0)
+    slope = gradient + (curvature @ fixed[..., None])[..., 0]
+    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, curvature)
     diagonal = np.einsum("qpp->qp", matrix)
-    matrix = matrix + _diagonal(np.where(held, 1.0 - diagonal, ridge))
-    uphill = np.linalg.solve(matrix, np.where(held, 0.0, state.gradient)[..., None])[..., 0]
-    return np.clip(-uphill, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False)
-
-
-def _diagonal(values: FloatArray) -> FloatArray:
-    return values[:, :, None] * np.eye(values.shape[1])
+    diagonal[:] = np.where(held, 1.0, diagonal)
+    step = fixed - np.linalg.solve(matrix, np.where(held, 0.0, slope)[..., None])[..., 0]
+    return step, gradient + (curvature @ step[..., None])[..., 0]
 
 
 def _record(best: Solution, state: _State) -> BoolArray:

@@ -20,6 +20,7 @@ BITS = 1.0 / np.log(2.0)  # in a nat
 FEWEST = 1e4  # tokens or parameters of any run worth its row
 TOKENS_PER_PARAMETER = (0.02, 1e5)  # of any run; published ones have 0.036 (Chinchilla's shortest) to 15,000
 SAME_UNIT = 0.1  # share by which the loss of an untrained model may differ from the logarithm of the vocabulary
+DRIFT, DRIFT_ERRORS = 2e-3, 3.0  # residuals that move by both, log loss and standard errors, along the runs drift
 SAME_MEAN = 2e-4  # share by which a column may differ from the mean of the others, for rounding
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
@@ -167,24 +168,33 @@ def _corrupted(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[s
 
 
 def _drift(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
-    """The mean residual in the first and the last quarter of each run's tokens, its own mean taken off."""
+    """How residuals move from the first to the last quarter of what is used of each run, where they move at all."""
     share, run = progress(log), trajectories(log)
-    if not (share < 1.0).any():
-        return
     counts = used.sum(axis=1)
-    mean = np.where(used, residual, 0.0).sum(axis=1) / np.maximum(counts, 1)
     rows = counts > 0
-    total = np.bincount(run[rows], minlength=int(run.max()) + 1)
-    centre = np.bincount(run[rows], mean[rows], minlength=len(total)) / np.maximum(total, 1)
-    off = mean - centre[run]
-    several = rows & (total[run] > 1)
-    first, last = several & (share <= 0.25), several & (share > 0.75)
-    if first.any() and last.any():
-        yield (
-            f"along each run the residuals go from {off[first].mean():+.2%} in the first quarter of its tokens to "
-            f"{off[last].mean():+.2%} in the last: leave out early checkpoints (drop_warmup) and compare the held-out "
-            "error"
-        )
+    mean = np.where(used, residual, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    runs = int(run.max(initial=-1)) + 1
+    first = np.full(runs, 1.0)
+    np.minimum.at(first, run[rows], share[rows])
+    place = (share - first[run]) / np.maximum(1.0 - first[run], 1e-300)
+    several = rows & (first[run] < 1.0)
+    centre = _mean_of(mean, rows, run, runs)
+    early, late = (_mean_of(mean, several & part, run, runs) - centre for part in (place <= 0.25, place > 0.75))
+    moved = (late - early)[~np.isnan(late - early)]
+    if len(moved) < 2 or abs(moved.mean()) < max(DRIFT, DRIFT_ERRORS * moved.std() / np.sqrt(len(moved))):
+        return
+    yield (
+        f"along each run the residuals go from {np.nanmean(early):+.2%} in the first quarter of its checkpoints to "
+        f"{np.nanmean(late):+.2%} in the last: under a learning rate that decays they are no final losses. For those, "
+        "fit the last of each run alone (last_only); else leave early ones out (drop_warmup) and compare the held-out "
+        "error"
+    )
+
+
+def _mean_of(values: FloatArray, rows: BoolArray, run: IntArray, runs: int) -> FloatArray:
+    """The mean of some rows of each run; NaN where it has none."""
+    count = np.bincount(run[rows], minlength=runs)
+    return np.where(count > 0, np.bincount(run[rows], values[rows], minlength=runs) / np.maximum(count, 1), np.nan)
 
 
 def _listed(parts: list[str]) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from shapleymix.errors import UsageError
 from shapleymix.tables.amounts import parse_whole
 from shapleymix.tables.sizes import parse_size
 
 Size = float | str
+
+Purpose = Literal["within", "beyond"]
+WITHIN, BEYOND = "within", "beyond"
 
 AUTO = "auto"
 LEVEL = 0.9
@@ -25,11 +28,12 @@ class Settings:
 
     Attributes
     ----------
-    delta : float
-        Huber's threshold on log residuals; `inf` is plain least squares.
+    delta : float, optional
+        Huber's threshold on log residuals; `inf` is plain least squares. None for the law's own: .01 for
+        `learned-base`, .001 for the others, as in Chinchilla's replications.
     prior : float
         Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
-        delta.
+        delta; what a law believes of its symbols weighs more or less in proportion.
     starts : int
         Number of starting points for each target that are followed to the end.
     iterations, tolerance : int or float
@@ -46,9 +50,14 @@ class Settings:
         Losses of a target whose own language has fewer tokens than this are left out.
     drop_warmup : float
         Checkpoints before this share of their run's last D are left out.
+    last_only : bool
+        Only the last checkpoint of each run is used: final losses are then fitted, and no other is predicted well.
+    purpose : str
+        For which budgets `law="auto"` chooses: "within" the fitted ones, by folds of mixtures, or "beyond" them, by
+        what a fit to the smaller sizes makes of the largest.
     """
 
-    delta: float = 1e-3
+    delta: float | None = None
     prior: float = 1e-5
     starts: int = 6
     iterations: int = 1000
@@ -59,6 +68,8 @@ class Settings:
     min_tokens: Size = 0.0
     min_own_tokens: Size = 0.0
     drop_warmup: float = 0.0
+    last_only: bool = False
+    purpose: Purpose = WITHIN
 
     def __post_init__(self) -> None:
         known = {field.name: field.default for field in fields(self)}
@@ -68,16 +79,22 @@ class Settings:
         for name in ("min_tokens", "min_own_tokens"):
             object.__setattr__(self, name, parse_size(getattr(self, name), name))
         for name in ("delta", "tolerance"):
-            _real(getattr(self, name), name, above=True)
+            if (given := getattr(self, name)) is not None or name == "tolerance":
+                _real(given, name, above=True)
         _real(self.prior, "prior", above=False)
         if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
+        if not isinstance(self.last_only, bool):
+            raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
+        if self.purpose not in (WITHIN, BEYOND):
+            known_purposes = f"the purposes are {WITHIN} and {BEYOND}: of budgets inside of the fitted ones, or outside"
+            raise UsageError(f"purpose: {self.purpose!r:.60} is none", hint=known_purposes)
 
 
 class CompareKeywords(TypedDict, total=False):
     """The keywords of `compare` that make `Settings`: what each means and its default stand there."""
 
-    delta: float
+    delta: float | None
     prior: float
     starts: int
     iterations: int
@@ -87,12 +104,14 @@ class CompareKeywords(TypedDict, total=False):
     min_tokens: Size
     min_own_tokens: Size
     drop_warmup: float
+    last_only: bool
 
 
 class FitKeywords(CompareKeywords, total=False):
     """The keywords of `fit` that make `Settings`: it draws replicates besides."""
 
     bootstrap: int
+    purpose: Purpose
 
 
 MOST = 10**9

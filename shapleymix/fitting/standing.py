@@ -11,6 +11,7 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.identification import untold
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.laws import Law
+from shapleymix.laws.core import CoreLaw
 from shapleymix.records import FloatArray, Record
 
 ILL_CONDITIONED = 1e12
@@ -32,9 +33,9 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     condition, sliding = problem.condition(estimate.x[0]), untold(problem, estimate.x[0])
     names = np.array(problem.packing.names)
     low, high = problem.packing.bounds()
-    meaningful = np.exp(high) == 1.0  # an exponent of 1 is no bound of the search but the linear law
-    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
     owners = problem.packing.owners
+    meaningful = np.array([known.positive and known.high == 1.0 for known in owners], dtype=bool)  # the linear law
+    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
     vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
     told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(
@@ -46,11 +47,12 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
 def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[str, str]:
     """Why each held symbol was not fitted."""
     levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
+    instead = "taken from public runs" if issubclass(law, CoreLaw) else "dropped"
     why = {}
     for name, value in held.items():
         budget = next(known.budget for known in law.fitted() if known.name == name) or "D"
         if value == 0.0:
-            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): dropped"
+            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): {instead}"
         else:
             why[name] = f"the log holds two {budget}: held at {value:g}"
     return why

@@ -34,6 +34,7 @@ from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
+INNER_FOLDS = 10
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -86,6 +87,11 @@ class Study:
         """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
         return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
 
+    def inner_folds(self, rows: BoolArray) -> BoolArray:
+        """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
+        folds = fold_masks(self.log, max(2, min(self.settings.folds or INNER_FOLDS, self.mixtures))) & rows
+        return folds[folds.any(axis=1)]
+
     def hold_out(self, *, leave_largest_N: bool = False, split: bool = False) -> tuple[BoolArray, str]:
         """Held-out rows of every fit (V, R) of a comparison, and the design in words.
 
@@ -105,6 +111,25 @@ class Study:
         if leave_largest_N:
             return _some_of_both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
         return self.cross_validation(self.settings.folds)
+
+    def beyond(self) -> tuple[BoolArray, str]:
+        """Held-out rows (1, R) like those that a fit is made for when it is asked for larger budgets, and in words.
+
+        The largest size; or in a log of one size the tokens above the middle of their range.
+
+        Raises
+        ------
+        UsageError
+            If the log has one budget only.
+        """
+        N, D = self.log.N, self.log.D
+        if N.min() < N.max():
+            return self.hold_out(leave_largest_N=True)
+        if D.min() == D.max():
+            hint = "give runs of several sizes, or choose for budgets within (purpose)"
+            raise UsageError("the log has one N and one D: no law can be chosen for what lies beyond", hint=hint)
+        middle = float(np.sqrt(D.min() * D.max()))
+        return (middle < D)[None, :], f"largest token counts left out (D above {middle:g})"
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:
         """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""
@@ -146,7 +171,8 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log = one_log(logs)
-    filters = Filters(parse_size(settings.min_tokens), parse_size(settings.min_own_tokens), settings.drop_warmup)
+    least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens)
+    filters = Filters(*least, settings.drop_warmup, settings.last_only)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
     if vocabulary is not None:

@@ -1,29 +1,49 @@
-"""Intervals of predicted losses: the replicates of the law and the scatter of held-out runs, together."""
+"""Intervals of predicted losses: the law's replicates, the scatter of held-out runs, and the distance from the runs.
+
+The three are independent and added in quadrature on log loss. What the replicates hold (symbols that the runs tell
+badly, exponents that public runs lend) opens with the distance by itself; the third part is for what no replicate of
+one law holds: that the form is another, and that checkpoints of a decaying learning rate are no final losses.
+
+Legend: R points, K targets, B replicates.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from shapleymix.display import short
-from shapleymix.laws import Law
+from shapleymix.fitting.coverage import Coverage
+from shapleymix.laws import Law, Terms
 from shapleymix.records import FloatArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
+BEYOND_N, BEYOND_D = 0.010, 0.025
+"""Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
+
+What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
+had not seen, after replicates and scatter (bench_coverage.py); a fifth of what the loss itself changes on the way.
+"""
+SAMPLED = 64  # runs at which the replicates' variance is looked at
+LEAST_SCATTER = 0.25  # of the variance of held-out residuals is scatter, whatever the replicates say
+STREAM = 3  # of the draws of the form's error, which are the same for every point
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What an interval is made of: replicates of the law, and quantiles (99, K) of held-out log residuals."""
+    """What an interval is made of: replicates, quantiles (99, K) of held-out log residuals, and what runs cover."""
 
     replicates: Law | None
     residuals: FloatArray | None
+    coverage: Coverage | None = None
 
     def interval(
         self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Low and high (R, K): the law's own uncertainty and a run's scatter, added in quadrature on log loss.
+        """Low and high (R, K): the three parts of the module's text in quadrature.
 
         NaN where neither replicates nor held-out residuals are at hand.
         """
@@ -32,9 +52,18 @@ class Spread:
         run = self._of_residuals(tails)
         if own is None and run is None:
             return np.full_like(losses, np.nan), np.full_like(losses, np.nan)
-        squares = sum(part**2 for part in (own, run) if part is not None)
+        squares = sum(part**2 for part in (own, run, self._of_form(N, D, level)) if part is not None)
         down, up = np.sqrt(np.broadcast_to(squares, (2, *losses.shape)))
         return losses * np.exp(-down), losses * np.exp(up)
+
+    def terms(self, N: float, D: float) -> Terms | None:
+        """The replicates' terms at one budget, each with one draw of the form's error; None without replicates."""
+        if self.replicates is None:
+            return None
+        terms = self.replicates.terms(N, D)
+        if self.coverage is None or not self.coverage.beyond(N, D):
+            return terms
+        return terms.scaled(form_factors(self.coverage, N, D, terms.batch[0]))
 
     def lacks(self, targets: tuple[str, ...]) -> tuple[str, ...]:
         """What the intervals do not hold, in words; nothing where both parts are at hand for every target."""
@@ -62,11 +91,55 @@ class Spread:
         bounds = np.quantile(np.log(self.replicates(p, N, D) / losses), tails, axis=0)
         return np.maximum(np.array([-1.0, 1.0])[:, None, None] * bounds, 0.0)
 
+    def _of_form(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
+        return None if self.coverage is None else norm.ppf(0.5 + level / 2) * form_error(self.coverage, N, D)
+
     def _of_residuals(self, tails: FloatArray) -> FloatArray | None:
         if self.residuals is None:
             return None
         bounds = np.stack([_between(self.residuals, tail) for tail in tails])
         return np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+
+
+def form_error(coverage: Coverage, N: FloatArray, D: FloatArray) -> FloatArray:
+    """Standard deviation (R, K) of log loss for the form's sake, at budgets N and D (R,); 0 within the fitted ones."""
+    sizes, tokens = coverage.beyond_budgets(N, D)
+    return np.hypot(BEYOND_N * np.log(sizes), BEYOND_D * np.log(tokens))
+
+
+def form_factors(coverage: Coverage, N: float, D: float, replicates: int) -> FloatArray:
+    """Factors (B, K) of the losses of replicates at one budget: one draw each, as all targets err together."""
+    drawn = np.random.default_rng(STREAM).standard_normal((replicates, 1))
+    return np.exp(drawn * form_error(coverage, np.array([N]), np.array([D])))
+
+
+def law_variance(law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    """Mean variance (K,) of the replicates' log losses at the runs that were fitted, or at every so manieth of many."""
+    rows = np.unique(np.linspace(0, len(p) - 1, min(len(p), SAMPLED)).astype(np.int64))
+    points = p[rows], N[rows], D[rows]
+    known = np.log(law.losses(*points))
+    shifts = [np.log(one.losses(*points)) - known for one in _each(replicates)]
+    return np.nan_to_num(np.nanmean(np.square(shifts), axis=(0, 1)))
+
+
+def _each(replicates: Law) -> Iterator[Law]:
+    """One law after the other: all at once, laws of many sources fill the memory at many runs."""
+    count = len(getattr(replicates, replicates.fitted()[0].name))
+    for number in range(count):
+        yield replicates.mapped(
+            lambda known, value, number=number: value[number] if value.ndim > len(known.axes) else value
+        )
+
+
+def scatter(residuals: FloatArray, variance: FloatArray) -> FloatArray:
+    """Held-out quantiles (99, K) less what the law's own variance (K,) makes of them, which intervals add again.
+
+    A held-out loss misses the prediction for two reasons, a run's scatter and how little the law is known. Intervals
+    know the second point by point, so that it must not be counted twice; half of the width at least is a run's.
+    """
+    whole = ((_between(residuals, 0.95) - _between(residuals, 0.05)) / (2 * norm.ppf(0.95))) ** 2
+    share = np.where(whole > 0, variance / np.where(whole > 0, whole, 1.0), 0.0)
+    return residuals * np.sqrt(np.maximum(1.0 - share, LEAST_SCATTER))
 
 
 def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:

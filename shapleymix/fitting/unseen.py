@@ -16,6 +16,7 @@ from shapleymix.records import BoolArray, FloatArray
 
 SPAN = 5.0  # of logarithms below the highest: a source with 1/150 of the best one's coefficient is as good as none
 BEYOND = 1.5  # logarithms: a source may help 4.5 times as much as the best that was seen, as a target's own one does
+WIDER = 2.0  # times the best of the seen sources' coefficients, where they are searched over as they are
 STREAM = 1  # second word of the seed: these draws are others than those of the bootstrap
 
 
@@ -25,8 +26,12 @@ def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
         return x
     x = x.copy()
     for place in _of_sources(packing):
-        low, high = _range(x[..., place], seen)
-        x[..., place] = np.where(seen, x[..., place], 0.5 * (low + high))
+        if _above_zero(packing, place):  # most sources help little, and the target's own one is no usual source
+            usual = np.nan_to_num(np.nanmedian(np.where(seen, x[..., place], np.nan), axis=-1, keepdims=True))
+        else:
+            low, high = _range(x[..., place], seen)
+            usual = 0.5 * (low + high)
+        x[..., place] = np.where(seen, x[..., place], usual)
     return x
 
 
@@ -48,8 +53,11 @@ def drawn(packing: Packing, x: FloatArray, told: FloatArray, seed: int) -> Float
     lowest, highest = packing.bounds()
     for place in _of_sources(packing):
         low, high = _range(x[..., place], donors)
-        low = np.maximum(low - BEYOND, lowest[place])
-        high = np.minimum(high + BEYOND, highest[place])
+        if _above_zero(packing, place):  # any target's best source may be the one that was not seen: its own
+            low, high = np.zeros_like(low), WIDER * np.maximum(high, np.median(high, axis=1, keepdims=True))
+        else:
+            low, high = low - BEYOND, high + BEYOND
+        low, high = np.maximum(low, lowest[place]), np.minimum(high, highest[place])
         x[..., place] = np.where(anew, low + (high - low) * rng.random(anew.shape), x[..., place])
     return x
 
@@ -57,6 +65,11 @@ def drawn(packing: Packing, x: FloatArray, told: FloatArray, seed: int) -> Float
 def _of_sources(packing: Packing) -> list[slice]:
     """Where the unknowns lie of each symbol that has one value a source."""
     return [packing.slices()[known.name] for known in packing.free if known.axes == "MK"]
+
+
+def _above_zero(packing: Packing, place: slice) -> bool:
+    """Whether a symbol is searched over as it is and never negative: zero is then as natural as any other value."""
+    return not packing.owners[place.start].positive and packing.owners[place.start].low == 0
 
 
 def _range(x: FloatArray, donors: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -11,6 +11,7 @@ Modules, in reading order:
   transfer        aggregate transfer Theta, shared by the families that follow
   shapley         Theta from Shapley values: as printed, tempered, concave
   learned         Theta from the log alone: linear, concave, with exponents of its own for a target's own language
+  learned_base    the same above a base, shrunk to it: from few runs to many
   family          Theta from the families of the languages
   effective_data  Theta inside of the term in D
   exponential     Data Mixing Laws
@@ -38,6 +39,7 @@ from shapleymix.laws.family import Family, FamilyMean
 from shapleymix.laws.gbm import BoostedTrees
 from shapleymix.laws.hellinger import HellingerRidge
 from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.mariner import Mariner
 from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
 from shapleymix.laws.symbols import Parameter, fitted, given, over_runs
@@ -57,6 +59,7 @@ LAWS: dict[str, type[Law]] = {
         Learned,
         LearnedConcave,
         LearnedOwn,
+        LearnedBase,
         Additive,
     )
 }

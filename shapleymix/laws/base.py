@@ -10,7 +10,7 @@ begins where the symbols say, and it is optimised by a general search unless its
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -19,7 +19,7 @@ import numpy as np
 from shapleymix.errors import FitError, SolveError, UsageError
 from shapleymix.files import Json
 from shapleymix.laws.answers import as_losses, asked
-from shapleymix.laws.symbols import Budget, Parameter, Role, parameters_of
+from shapleymix.laws.symbols import Belief, Budget, Knobs, Parameter, Role, parameters_of
 from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
@@ -62,6 +62,8 @@ class Law(Record):
     reference: ClassVar[str] = ""
     assumption: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
+    knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {}  # what `beliefs` takes: values to try, the usual one first
+    threshold: ClassVar[float] = 1e-3  # Huber's, on log residuals, where the user names none
     relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
 
     def to_document(self) -> dict[str, Json]:
@@ -108,6 +110,14 @@ class Law(Record):
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         """The symbols that come with the inputs."""
+        return {}
+
+    @classmethod
+    def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
+        """What is believed of fitted symbols before any run, at given values of the knobs; nothing of the others.
+
+        A law that believes something of every coefficient needs no more runs than two.
+        """
         return {}
 
     @classmethod
@@ -192,7 +202,7 @@ class Law(Record):
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
             limit = known.largest * 1.001 if not known.vanishes and known.largest < 1e3 else LARGEST
-            if not (np.abs(value) <= limit).all() or (known.positive and (value < 0).any()):
+            if not (np.abs(value) <= limit).all() or (known.low >= 0 and (value < 0).any()):
                 raise ValueError(f"{known.name} holds a value outside of its bounds")
 
     def rescaled(self, N0: float, D0: float) -> Self:

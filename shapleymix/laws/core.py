@@ -16,9 +16,11 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.base import Law
-from shapleymix.laws.symbols import fitted, over_runs
+from shapleymix.laws.symbols import Budget, fitted, over_runs
 from shapleymix.laws.terms import Terms
 from shapleymix.records import FloatArray
+
+FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class CoreLaw(Law):
 
     E: FloatArray = fitted(role="linear", typical=(1.2, 1.8))
     A: FloatArray = fitted(role="linear", budget="N", typical=(300.0, 600.0))
-    alpha: FloatArray = fitted(role="exponent", low=0.02, high=3.0, budget="N", usual=0.2, typical=(0.3, 0.4))
+    alpha: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="N", usual=0.2, typical=(0.3, 0.4))
     B: FloatArray = fitted(role="linear", budget="D", typical=(1000.0, 2000.0))
-    beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, budget="D", usual=0.5, typical=(0.3, 0.4))
+    beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5, typical=(0.3, 0.4))
 
     def core_pieces(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E, A / N^alpha and B / D^beta, the last two of shape (..., R, K)."""
@@ -79,6 +81,27 @@ class CoreLaw(Law):
             "B": share_D,
             "beta": -share_D * (np.log(D)[:, None] * over_runs(self.beta)),
         }
+
+    def bent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:
+        """The same losses at the one or two `levels` (plain units) of a budget, with another exponent (..., K) of it.
+
+        No run at these levels can tell the two laws apart, whatever its mixture. With one level, `amount` (..., K) is
+        the budget's term there, in nats. As E stays at or above 0, exponents and amounts go no further than it allows.
+        """
+        size, held = (self.A, self.alpha) if budget == "N" else (self.B, self.beta)
+        low, high = np.array(levels.min()), np.array(levels.max())
+        term = size * power(low, -held)
+        whole = self.E + term  # what E and the term must give together at the lower level
+        if low < high:
+            fall = term - size * power(high, -held)
+            steepest = np.log1p(-np.minimum(fall / np.maximum(whole, 1e-300), 1 - 1e-12)) / np.log(low / high)
+            exponent = np.clip(np.maximum(exponent, steepest), FLATTEST, STEEPEST)
+            amount = fall / -np.expm1(exponent * np.log(low / high))
+        amount = np.minimum(amount, whole)
+        size = amount * power(low, exponent)
+        if budget == "N":
+            return self.replaced(E=whole - amount, A=size, alpha=exponent)
+        return self.replaced(E=whole - amount, B=size, beta=exponent)
 
     def rescaled(self, N0: float, D0: float) -> Self:
         return self.replaced(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))

@@ -7,6 +7,7 @@ symbols a log with one size cannot tell, which may vanish, what a starting grid 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -25,6 +26,21 @@ Role = Literal["linear", "exponent", "coefficients", "shape", "given"]
 - shape: any other fitted symbol;
 - given: it comes with the inputs and is never fitted.
 """
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is believed of a symbol before any run: a centre and a spread, in the units of the search.
+
+    Both broadcast to (K,), or to (M, K) for a symbol of that kind; an infinite spread believes nothing.
+    """
+
+    center: FloatArray | float
+    spread: FloatArray | float
+
+
+Knobs = Mapping[str, float]
+"""Numbers by name that say what is believed, chosen by cross-validation."""
 
 EXPONENTS = (0.1, 0.25, 0.45, 0.8)
 SHAPES = (0.1, 0.3, 1.0, 3.0)

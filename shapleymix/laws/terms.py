@@ -2,7 +2,7 @@
 
 A law at fixed N and D is, for each target j, an outer function of one inner quantity of the mixture:
 
-- power:        loss_j(p) = floor_j + a_j Theta_j^(-gamma_j),  Theta_j = sum_i phi_ij p_i^s_ij,  0 < s <= 1
+- power:        loss_j(p) = floor_j + a_j Theta_j^(-gamma_j),  Theta_j = base_j + sum_i phi_ij p_i^s_ij,  0 < s <= 1
 - exponential:  loss_j(p) = floor_j + k_j exp(sum_i t_ij p_i)
 
 Both are convex in p when a, gamma, phi, k >= 0 (ShapleyLaw paper, "Convexity and optimality conditions"; p^s
@@ -162,6 +162,10 @@ class Terms:
         at = self.slopes(p)
         return _product(at.inner, at.first[..., None, :])
 
+    def scaled(self, factor: FloatArray) -> Self:
+        """The terms of losses that are `factor` (..., K) times as high."""
+        return self._changed(lambda name, value: value * factor if name in LINEAR else value)
+
     def select(self, targets: Rows) -> Self:
         """The terms of some targets only (indices or mask)."""
         return self._changed(lambda name, value: value if name in SOURCES else np.asarray(value)[..., targets])
@@ -200,6 +204,7 @@ class Terms:
         return replace(self, **{name: change(name, value) for name, value in self._arrays()})
 
 
+LINEAR = frozenset({"floor", "a", "k"})
 MATRICES = frozenset({"phi", "s", "t"})
 SOURCES = frozenset({"unique", "rate"})
 """Fields with a value for each source and target, and those with one for each source."""
@@ -207,7 +212,7 @@ SOURCES = frozenset({"unique", "rate"})
 
 @dataclass(frozen=True)
 class PowerTerms(Terms):
-    """loss_j = floor_j + a_j Theta_j^(-gamma_j), Theta_j = sum_i phi_ij p_i^s_ij.
+    """loss_j = floor_j + a_j Theta_j^(-gamma_j), Theta_j = base_j + sum_i phi_ij p_i^s_ij.
 
     With floor = 0, s = 1 and a = C_j(N, D) this is the ShapleyLaw paper's law.
 
@@ -220,12 +225,15 @@ class PowerTerms(Terms):
         Transfer of source i to target j, >= 0.
     s : array (..., M, K), optional
         Exponents of the ratios, in (0, 1]; None for all ones.
+    base : array (..., K), optional
+        What Theta is without any source's help, > 0; None for zero.
     """
 
     a: FloatArray
     gamma: FloatArray
     phi: FloatArray
     s: FloatArray | None = None
+    base: FloatArray | None = field(default=None, kw_only=True)
 
     @property
     def _matrix(self) -> FloatArray:
@@ -237,8 +245,11 @@ class PowerTerms(Terms):
 
     def _theta(self, q: FloatArray) -> FloatArray:
         if self.s is None:
-            return _weigh_rows(q, self.phi)
-        return np.sum(self.phi * _powers(q, self.s), axis=-2)
+            return self._based(_weigh_rows(q, self.phi))
+        return self._based(np.sum(self.phi * _powers(q, self.s), axis=-2))
+
+    def _based(self, transferred: FloatArray) -> FloatArray:
+        return transferred if self.base is None else self.base + transferred
 
     def _values(self, q: FloatArray) -> FloatArray:
         return _product(self.a, _inverse_power(self._theta(q), self.gamma))
@@ -248,6 +259,7 @@ class PowerTerms(Terms):
             theta, inner, bend = _weigh_rows(q, self.phi), self.phi, None
         else:
             theta, inner, bend = _concave(q, self.phi, self.s)
+        theta = self._based(theta)
         pull = _product(self.a * self.gamma, _inverse_power(theta, self.gamma + 1))
         second = _product((self.gamma + 1) * self.a * self.gamma, _inverse_power(theta, self.gamma + 2))
         return Slopes(inner, bend, -pull, second)

@@ -9,6 +9,7 @@ Modules, in reading order:
   problem       what is to be minimised, under which bounds: the problem that every engine takes
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
+  gains         what one mixture gains over another: replicates, misfit, and the luck of the choice
   candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
   stationarity  the same where slopes span too many digits: by least squares
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
@@ -16,7 +17,7 @@ Modules, in reading order:
   engine        the solvers: each takes a problem and returns p, nothing else
   relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
-  gains         what one mixture gains over another, paired over replicates
+  cautious      the mixture whose gain over a baseline has the best lower bound
   judgement     what the fit itself says of the optimum and its rivals: outside, or above an untrained model
   what_if       what more unique data of a source would bring, or less of it cost
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike
-from shapleymix.mixing.gains import Rival, gain, interval
+from shapleymix.mixing.demands import Demands, FitLike, misfit_of
+from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of
@@ -33,7 +34,8 @@ TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
 @dataclass(frozen=True)
 class Summary:
     """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
-    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each."""
+    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each. Where `cautious` names a
+    baseline, `answer` is the cautious mixture, and `choices` (B, M) are what it would be under each replicate."""
 
     fit: FitLike
     N: float
@@ -47,24 +49,36 @@ class Summary:
     optima: FloatArray | None
     notices: tuple[str, ...]
     changes: tuple[Change, ...] = ()
+    choices: FloatArray | None = None
+    cautious: str = ""
 
     @property
     def level(self) -> float:
         """Probability of the intervals."""
         return self.demands.level
 
+    @property
+    def beliefs(self) -> Beliefs:
+        """What is believed of the losses of mixtures at this budget."""
+        choices = self.choices if self.cautious else self.optima
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level)
+
+    @property
+    def method(self) -> str:
+        """How the mixture was found."""
+        return CAUTIOUS if self.cautious else self.demands.method
+
 
 def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
-    exact = summary.demands.method == EXACT
+    exact = summary.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
     predicted = seen.optimum
     spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
-    values = None if reasons[0] else _values(summary, answer.p)
-    low, high = interval(None if values is None else values[:, None], summary.level, 1)
-    return Mixture(
+    low, high = (np.nan, np.nan) if reasons[0] else summary.beliefs.objective(answer.p)
+    found = Mixture(
         sources=tuple(summary.fit.sources),
         targets=tuple(summary.fit.targets),
         N=summary.N,
@@ -79,8 +93,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         weights_origin=summary.weights.origin,
         objective_kind=problem.objective,
         objective=np.nan if reasons[0] else float(problem.value(answer.p)),
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
+        objective_low=low,
+        objective_high=high,
         certificate=answer.certificate,
         caps=bounds.upper,
         floors=bounds.lower,
@@ -91,7 +105,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
         ),
-        method=summary.demands.method if answer.proved else answer.engine,
+        method=summary.method if answer.proved else answer.engine,
         engine=answer.engine,
         excess=answer.certificate.objective - summary.best.certificate.objective if answer.proved else np.nan,
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
@@ -102,29 +116,26 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         penalty=problem.penalty(answer.p),
         kl=problem.kl,
         anchor=problem.anchor,
+        cautious=summary.cautious,
         what_if=answered(
             summary.fit, summary.N, summary.demands, summary.changes, problem, answer, summary.replicates, reasons[0]
         ),
     )
-
-
-def _values(summary: Summary, p: FloatArray) -> FloatArray | None:
-    """The mean or worst loss of one mixture under each replicate (B,)."""
-    return None if summary.replicates is None else summary.problem.value(p, summary.replicates)
+    return replace(found, notices=(found.verdict, *found.notices)) if found.verdict else found
 
 
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
-    problem, replicates = summary.problem, None if reason else summary.replicates
-    values = None if replicates is None else problem.value(p, replicates)[:, None]
-    low, high = interval(values, summary.level, 1)
-    found = gain(problem, summary.answer.p, p, replicates, summary.level)
+    problem, beliefs = summary.problem, summary.beliefs
+    low, high = (np.nan, np.nan) if reason else beliefs.objective(p)
+    found = NO_GAIN if reason else beliefs.gain(summary.answer.p, p)
     return Rival(
         name=name,
         p=p,
         objective=np.nan if reason else float(problem.value(p)),
-        objective_low=float(low[0]),
-        objective_high=float(high[0]),
-        gain=np.nan if reason else found.value,
+        objective_low=low,
+        objective_high=high,
+        promised=found.promised,
+        gain=found.value,
         gain_low=found.low,
         gain_high=found.high,
         probability=found.probability,
@@ -145,11 +156,11 @@ def _notices(
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
         found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
-    if summary.demands.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
-        found.append(f"method {summary.demands.method!r} breaks the bounds: it knows nothing of them")
-    if summary.demands.method == "first-order-printed":
+    if summary.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
+        found.append(f"method {summary.method!r} breaks the bounds: it knows nothing of them")
+    if summary.method == "first-order-printed":
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
-    if summary.demands.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
+    if summary.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)

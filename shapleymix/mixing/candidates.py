@@ -14,8 +14,10 @@ import numpy as np
 
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
+from shapleymix.fitting.misfit import Misfit
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted
+from shapleymix.mixing.gains import interval, widened
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -63,13 +65,13 @@ class Candidate(Record):
     objective : float
         Weighted mean of the losses; NaN if a loss of positive weight has no prediction.
     objective_low, objective_high : float
-        Interval of the objective over the replicates.
+        Interval of the objective of one run.
     gain : float
         Objective of the first mixture minus this one's, nats; positive where this mixture is better.
     gain_low, gain_high : float
-        Interval of the gain; both objectives are computed under the same replicate.
+        Interval of the gain of one run of each; both objectives are computed under the same replicate.
     probability : float
-        Share of replicates under which this mixture is better than the first; ties count half, and the first has NaN.
+        Probability that this mixture is better than the first; ties count half, and the first has NaN.
     """
 
     kind = "candidate"
@@ -155,7 +157,8 @@ def compare_mixtures(
     """Predicted losses of several mixtures side by side, and the gain of each over the first.
 
     The gains are paired: under each bootstrap replicate of the fit, both objectives are taken from the same law, so
-    what the mixtures have in common cancels.
+    what the mixtures have in common cancels. Their intervals are for one trained run of each mixture: they hold the
+    scatter of held-out losses about the law, which near mixtures have in common.
 
     Parameters
     ----------
@@ -199,7 +202,7 @@ def compare_mixtures(
         weights_origin=found.origin,
         level=level,
         replicates=0 if replicates is None else len(replicates),
-        entries=_entries(tuple(named), p, predicted, replicates, found, level),
+        entries=_entries(tuple(named), p, predicted, replicates, getattr(fit, "misfit", None), found, level),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
@@ -239,32 +242,31 @@ def _entries(
     p: FloatArray,
     predicted: Predicted,
     replicates: FloatArray | None,
+    misfit: Misfit | None,
     weights: Weights,
     level: float,
 ) -> tuple[Candidate, ...]:
     objectives = weighted(predicted.losses, weights.mean)
-    spread, gains = _spread(objectives, replicates, weights.mean)
-    low, high = _interval(spread, level)
-    gain_low, gain_high = _interval(gains, level)
-    better = np.where(np.isnan(gains), np.nan, 0.5 * (1 + np.sign(gains))).mean(axis=0)
-    better[0] = np.nan
-    return tuple(
-        Candidate(
-            name=name,
-            p=p[place],
-            losses=predicted.losses[place],
-            low=predicted.low[place],
-            high=predicted.high[place],
-            objective=float(objectives[place]),
-            objective_low=float(low[place]),
-            objective_high=float(high[place]),
-            gain=float(objectives[0] - objectives[place]),
-            gain_low=float(gain_low[place]),
-            gain_high=float(gain_high[place]),
-            probability=float(better[place]),
-        )
-        for place, name in enumerate(names)
-    )
+    values = _replicated(objectives, replicates, weights.mean)
+    at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
+    blank = replicates is None and misfit is None
+
+    def interval_of(spread: FloatArray) -> list[float]:
+        return interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+
+    def one(place: int) -> Candidate:
+        own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))
+        apart = 0.0 if misfit is None else misfit.spread(p[place], at[place], p[0], at[0])
+        with np.errstate(invalid="ignore"):
+            gains = widened(values[:, 0] - values[:, place], apart)
+        better = float(np.mean(0.5 * (1 + np.sign(gains)))) if place and not blank else np.nan
+        return Candidate(
+            names[place], p[place], predicted.losses[place], predicted.low[place], predicted.high[place],
+            float(objectives[place]), *interval_of(widened(values[:, place], own)),
+            float(objectives[0] - objectives[place]), *interval_of(gains), better,
+        )  # fmt: skip
+
+    return tuple(map(one, range(len(names))))
 
 
 def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:
@@ -273,18 +275,8 @@ def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:
     return losses[..., counted] @ weights[counted]
 
 
-def _spread(
-    objectives: FloatArray, replicates: FloatArray | None, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Objectives (B, R) and gains over the first (B, R) under each replicate; NaN where a point has no prediction."""
+def _replicated(objectives: FloatArray, replicates: FloatArray | None, weights: FloatArray) -> FloatArray:
+    """Objectives (B, R) under each replicate, or (1, R) under the law; NaN where a point has no prediction."""
     if replicates is None:
-        nothing = np.full((1, len(objectives)), np.nan)
-        return nothing, nothing
-    values = np.where(np.isnan(objectives), np.nan, weighted(replicates, weights))
-    with np.errstate(invalid="ignore"):
-        return values, values[:, :1] - values
-
-
-def _interval(values: FloatArray, level: float) -> FloatArray:
-    """(2, R) quantiles over replicates by nearest ranks, so that infinities do no harm."""
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
+        return objectives[None]
+    return np.where(np.isnan(objectives), np.nan, weighted(replicates, weights))

@@ -124,6 +124,8 @@ _USE_EXACT = "use method 'exact'"
 def _ingredients(method: str, terms: Terms, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     if not isinstance(terms, PowerTerms) or (terms.s is not None and np.any(terms.s != 1)):
         raise SolveError(f"method {method!r} is for laws with Theta linear in p", hint=_USE_EXACT)
+    if terms.base is not None:
+        raise SolveError(f"method {method!r} is for a Theta without a base", hint=_USE_EXACT)
     if terms.unique is not None:
         raise SolveError(
             f"method {method!r} takes every token for a fresh one",

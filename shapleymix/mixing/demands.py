@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, runtime_checkable
 
+import numpy as np
+
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
@@ -93,6 +96,7 @@ class DemandKeywords(TypedDict, total=False):
     seed: int
     allow_nonconvex: bool
     what_if: Sequence[str] | str
+    cautious: MixtureSpec | bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,9 @@ class Demands(Bounds):
         Solve laws without convexity by multi-start, without a certificate.
     what_if : str or sequence of str
         Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
+    cautious : MixtureSpec or bool, optional
+        Look for the mixture of the best lower bound of its gain over this baseline instead of the lowest predicted
+        loss; True = `natural` where the tokens are known, else `uniform`.
     """
 
     weights: WeightSpec | None = None
@@ -148,6 +155,7 @@ class Demands(Bounds):
     seed: int = SEED
     allow_nonconvex: bool = False
     what_if: Sequence[str] | str = ()
+    cautious: MixtureSpec | bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,6 +178,7 @@ class Demands(Bounds):
         if self.what_if and self.method != EXACT:
             raise UsageError(f"what_if asks for optima, which method {self.method!r} does not find")
         self._require_effect()
+        self._require_plain_caution()
 
     def _require_effect(self) -> None:
         """An option that would do nothing without another is a mistake, not a wish to be passed over."""
@@ -181,6 +190,27 @@ class Demands(Bounds):
         for option, given, other, needed in pairs:
             if given is not None and all(value is None for value in needed):
                 raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
+
+    def _require_plain_caution(self) -> None:
+        """Refuse by name what the search for a cautious mixture has no place for."""
+        if not self.wary:
+            return
+        refused = (("KL penalty", self.kl > 0), (f"method {self.method!r}", self.method != EXACT))
+        for what, asked in (*refused, ("what_if", bool(self.what_if))):
+            if asked:
+                raise UsageError(f"a cautious mixture takes no {what}", hint=f"leave out the {what}, or cautious")
+
+    @property
+    def wary(self) -> bool:
+        """Whether a cautious mixture is asked for."""
+        return self.cautious is not None and self.cautious is not False
+
+    def cautious_of(self, sources: tuple[str, ...], available: FloatArray, D: float) -> tuple[str, FloatArray]:
+        """Name and ratios (M,) of the baseline over which the gain is to be sure."""
+        given = self.cautious
+        if given is None or isinstance(given, bool):
+            given = "natural" if np.isfinite(available).all() and available.any() else "uniform"
+        return given if isinstance(given, str) else "the baseline", mixture_of(given, sources, available, D)
 
     def bounds(self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = ()) -> Constraints:
         """Feasible constraints at D, or an InfeasibleError; `unseen` sources are held at 0 unless that is allowed."""
@@ -214,6 +244,11 @@ class Demands(Bounds):
 def unseen_sources(fit: FitLike) -> tuple[str, ...]:
     """Sources that no run of the fit ever saw; a fit of a user's own need not know."""
     return tuple(getattr(fit, "unseen", ()))
+
+
+def misfit_of(fit: FitLike) -> Misfit | None:
+    """How held-out losses scatter about the law; a fit of a user's own need not know."""
+    return getattr(fit, "misfit", None)
 
 
 def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> tuple[str, ...]:

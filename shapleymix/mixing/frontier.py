@@ -207,6 +207,7 @@ def _require_plain(demands: Demands) -> None:
         ("KL penalty", demands.kl > 0),
         ("compare_to", demands.compare_to is not None and len(demands.compare_to) > 0),
         ("what_if", bool(demands.what_if)),
+        ("cautious", demands.wary),
         ("allow_nonconvex", demands.allow_nonconvex),
     )
     for what, asked in refused:

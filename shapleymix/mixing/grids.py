@@ -99,6 +99,7 @@ def rows_of(found: Mixture) -> Iterator[Row]:
     for price in found.binding:
         yield _alone(f"price of the {price.side}", price.source, price.per_ratio)
     for rival in found.baselines:
+        yield _alone("promised gain over", rival.name, rival.promised)
         yield "gain over", rival.name, rival.gain, rival.gain_low, rival.gain_high
     for other in found.what_if:
         yield "gain with", other.name, other.gain, other.gain_low, other.gain_high
@@ -112,12 +113,22 @@ def _spread(kind: str, names: Sequence[str], *columns: FloatArray) -> Iterator[R
 
 def notices_over(entries: Sequence[Mixture]) -> tuple[str, ...]:
     """The notices of several mixtures, each once: by itself where it holds at every budget, else with its budgets."""
+    further = ([f"with {other.name}: {told}" for other in one.what_if for told in other.notices] for one in entries)
+    return _with_budgets(entries, [[*one.notices, *more] for one, more in zip(entries, further, strict=True)])
+
+
+def verdicts_over(entries: Sequence[Mixture]) -> tuple[str, ...]:
+    """The verdicts of several mixtures, each once, with its budgets where it does not hold at every one."""
+    return _with_budgets(entries, [[one.verdict] if one.verdict else [] for one in entries])
+
+
+def _with_budgets(entries: Sequence[Mixture], texts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The texts of each budget, each once with the budgets that it is said at."""
     budgets = [(one.N, one.D) for one in entries]
     places: dict[str, list[Budget]] = {}
-    for one in entries:
-        further = (f"with {other.name}: {told}" for other in one.what_if for told in other.notices)
-        for text in dict.fromkeys((*one.notices, *further)):
-            places.setdefault(text, []).append((one.N, one.D))
+    for budget, told in zip(budgets, texts, strict=True):
+        for text in dict.fromkeys(told):
+            places.setdefault(text, []).append(budget)
     return tuple(f"{_where(held, budgets)}{text}" for text, held in places.items())
 
 

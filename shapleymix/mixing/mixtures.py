@@ -11,7 +11,8 @@ import numpy as np
 from shapleymix.display import cut, text_table
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
-from shapleymix.mixing.gains import Rival
+from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.gains import Rival, verdict_of
 from shapleymix.mixing.prices import Price
 from shapleymix.mixing.what_if import WhatIf
 from shapleymix.records import FloatArray, Record
@@ -43,6 +44,8 @@ class Mixture(Tabular, Record):
         Realised repetitions p D / available, NaN where the available tokens are not known.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
+    cautious : str
+        The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     excess, distance : float
         For methods other than `exact`: the objective's excess over the exact one's, and the L1 distance to it.
     """
@@ -88,6 +91,7 @@ class Mixture(Tabular, Record):
     kl: float = 0.0
     anchor: FloatArray | None = None
     what_if: tuple[WhatIf, ...] = ()
+    cautious: str = ""
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -110,17 +114,21 @@ class Mixture(Tabular, Record):
         budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
         loss = f"{self.objective_kind} loss {self.objective:.4f} nats ({self.weights_origin.split(':')[0]})"
         proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
-        told = [cut(f"warning: {notice}") for notice in self.notices[:3]]
+        told = [cut(f"warning: {notice}") for notice in self.notices if notice != self.verdict][:3]
         head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]
-        return "\n".join([*head, *text_table(self.columns()), *told])
+        first = [self.verdict] if self.verdict else []
+        return "\n".join([*first, *head, *text_table(self.columns()), *told])
 
     def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
-        Beside the fields, `mixture` holds the ratios by name, `by_source` and `by_target` what is known of each, and
-        `rivals` the mixtures that it was compared with, for those who read the file.
+        Beside the fields, `verdict` says first over which rivals nothing can be told to be gained (null where there is
+        no such rival, or no interval), `mixture` holds the ratios by name, `by_source` and `by_target` what is known of
+        each, and `rivals` the mixtures that it was compared with, for those who read the file.
         """
-        document = super().to_document()
+        fields = super().to_document()
+        head = {name: fields.pop(name) for name in ("schema_version", "kind")}
+        document = {**head, "verdict": self.verdict or None, **fields}
         source = {"p": "ratio", "p_low": "low", "p_high": "high", "floors": "floor", "caps": "cap"}
         source |= {"available": "available", "epochs": "epochs"}
         target = {"losses": "loss", "losses_low": "low", "losses_high": "high", "weights": "weight"}
@@ -136,6 +144,16 @@ class Mixture(Tabular, Record):
     def mixture(self) -> dict[str, float]:
         """Ratio of every source, unrounded."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def verdict(self) -> str:
+        """Over which rivals nothing is gained that can be told, in words; empty where there is none."""
+        own = [rival.name for rival in self.baselines if np.array_equal(rival.p, self.p)]
+        if self.cautious in own:
+            name = self.cautious
+            return f"no mixture was found that is better than {name} by more than can be told: this is {name} itself"
+        best = self.method == EXACT and self.kl == 0 and bool(np.isfinite(self.gap))
+        return verdict_of([rival for rival in self.baselines if rival.name not in own], best=best)
 
     @property
     def gap(self) -> float:

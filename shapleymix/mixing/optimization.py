@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Unpack
+
+import numpy as np
 
 from shapleymix.errors import InfeasibleError, UsageError, caution, described
 from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
+from shapleymix.mixing.cautious import cautious
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import (
@@ -84,6 +88,9 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
         Probability of the intervals; whether to search laws without convexity, from starts drawn with the seed.
     what_if : str or sequence of str
         Changes of the available tokens, each of which is answered beside: `"de+50B"`, `["de+50B,fr-10B"]`.
+    cautious : MixtureSpec or bool, optional
+        Look for the mixture of the best lower bound of its gain over this baseline instead; True = `natural` where the
+        tokens are known, else `uniform`.
 
     Raises
     ------
@@ -143,10 +150,7 @@ def at_scales(
         for (problem, w), (_, notes) in zip(pairs, replicates, strict=True)
     ]
     return tuple(
-        assemble(
-            Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes),
-            named_baselines(fit.sources, problem.constraints.available, known.smoothing, known.compare_to, D),
-        )
+        _reported(Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes))
         for (N, D), (problem, weights), answer, best, (terms, _), spread, notices in zip(
             budgets, pairs, answers, exact, replicates, optima, told, strict=True
         )
@@ -168,14 +172,29 @@ def _searched(fit: FitLike, N: float, D: float, demands: Demands) -> Mixture:
     """The best mixture found under a law without convexity, reported as any other, without a proof."""
     if demands.method != EXACT:
         raise UsageError(f"method {demands.method!r} needs a law that is convex in the mixture")
+    if demands.wary:
+        raise UsageError("a cautious mixture needs a law that is convex in the mixture")
     if demands.what_if:
         raise UsageError("what_if needs a law that is convex in the mixture")
     problem, weights = demands.problem(fit, Surface.of(fit, N, D), D)
     answer = uncertified(problem, search(problem, demands.seed), NAME)
     notices = notices_of(demands, problem.constraints, weights)
     summary = Summary(fit, N, D, demands, problem, weights, answer, answer, None, None, notices)
-    available = problem.constraints.available
-    return assemble(summary, named_baselines(fit.sources, available, demands.smoothing, demands.compare_to, D))
+    return _reported(summary)
+
+
+def _reported(summary: Summary) -> Mixture:
+    """The mixture with its rivals; the cautious one where that is asked for."""
+    demands, D, available = summary.demands, summary.D, summary.problem.constraints.available
+    sources = tuple(summary.fit.sources)
+    rivals = named_baselines(sources, available, demands.smoothing, demands.compare_to, D)
+    if not demands.wary:
+        return assemble(summary, rivals)
+    name, baseline = demands.cautious_of(sources, available, D)
+    name = next((known for known, p in rivals.items() if np.allclose(p, baseline, rtol=0, atol=1e-12)), name)
+    found = cautious(summary.beliefs, summary.best, baseline)
+    wary = replace(summary, answer=found.answer, choices=found.choices, cautious=name)
+    return assemble(wary, rivals | {name: baseline})
 
 
 def _printed(method: str, problem: Problem) -> Answer:

@@ -20,10 +20,10 @@ from shapleymix.errors import Fault, InfeasibleError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
-from shapleymix.mixing.demands import Demands, FitLike
+from shapleymix.mixing.demands import Demands, FitLike, misfit_of
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
-from shapleymix.mixing.gains import gain
+from shapleymix.mixing.gains import NO_GAIN, Beliefs
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray, Record
@@ -64,10 +64,10 @@ class WhatIf(Record):
     penalty : float
         The term kl * KL(p || anchor), nats.
     gain : float
-        Loss of the optimum without the change less `objective`, nats, with an interval over the bootstrap replicates,
-        both mixtures under the same replicate.
+        Loss of the optimum without the change less `objective`, nats, with its interval: of the mean over many runs,
+        without the noise of single ones.
     probability : float
-        Share of the replicates in which the new optimum is better.
+        Probability that the new optimum is better.
     certificate : Certificate
         Bound on what any other mixture within the new bounds could gain over p.
     reason : str
@@ -233,7 +233,8 @@ def _answered(
     bounds = problem.constraints
     seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
     reason = seen.reason(0, problem.w) or lost
-    found = gain(problem, answer.p, base.p, None if reason else replicates, demands.level)
+    beliefs = Beliefs(problem, replicates, misfit_of(fit), None, demands.level)
+    found = NO_GAIN if reason else beliefs.gain(answer.p, base.p, runs=False)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
@@ -242,7 +243,7 @@ def _answered(
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
         objective=np.nan if reason else float(problem.value(answer.p)),
         penalty=problem.penalty(answer.p),
-        gain=np.nan if reason else found.value,
+        gain=found.value,
         gain_low=found.low,
         gain_high=found.high,
         probability=found.probability,

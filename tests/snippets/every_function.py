@@ -72,14 +72,18 @@ assert_type(sm.optimize_compute(fit, "1e22", weights="normalized", languages="la
 curve = assert_type(sm.frontier(fit, 1e8, "2B", "en:rest", points=5, caps="en=0.5"), sm.Frontier)
 both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", weights="en=1"), sm.Candidates)
 
+plan = assert_type(sm.design(35, sources=["en", "de"], caps={"en": 0.5}, seed=1), sm.Design)
+sm.design(8, ["runs.csv", log], fit=fit, N="1B", D="100B", run_N="10M", purpose="region", candidates=log, batches=2)
+sm.design(4, log, law="learned", candidates=["uniform", {"en": 1.0}], region=np.eye(3), languages=table, weights="en=1")
+
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]
-for result in (log, matrix, table, fit, compared, predicted, mix, curve, both):
+for result in (log, matrix, table, fit, compared, predicted, mix, curve, both, plan):
     assert_type(result.summary(), str)
     assert_type(result.to_polars().height, int)
     assert_type(result == mix, bool)
     fields: dict[str, Any] = dict(result.to_dict())
-for record in (matrix, fit, compared, predicted, mix, curve, both):
+for record in (matrix, fit, compared, predicted, mix, curve, both, plan):
     record.summary()
 sm.Fit.load("fit.json").save("again.json", force=True)
 

@@ -9,6 +9,7 @@ Modules, in reading order:
   fit        `shapleymix fit`: from run logs to a fitted law
   laws       `shapleymix laws`: the laws there are
   optimize   `shapleymix optimize`: the best mixture at a budget, with its certificate
+  plan       `shapleymix plan`: what to train next
   predict    `shapleymix predict`: losses of mixtures, with intervals, and which of several is better
   shapley    `shapleymix shapley`: from coalition runs to a transfer matrix
   transfer   `shapleymix transfer`: show a transfer matrix, compare two, calibrate one

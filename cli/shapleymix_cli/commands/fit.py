@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.settings import BEYOND, WITHIN, Settings
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shapleymix.files import Json
     from shapleymix.fitting.fits import Fit
     from shapleymix.fitting.learning_curve import LearningCurve
-    from shapleymix.fitting.settings import CompareKeywords
+    from shapleymix.fitting.settings import CompareKeywords, Purpose
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
@@ -54,6 +54,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folds of the cross-validation; 0 for no held-out scores.",
 )
+@click.option(
+    "--purpose",
+    type=click.Choice([WITHIN, BEYOND]),
+    default=Settings.purpose,
+    show_default=True,
+    help="Budgets for which auto chooses: within the fitted ones, or beyond, by the largest size left out.",
+)
 @options.seed
 @options.estimation
 @click.option(
@@ -76,6 +83,7 @@ def command(
     languages: str | None,
     bootstrap: int,
     folds: int,
+    purpose: Purpose,
     vocabulary: float | None,
     learning_curve: bool | None,
     reach: float | None,
@@ -88,7 +96,8 @@ def command(
     """Fit a law of the loss in N, D and the mixture.
 
     `--law auto` compares the laws that the inputs allow by cross-validation grouped by mixture, and takes the simplest
-    within one standard error of the best. Several logs are fitted together: coalition runs at a small size inform the
+    within one standard error of the best; with `--purpose beyond` it compares them on the largest size instead, which
+    they were not fitted to. Several logs are fitted together: coalition runs at a small size inform the
     transfer at a large one.
     """
     from shapleymix.fitting.fits import fit
@@ -113,6 +122,7 @@ def command(
         table,
         seed=seed,
         bootstrap=bootstrap,
+        purpose=purpose,
         vocabulary=vocabulary,
         progress=out.progress,
         **how,

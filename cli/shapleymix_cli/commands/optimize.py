@@ -9,6 +9,7 @@ import click
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
+from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix_cli.views.tables import Part
 
+USUAL = "the usual baseline"
+"""What `--cautious` stands for without a mixture."""
 METHODS = ("exact", "interior", "closed-form", "first-order", "first-order-printed", "clipped")
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -35,24 +38,7 @@ WEIGHTS = (
 )
 BOUNDS = (
     options.languages,
-    click.option("--available", metavar="en=5T,...", help="Unique tokens that are available; overrides --languages."),
-    click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
-    click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
-    click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
-    click.option("--fix", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),
-    click.option("--min-tokens", metavar="SIZE|en=1B,...", help="Fewest tokens of each source, or of some."),
-    click.option(
-        "--group",
-        "groups",
-        metavar="en+de<=0.6",
-        multiple=True,
-        help="Bound a summed ratio; 'Germanic>=60%' names a family of --languages; repeatable.",
-    ),
-    click.option("--near", metavar="MIX", help="Stay within --within of this mixture."),
-    click.option("--within", metavar="X", help="Largest distance from --near: L1 (0 to 2), or nats for kl."),
-    click.option(
-        "--distance", type=click.Choice(["l1", "kl"]), default="l1", show_default=True, help="How --within is measured."
-    ),
+    bounds,
     click.option("--anchor", metavar="MIX", help="Stay near this mixture: adds KL(p || anchor) times --kl."),
     click.option("--kl", type=options.Number(0), default=0.0, help="Weight of the --anchor term, in nats of loss."),
     click.option("--allow-unseen", is_flag=True, help="Allow ratios above 0 for sources that no fitted run used."),
@@ -79,6 +65,14 @@ SOLVING = (
         metavar="en+50B,...",
         multiple=True,
         help="The gain with that many more (or less: en-10B) unique tokens at hand; repeatable.",
+    ),
+    click.option(
+        "--cautious",
+        is_flag=False,
+        flag_value=USUAL,
+        metavar="[MIX]",
+        help="The best lower bound of the gain over this mixture, not the lowest predicted loss.  "
+        "[natural, or uniform where the tokens are not known]",
     ),
     click.option("--frontier", metavar="en:rest", help="The trade-off curve between the mean losses of two sets."),
     click.option("--stages", metavar="0.8,0.2", help="Refused: the law has no schedule; says what can be asked."),
@@ -160,6 +154,8 @@ def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:
     from shapleymix_cli.inputs import read_table
 
     path = asked.get("languages")
+    if asked.get("cautious") == USUAL:
+        asked = {**asked, "cautious": True}
     table = read_table(out, None if path is None else str(path))
     if asked.get("weights") is None and table is not None and table.weight is not None:
         out.note([f"the targets are weighted as {table.origin} says; --weights unweighted ignores that"])

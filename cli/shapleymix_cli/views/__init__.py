@@ -8,6 +8,7 @@ Modules, in reading order:
   laws       the list of laws on the screen
   optimize   optimal mixtures on the screen
   frontier   a trade-off curve on the screen
+  plan       planned runs on the screen
   predict    predicted losses, and mixtures side by side, on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shapleymix.mixing.engine.search import STARTS
+from shapleymix.mixing.grids import verdicts_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
@@ -22,7 +23,13 @@ MOST_ROWS = 30
 
 def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     """The mixture, its proof, what it predicts, what its caps cost, and whom it beats."""
-    parts: list[Part] = [heading(_title(found, law)), *_ratios(found, verbose), "", *_proof(found, law)]
+    parts: list[Part] = [
+        *_verdicts([found]),
+        heading(_title(found, law)),
+        *_ratios(found, verbose),
+        "",
+        *_proof(found, law),
+    ]
     parts += [
         "",
         heading("Predicted losses in nats"),
@@ -48,6 +55,7 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
         for one in found
     ]
     return [
+        *_verdicts(found),
         *_by_budget(f"Optimal mixtures under law {law} ({first.weights_origin})", found, headers, rows),
         *_more(hidden, "source"),
         *_unproved(found, law),
@@ -55,6 +63,12 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
         *_gains_by_budget(found),
         *_elsewhere(found),
     ]
+
+
+def _verdicts(found: Sequence[Mixture]) -> list[Part]:
+    """First of all, over which rivals nothing can be told to be gained, and at which budgets."""
+    lines = verdicts_over(found)
+    return [*(f"{line[0].upper()}{line[1:]}." for line in lines), ""] if lines else []
 
 
 def _losses_by_budget(found: Sequence[Mixture], verbose: bool) -> list[Part]:
@@ -118,6 +132,7 @@ def _elsewhere(found: Sequence[Mixture]) -> list[Part]:
 
 def _title(found: Mixture, law: str) -> str:
     kind = "Optimal mixture" if found.method == "exact" else f"Mixture by method {found.method}"
+    kind = f"Cautious mixture, against {found.cautious}," if found.cautious else kind
     return f"{kind} at N = {size(found.N)}, D = {size(found.D)} under law {law}"
 
 
@@ -185,11 +200,20 @@ def _proof(found: Mixture, law: str) -> list[Part]:
         bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
         bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
-    lines += _unproved([found], law)
+    lines += [*_unproved([found], law), *_caution(found)]
     if found.method != "exact" and np.isfinite(found.excess):
         excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
         lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
     return lines
+
+
+def _caution(found: Mixture) -> list[Part]:
+    """What a cautious mixture other than its baseline is the best of, and that this is not proved."""
+    rival = next((one for one in found.baselines if one.name == found.cautious), None)
+    if rival is None or np.array_equal(rival.p, found.p):
+        return []
+    bound = f"at least {fixed(rival.gain_low, 4)} nats with {percent(0.5 + found.level / 2, 0)} probability"
+    return [f"Its gain over {rival.name} is {bound}: the most that was found on the way to the optimum, not proved."]
 
 
 def _losses(found: Mixture, verbose: bool) -> list[Part]:
@@ -261,12 +285,13 @@ def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
     spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
     outside = any(not rival.within_bounds for rival in found.baselines)
-    headers = ["mixture", "objective", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
+    headers = ["mixture", "objective", "promised", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
     headers += [*_when(spread, "P(better)"), *_when(outside, "within bounds")]
     rows = [
         [
             rival.name,
             rival.reason or fixed(rival.objective, 4),
+            fixed(rival.promised, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, _gain)),
             *_when(spread, percent(rival.probability, 0)),
@@ -274,7 +299,8 @@ def _rivals(found: Mixture) -> list[Part]:
         ]
         for rival in found.baselines
     ]
-    return [heading("Against other mixtures (gain: what the optimum saves, in nats)"), table(headers, rows)]
+    title = "Against other mixtures (gain: nats that one run saves, less the luck of the choice in what is promised)"
+    return [heading(title), table(headers, rows)]
 
 
 def _gain(value: float) -> str:

@@ -82,7 +82,7 @@ def _short(names: Sequence[str]) -> tuple[list[str], list[Part]]:
 def candidates_view(found: Candidates) -> list[Part]:
     """What each mixture gains over the first."""
     names, _ = _short([entry.name for entry in found.entries])
-    spread = found.replicates > 0
+    spread = any(np.isfinite(entry.gain_low) for entry in found.entries)
     headers = ["mixture", "mean loss", "gain"]
     headers += [f"{percent(found.level, 0)} interval", "P(better)"] if spread else []
     rows = []

@@ -90,6 +90,7 @@ def losses_expression(cp: ModuleType, terms: Terms, p: Expression) -> tuple[Expr
     else:
         theta, cones = _concave(cp, terms.phi, np.broadcast_to(terms.s, terms.phi.shape), q)
         cones += worths
+    theta = theta if terms.base is None else terms.base + theta
     power = cp.exp(cp.multiply(-np.asarray(terms.gamma), cp.log(theta)))
     return terms.floor + cp.multiply(terms.a, power), cones
 
@@ -120,6 +121,8 @@ def _concave(cp: ModuleType, phi: FloatArray, s: FloatArray, p: Expression) -> t
     """Theta_j = sum_i phi_ij u_ij with u_ij <= p_i^s_ij as cones u <= p^s 1^(1 - s)."""
     K = phi.shape[1]
     i, j = np.nonzero(phi)
+    if not len(i):
+        return cp.Constant(np.zeros(K)), []
     u = cp.Variable(len(i))
     total = np.zeros((K, len(i)))
     total[j, np.arange(len(i))] = phi[i, j]

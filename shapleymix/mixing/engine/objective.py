@@ -52,7 +52,7 @@ class Smooth(NamedTuple):
 
     `scale` (B, K) is w a gamma for powers and w k for exponentials; `matrix` holds phi or t, `slope` the same with
     the rows of fixed sources zeroed; `free` (B, M) is 1 where a source may move; `unique` and `rate` (B, M) are those
-    of the terms, where tokens are repeated.
+    of the terms, where tokens are repeated; `base` (B, K) is added to Theta.
     """
 
     scale: FloatArray
@@ -65,6 +65,7 @@ class Smooth(NamedTuple):
     log_anchor: FloatArray | None = None
     unique: FloatArray | None = None
     rate: FloatArray | None = None
+    base: FloatArray | None = None
 
     def at(self, p: FloatArray) -> Local:
         """Derivatives at the interior mixtures p (B, M)."""
@@ -84,6 +85,7 @@ class Smooth(NamedTuple):
             log_anchor=None if self.log_anchor is None else self.log_anchor[rows],
             unique=None if self.unique is None else _vectors(self.unique, rows),
             rate=None if self.rate is None else _vectors(self.rate, rows),
+            base=None if self.base is None else self.base[rows],
         )
 
     @property
@@ -113,17 +115,20 @@ class Smooth(NamedTuple):
             curved += local.diagonal * slope**2
         return local._replace(gradient=local.gradient * slope, inner=local.inner * slope[:, :, None], diagonal=curved)
 
+    def _based(self, transferred: FloatArray) -> FloatArray:
+        return transferred if self.base is None else self.base + transferred
+
     def _power(self, p: FloatArray, exponent: FloatArray) -> Local:
         if self.s is not None:
             return self._concave(p, exponent, self.s)
-        theta = _weigh_rows(p, self.matrix)
+        theta = self._based(_weigh_rows(p, self.matrix))
         pull = self.scale * theta**-exponent
         return Local(-_weigh(self.slope, pull), self.slope, pull * exponent / theta, None, pull * theta)
 
     def _concave(self, p: FloatArray, exponent: FloatArray, s: FloatArray) -> Local:
         column = np.maximum(p, TINY)[:, :, None]
         part = column**s
-        theta = np.sum(self.matrix * part, axis=1)
+        theta = self._based(np.sum(self.matrix * part, axis=1))
         inner = s * self.slope * part / column
         pull = self.scale * theta**-exponent
         bend = _weigh(inner * (1 - s) / column, pull)
@@ -161,10 +166,13 @@ def smooth_of(
     if not isinstance(terms, PowerTerms):
         raise SolveError(f"the engine does not know terms of type {type(terms).__name__}")
     scale = w * terms.a * terms.gamma
-    phi = _reaching(terms.phi, scale, absent)
+    if terms.base is None:
+        phi, base = _reaching(terms.phi, scale, absent), None
+    else:  # a target with a base has a finite loss, whatever reaches it
+        phi, base = terms.phi, np.broadcast_to(terms.base, scale.shape)
     exponent = np.broadcast_to(terms.gamma + 1, scale.shape)
     slope = _masked(phi, free)
-    return Smooth(scale, phi, slope, mask, exponent, terms.s, kl, log_anchor, terms.unique, terms.rate)
+    return Smooth(scale, phi, slope, mask, exponent, terms.s, kl, log_anchor, terms.unique, terms.rate, base)
 
 
 def _reaching(phi: FloatArray, scale: FloatArray, absent: BoolArray) -> FloatArray:

@@ -1,0 +1,153 @@
+"""`shapleymix plan`: what to train next; `plan mixtures` chooses the mixtures of the next runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from shapleymix.errors import UsageError, did_you_mean
+from shapleymix_cli import options
+from shapleymix_cli.bounding import bounds
+from shapleymix_cli.console import Output
+
+if TYPE_CHECKING:
+    from shapleymix.planning.design import PlanKeywords
+    from shapleymix.planning.designs import Design
+    from shapleymix_cli.views.tables import Part
+
+
+class Plans(click.Group):
+    """The group: each of its commands is one kind of plan, with examples of its own."""
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Those of all its commands."""
+        made = (one for one in self.commands.values() if isinstance(one, options.Command))
+        return tuple(example for one in made for example in one.examples)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = "".join(f"  {example}\n" for example in self.examples)
+        formatter.write(f"Examples:\n{lines}\n")
+        super().format_help(ctx, formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise UsageError(f"there is no plan {args[0]!r}", hint=did_you_mean(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Plans, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Plan what to train, before it is trained."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@options.command(
+    "shapleymix example",
+    "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja --run-N 97600 --run-D 2M -o plan.csv",
+    "shapleymix plan mixtures example/runs.csv --n 6 --law learned --cap en=0.4 --batches 2",
+    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix plan mixtures example/runs.csv --fit fit.json --n 4 --purpose region --json",
+)
+@click.argument("logs", metavar="[LOG]...", nargs=-1)
+@click.option("--n", "n", type=options.Count(1), required=True, help="How many mixtures to train next.")
+@click.option("--sources", metavar="en,de,...", help="The sources, where no log and no --languages says them.")
+@click.option("--targets", metavar="en,de,...", help="The targets.  [default: those of the log, or the sources]")
+@click.option("--fit", "fit_path", metavar="FIT", help="The fit of the logs; made here where it is not given.")
+@options.law_file
+@click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law that is fitted to the logs.")
+@click.option("-N", "N", type=options.SIZE, help="Model size for which the optimum is wanted.")
+@click.option("-D", "D", type=options.SIZE, help="Token count for which it is wanted, and at which bounds hold.")
+@click.option("--run-N", "run_N", type=options.SIZE, help="Model size of the planned runs.  [default: as so far]")
+@click.option("--run-D", "run_D", type=options.SIZE, help="Token count of the planned runs.  [default: as so far]")
+@click.option(
+    "--purpose",
+    type=click.Choice(["optimum", "region"]),
+    default="optimum",
+    show_default=True,
+    help="Know better what may be the best mixture, or the losses of all mixtures.",
+)
+@click.option("--candidates", metavar="TABLE", help="Mixtures to choose from, as a run log without losses.")
+@click.option("--region", metavar="TABLE", help="Mixtures over which errors are averaged.")
+@click.option("--batches", type=options.Count(1), default=1, show_default=True, help="Number the runs in batches.")
+@options.languages
+@click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2.")
+@bounds
+@options.seed
+@options.output("the planned runs as a run log without losses (.csv, .csv.gz, .parquet, .jsonl), or the plan (.json)")
+def mixtures(
+    out: Output,
+    logs: tuple[str, ...],
+    n: int,
+    sources: str | None,
+    targets: str | None,
+    fit_path: str | None,
+    law_file: str | None,
+    law: str,
+    N: float | None,
+    D: float | None,
+    run_N: float | None,
+    run_D: float | None,
+    purpose: str,
+    candidates: str | None,
+    region: str | None,
+    batches: int,
+    output: str | None,
+    force: bool,
+    **asked: Unpack[PlanKeywords],
+) -> None:
+    """The mixtures of the next runs: those that tell most, given the runs so far, which may be none.
+
+    Each shrinks the predicted variance of what is asked most, after the runs so far and those before it. Rows of LOG
+    without any loss are runs that are planned already. Train a batch, add its rows to the log, and plan again.
+    """
+    from shapleymix.planning.design import design
+    from shapleymix_cli import inputs
+    from shapleymix_cli.documents.writing import save_or_tabulate, with_provenance
+    from shapleymix_cli.own_laws import chosen_law
+
+    options.require_ending(output)
+    table = asked.get("languages")
+    chosen = chosen_law(law)
+    found = design(
+        n,
+        inputs.read_log(out, logs, losses="optional") if logs else None,
+        sources=_names(sources),
+        targets=_names(targets),
+        fit=None if fit_path is None else inputs.load_fit(out, fit_path, law_file),
+        law=chosen if isinstance(chosen, str) else chosen.law,
+        N=N,
+        D=D,
+        run_N=run_N,
+        run_D=run_D,
+        purpose=purpose,
+        candidates=None if candidates is None else inputs.read_log(out, [candidates], losses="optional"),
+        region=None if region is None else inputs.read_log(out, [region], losses="optional"),
+        batches=batches,
+        progress=out.progress,
+        **{**asked, "languages": inputs.read_table(out, None if table is None else str(table))},
+    )
+    found = with_provenance(out, found)
+    out.warn(found.notices)
+    if output:
+        save_or_tabulate(out, found, output, force)
+    out.emit(found.to_document, lambda: _view(found, out.verbose))
+
+
+command.add_command(mixtures, "mixtures")
+
+
+def _names(given: str | None) -> list[str] | None:
+    """Names with commas between."""
+    return None if given is None else [name.strip() for name in given.split(",")]
+
+
+def _view(found: Design, verbose: bool) -> list[Part]:
+    from shapleymix_cli.views.plan import design_view
+
+    return design_view(found, verbose)

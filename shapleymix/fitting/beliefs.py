@@ -1,0 +1,71 @@
+"""What is believed of a law's unknowns before any run, as the search takes it.
+
+Legend: K targets, P unknowns, Q problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.fitting.least_squares import Prior
+from shapleymix.fitting.packing import Packing
+from shapleymix.laws.symbols import Knobs
+from shapleymix.records import FloatArray, IntArray
+
+NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
+
+
+@dataclass(frozen=True)
+class Believed:
+    """Centre and spread of every unknown of every target, both (K, P); an infinite spread believes nothing.
+
+    `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run.
+    """
+
+    center: FloatArray
+    spread: FloatArray
+    noise: FloatArray
+
+    @classmethod
+    def of(cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray) -> Believed:
+        """What the law says at one value of its knobs."""
+        shape = (len(noise), len(packing.names))
+        center, spread = np.zeros(shape), np.full(shape, np.inf)
+        place = packing.slices()
+        for name, belief in packing.law.beliefs(knobs, givens).items():
+            if name not in place:
+                continue  # held: the log cannot tell it, and nothing is searched
+            for array, value in ((center, belief.center), (spread, belief.spread)):
+                array[:, place[name]] = _by_target(np.asarray(value, dtype=np.float64), len(noise))
+        return cls(center, spread, noise)
+
+    @classmethod
+    def chosen(cls, several: Sequence[Believed], which: IntArray) -> Believed:
+        """Of several beliefs, for each target the one of that number (K,)."""
+        place = (which, np.arange(len(which)))
+        center, spread = (np.stack([getattr(one, name) for one in several])[place] for name in ("center", "spread"))
+        return cls(center, spread, several[0].noise)
+
+    def prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None = None) -> Prior:
+        """The pull on each problem's unknowns, given its target (Q,) and its weights (Q, R), which sum to one.
+
+        Parameters
+        ----------
+        draws : array (Q, P), optional
+            Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
+        """
+        alone = np.square(weight).sum(axis=1)  # the weight of one run, of an even weighting
+        center = self.center[target]
+        if draws is not None:
+            center = center + np.where(np.isfinite(self.spread[target]), self.spread[target], 0.0) * draws
+        return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / self.spread[target] ** 2)
+
+
+def _by_target(value: FloatArray, targets: int) -> FloatArray:
+    """(K, 1) or (K, M) of a number, a value a target, or one a source and target."""
+    if value.ndim == 2:
+        return value.T
+    return np.broadcast_to(value, (targets,))[:, None]

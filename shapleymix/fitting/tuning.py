@@ -1,0 +1,135 @@
+"""Choose what a law believes by cross-validation: one knob after the other, pooled over targets as far as they agree.
+
+Every value of a knob is tried on the same folds, each fit beginning where the last one ended. A target then takes, of
+all that was tried, what predicts its own held-out losses best, where those of all targets count more than half; what
+is far from the usual must win by more the fewer runs there are. Predictions of a fold are those of the choice that the
+other folds make, so that no loss has a say in its own prediction.
+
+Legend: H trials, V folds, R rows, K targets, P unknowns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shapleymix.fitting.beliefs import Believed
+from shapleymix.fitting.estimation import Problem, Progress
+from shapleymix.laws import Law
+from shapleymix.laws.symbols import Knobs
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+POOLED = 0.7  # share of all targets' errors in the choice of one
+CAUTION = 1.0  # how much one unit of distance from the usual must save, as a share of the error, times the runs
+UNIT = {"u": 1.5, "gamma": 1.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
+FEW, MANY = 0.1, 10.0  # errors are compared as ratios within these
+QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One value of the knobs: what it believes, its fits (V, K, P), predicted log losses (R, K) of held-out rows."""
+
+    knobs: Mapping[str, float]
+    believed: Believed
+    x: FloatArray
+    predicted: FloatArray
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A problem with the beliefs that won, and what each fold's fit predicts of it, (R, K); NaN where not held out."""
+
+    problem: Problem
+    start: FloatArray  # (K, P), near the fit to all rows
+    losses: FloatArray
+
+
+def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progress | None = None) -> Tuned:
+    """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
+    start = problem.estimate(share[None]).x[0]
+    fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
+    search = _Search(problem, share, masks, fold)
+    usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
+    first = search.trial(usual, np.broadcast_to(start, (len(masks), *start.shape)))
+    problem = replace(problem, believed=replace(problem.believed, noise=search.noise(first)))
+    search = replace(search, problem=problem)
+    trials = search.walk(search.trial(usual, first.x), progress)
+    believed = Believed.chosen([trial.believed for trial in trials], search.choice(trials, fold >= 0))
+    predicted = np.full(problem.observed.log_loss.shape, np.nan)
+    for number in range(len(masks)):
+        others = (fold >= 0) & (fold != number) if len(masks) > 1 else fold >= 0
+        which = search.choice(trials, others)
+        rows = masks[number]
+        predicted[rows] = np.stack([trial.predicted for trial in trials])[which, :, np.arange(len(which))].T[rows]
+    return Tuned(replace(problem, believed=believed), start, np.exp(predicted))
+
+
+@dataclass(frozen=True)
+class _Search:
+    problem: Problem
+    share: FloatArray
+    masks: BoolArray
+    fold: IntArray  # (R,), -1 where a row is never held out
+
+    def trial(self, knobs: Knobs, start: FloatArray) -> Trial:
+        """Fits (V, K, P) to all but each fold, and what they predict of it."""
+        problem = self.problem
+        believed = Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+        x = replace(problem, believed=believed).follow(self.share * ~self.masks, start)
+        predicted = problem.predicted(x)
+        chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
+        return Trial(dict(knobs), believed, x, chosen)
+
+    def walk(self, first: Trial, progress: Progress | None) -> list[Trial]:
+        """Trials along each knob in turn, from the best so far; the first knob again at the end."""
+        law = self.problem.packing.law
+        order = [*law.knobs, *list(law.knobs)[:1]]
+        trials, best = [first], first
+        for number, name in enumerate(order):
+            for value in law.knobs[name]:
+                knobs = {**best.knobs, name: value}
+                if all(knobs != trial.knobs for trial in trials):
+                    trials.append(self.trial(knobs, best.x))
+            best = trials[int(self.pooled(trials, self.fold >= 0).argmin())]
+            if progress is not None:
+                progress(number + 1, len(order))
+        return trials
+
+    def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
+        """Mean absolute held-out error of log losses, (H, K), over some rows."""
+        seen = self.problem.observed
+        weight = seen.weight * (self.share * rows)[:, None]
+        off = np.abs(np.stack([trial.predicted for trial in trials]) - seen.log_loss)
+        total = weight.sum(axis=0)
+        return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
+
+    def pooled(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
+        """What all targets say of each trial, (H,)."""
+        return np.log(np.maximum(self.errors(trials, rows), 1e-12)).mean(axis=1) + self._price(trials)
+
+    def choice(self, trials: list[Trial], rows: BoolArray) -> IntArray:
+        """The trial (K,) that each target takes, by the errors of some rows."""
+        own = np.log(np.maximum(self.errors(trials, rows), 1e-12))
+        return (POOLED * own.mean(axis=1, keepdims=True) + (1 - POOLED) * own + self._price(trials)[:, None]).argmin(
+            axis=0
+        )
+
+    def noise(self, trial: Trial) -> FloatArray:
+        """The usual held-out error of each target's log loss, (K,)."""
+        return np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
+
+    def _price(self, trials: list[Trial]) -> FloatArray:
+        law: type[Law] = self.problem.packing.law
+        runs = len(
+            {key for key, use in zip(self.problem.evidence.log.mixture_keys, self.share > 0, strict=True) if use}
+        )
+        distance = [
+            sum(
+                (np.log(trial.knobs[name] / values[0]) / UNIT.get(name, 0.4)) ** 2 for name, values in law.knobs.items()
+            )
+            for trial in trials
+        ]
+        return CAUTION / runs * np.array(distance) ** 0.5

@@ -1,0 +1,207 @@
+"""How many losses 90% intervals hold, and how wide they are: within range, at sizes and tokens left out, and beyond.
+
+Prints the README's coverage table, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`), and
+what the last checkpoints alone are good for. An oracle's width is that which, around the same predictions, would just
+hold 90% of the losses. `bench_coverage.py LAW` measures another law than the default.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from _data import SHARED, five_languages, regmix, shared_logs, slimpajama
+from _report import finish, must, row, table
+
+import shapleymix as sm
+from shapleymix.fitting.evidence import fold_masks
+from shapleymix.fitting.questions import progress
+from shapleymix.tables.sizes import format_size
+
+LAW = sys.argv[1] if len(sys.argv) > 1 else "learned-own"
+REPLICATES, FOLDS, OUTER = 100, 5, 4
+FEWEST, WIDEST = 0.85, 2.5  # of losses inside beyond the fitted range, and of the oracle's width
+
+
+@dataclass(frozen=True)
+class Held:
+    """Log residuals of losses that a fit did not see, which of them its intervals hold, and these intervals' widths."""
+
+    residual: np.ndarray
+    inside: np.ndarray
+    width: np.ndarray
+
+    @classmethod
+    def of(cls, fit: sm.Fit, log: sm.RunLog) -> Held:
+        """The losses of a log under a fit."""
+        told = fit.predict(log.p, log.N, log.D)
+        residual = np.log(log.loss / told.losses)
+        there = ~np.isnan(residual)
+        inside = (told.low <= log.loss) & (log.loss <= told.high)
+        return cls(residual[there], inside[there], np.log(told.high / told.low)[there])
+
+    @classmethod
+    def together(cls, parts: list[Held]) -> Held:
+        """Several as one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+
+    @property
+    def oracle(self) -> float:
+        """The width that would just have held 90%."""
+        return 2 * float(np.quantile(np.abs(self.residual), 0.9))
+
+    def show(self, *labels: str) -> None:
+        """One line of the table."""
+        row(*labels, *self.cells())
+
+    def cells(self) -> tuple[str, ...]:
+        """Losses, coverage, width, ratio to the oracle's, bias."""
+        ratio, bias = self.width.mean() / self.oracle, self.residual.mean()
+        width = f"{self.width.mean():.2%}"
+        return str(len(self.inside)), f"{self.inside.mean():.1%}", width, f"{ratio:.2f}", f"{bias:+.2%}"
+
+
+COLUMNS = ("losses", "inside", "mean width", "of the oracle's", "bias")
+
+
+def main() -> None:
+    suites()
+    sized = {
+        "5mix": shared_logs("mixlaws_5mix_*.csv"),
+        "redpajama": shared_logs("mixlaws_redpajama_*.csv"),
+        "slimpajama": slimpajama(),
+        "multilingual5": shared_logs("multilingual5_runs.csv"),
+    }
+    present = {name: log for name, log in sized.items() if log is not None}
+    beyond(present)
+    within(present)
+    predicted(present)
+    if "slimpajama" in present:
+        checkpoints(present["slimpajama"])
+    finish()
+
+
+def suites() -> None:
+    """Exponents of each public suite, and how fast its loss falls in the middle of its budgets."""
+    path = SHARED / "extra" / "isoflops_public.csv"
+    if not path.exists():
+        print("skipped: no isoFLOP suites in the shared data")
+        return
+    with path.open(encoding="utf-8") as file:
+        rows = [line for line in csv.DictReader(file) if line["outlier"] == "false"]
+    table("Public isoFLOP suites", "suite", "points", "alpha", "beta", "-dlogL/dlogN", "-dlogL/dlogD")
+    exponents = []
+    for name in dict.fromkeys(line["experiment"] for line in rows):
+        values = np.array(
+            [[float(line[key]) for key in ("N", "D", "loss")] for line in rows if line["experiment"] == name]
+        )
+        runs, empty = tuple(map(str, range(len(values)))), np.zeros((len(values), 0))
+        log = sm.RunLog(runs, values[:, 0], values[:, 1], empty, values[:, 2:], (), ("loss",))
+        law = sm.fit(log, "chinchilla", bootstrap=0, folds=0).law
+        middle = np.exp(np.log(values[:, :2]).mean(axis=0))
+        steps = [
+            np.log(law(empty[:1], middle[:1] * a, middle[1:] * b))[0, 0] for a, b in ((1, 1), (1.01, 1), (1, 1.01))
+        ]
+        slopes = [(steps[0] - step) / np.log(1.01) for step in steps[1:]]
+        symbols = float(law.alpha[0]), float(law.beta[0])  # type: ignore[attr-defined]
+        exponents.append(symbols)
+        row(name, len(values), *(f"{value:.3f}" for value in (*symbols, *slopes)))
+    logs = np.log(exponents)
+    spread = ", ".join(
+        f"{symbol} {centre:.2f}, standard deviation of its log {deviation:.2f}"
+        for symbol, centre, deviation in zip(
+            ("alpha", "beta"), np.exp(logs.mean(axis=0)), logs.std(axis=0), strict=True
+        )
+    )
+    print(f"\ngeometric means: {spread}")
+
+
+def designs(log: sm.RunLog) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """What is left out, what is predicted of it, the rows to fit and the rows to predict."""
+    sizes = np.unique(log.N)
+    for count, word in ((1, "the largest size"), (2, "the two largest")):
+        if len(sizes) > count:
+            kept = sizes[-count] > log.N
+            for size in sizes[-count:]:
+                yield word, f"N {format_size(size)}, {size / sizes[-count - 1]:.1f} times", kept, size == log.N
+    share = progress(log)
+    if (share < 1).any():
+        yield "second half of each run", "D up to 2 times", share <= 0.5, share > 0.5
+
+
+def beyond(logs: dict[str, sm.RunLog]) -> None:
+    """Sizes and tokens that no fitted run reaches."""
+    table(f"Beyond the fitted range: 90% intervals of {LAW}", "log", "left out", "predicted", *COLUMNS)
+    for name, log in logs.items():
+        for word, what, kept, judged in designs(log):
+            found = Held.of(fitted(log.select(kept)), log.select(judged))
+            found.show(name, word, what)
+            label = f"{name}, without {word}, {what}"
+            must(f"{label}: share inside", float(found.inside.mean()), FEWEST, ">=")
+            must(f"{label}: width over the oracle's", float(found.width.mean()) / found.oracle, WIDEST)
+
+
+def within(logs: dict[str, sm.RunLog]) -> None:
+    """Mixtures that no fitted run has, by folds."""
+    there = {"multilingual5, N = 97,600": five_languages(), "regmix": regmix(), "olmix": shared_logs("olmix_*.csv")}
+    table(f"Held-out mixtures, {OUTER} folds: 90% intervals of {LAW}", "log", *COLUMNS)
+    for name, log in ({key: logs[key] for key in logs if key != "multilingual5"} | there).items():
+        if log is not None:
+            masks = fold_masks(log, OUTER)
+            found = Held.together([Held.of(fitted(log.select(~mask)), log.select(mask)) for mask in masks])
+            found.show(name)
+            must(f"{name}, within range: share inside", float(found.inside.mean()), 0.87, ">=")
+            must(f"{name}, within range: share inside", float(found.inside.mean()), 0.94)
+
+
+def predicted(logs: dict[str, sm.RunLog]) -> None:
+    """What fits to all sizes say of the next larger ones, whose logs are not at hand."""
+    budgets = [(name, N, 3.1e10) for name in ("5mix", "redpajama") for N in (3.02e8, 8.05e8)]
+    budgets += [("slimpajama", 1.3e9, 5e10), ("slimpajama", 2.7e9, 1e11)]
+    table("Sizes to come, uniform mixture", "log", "N", "D", "target", "loss", "low", "high")
+    fits = {name: fitted(logs[name]) for name in dict.fromkeys(name for name, _, _ in budgets) if name in logs}
+    for name, N, D in budgets:
+        if name in fits:
+            told = fits[name].predict("uniform", N, D)
+            for j, target in enumerate(told.targets):
+                numbers = (f"{float(values[0, j]):.3f}" for values in (told.losses, told.low, told.high))
+                row(name, format_size(N), format_size(D), target, *numbers)
+
+
+def checkpoints(log: sm.RunLog) -> None:
+    """Errors on final losses and on all checkpoints, by which checkpoints were fitted."""
+    share, largest = progress(log), log.N.max() == log.N
+    last = share == 1
+    masks = fold_masks(log, OUTER)
+    table(
+        f"SlimPajama's checkpoints, {LAW}: held-out PE, %",
+        "fitted", "last, held-out mixtures", "all, held-out mixtures", "last, largest size", "all, largest size",
+    )  # fmt: skip
+    for word, keep in (("all", share > 0), ("second half of each run", share > 0.5), ("last of each run", last)):
+        folds = [errors(log, keep & ~mask, mask, last) for mask in masks]
+        row(
+            word, *(f"{value:.2f}" for value in (*np.mean(folds, axis=0), *errors(log, keep & ~largest, largest, last)))
+        )
+
+
+def errors(log: sm.RunLog, kept: np.ndarray, judged: np.ndarray, last: np.ndarray) -> tuple[float, float]:
+    """PE in per cent of the last checkpoints among the judged rows, and of all of these."""
+    law = sm.fit(log.select(kept), LAW, bootstrap=0, folds=0).law
+    found = []
+    for rows in (judged & last, judged):
+        loss = log.loss[rows]
+        error = np.abs(law(log.p[rows], log.N[rows], log.D[rows]) - loss)
+        found.append(100 * float((error.mean(axis=0) / loss.mean(axis=0)).mean()))
+    return found[0], found[1]
+
+
+def fitted(log: sm.RunLog) -> sm.Fit:
+    """A fit with intervals."""
+    return sm.fit(log, LAW, bootstrap=REPLICATES, folds=FOLDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What the budgets of a log cannot tell: the loss at them stays, and intervals open away from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from simulated import FAST, log_of, mixtures
+
+from shapleymix.fitting.exponents import EXPONENT, SLOPE, Levels, completed, drawn_exponents
+from shapleymix.fitting.fits import fit
+from shapleymix.fitting.uncertainty import (
+    BEYOND_D,
+    BEYOND_N,
+    QUANTILES,
+    Spread,
+    form_error,
+    form_factors,
+    law_variance,
+    scatter,
+)
+from shapleymix.laws import LAWS
+from shapleymix.laws.core import CoreLaw
+
+CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
+LOW, HIGH = np.array([1e8]), np.array([8e8])
+TOKENS = np.array([3e9])
+
+
+def replicated(law: CoreLaw, count: int) -> CoreLaw:
+    """The same law `count` times over."""
+    return law.mapped(
+        lambda known, value: np.broadcast_to(value, (count, *value.shape)).copy() if known.fitted else value
+    )
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize(("sizes", "tokens"), [((1e8,), (1e9, 3e9, 9e9)), ((1e8, 8e8), (3e9,)), ((1e8,), (3e9,))])
+def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes, tokens):
+    truth, _, _ = log_of(name, rows=24)
+    levels = Levels(np.array(sizes), np.array(tokens))
+    p = mixtures(6, 4, seed=3)
+    drawn = drawn_exponents(replicated(truth, 50), levels, seed=1)
+    assert min(symbol.min() for symbol in (drawn.E, drawn.alpha, drawn.beta)) >= 0
+    for N in sizes:
+        for D in tokens:
+            budget = np.full(6, N), np.full(6, D)
+            expected = truth(p, *budget)
+            np.testing.assert_allclose(completed(truth, levels)(p, *budget), expected, rtol=1e-10)
+            inside = (drawn.alpha < 2.9) & (drawn.beta < 2.9)  # a bound of the exponent comes before the losses
+            found = np.where(inside[:, None, :], drawn(p, *budget), expected)
+            np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("levels", "moves"), [((1e8,), True), ((1e8, 8e8), True), ((1e8, 3e8, 8e8), False)])
+def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
+    truth, _, _ = log_of("chinchilla", rows=24)
+    drawn = drawn_exponents(replicated(truth, 400), Levels(np.array(levels), np.array([1e9, 2e9, 3e9])), seed=1)
+    p = np.full((3, 4), 0.25)
+    spread = np.log(drawn(p, np.array([1.6e9, 6.4e9, 2.56e10]), np.full(3, 2e9))).std(axis=0)
+    assert (np.diff(spread, axis=0) > 0).all() == moves
+    assert (spread > 1e-3).all() == moves
+
+
+def test_one_budget_goes_on_as_the_public_runs_do():
+    """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
+    truth, _, _ = log_of("chinchilla", rows=24)
+    flat = truth.replaced(A=np.zeros(4), E=truth.E + 1.0)
+    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]))
+    law = drawn_exponents(replicated(flat, 4000), levels, seed=0)
+    p, step = np.full((1, 4), 0.25), 1e-4
+    log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
+    slope = -(log_losses[1] - log_losses[0]) / (2 * step)
+    assert np.median(slope) == pytest.approx(SLOPE["N"].centre, rel=0.05)
+    assert np.log(slope).std() == pytest.approx(np.hypot(SLOPE["N"].shared, SLOPE["N"].own), rel=0.15)
+    assert np.median(law.alpha) == pytest.approx(EXPONENT["N"].centre, rel=0.05)
+
+
+def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
+    """Effective data's B and beta are told by the mixtures, whatever the tokens."""
+    truth, _, _ = log_of("effective-data", rows=24)
+    levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]))
+    assert completed(truth, levels) is truth
+    assert drawn_exponents(replicated(truth, 3), levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_intervals_hold_the_truth_beyond_two_sizes(seed):
+    """Truths with exponents of the belief, fitted at two sizes: at 4 times the larger, 90% means 90%."""
+    rng = np.random.default_rng(seed)
+    inside = []
+    for number in range(4):
+        truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
+        drawn = truth.replaced(alpha=EXPONENT["N"].draw(rng, 1, 4)[0])
+        scale = 0.3 * truth.E * 1e8**drawn.alpha
+        law = drawn.replaced(A=scale)
+        loss = law(log.p, log.N, log.D) * np.exp(3e-3 * rng.standard_normal(log.loss.shape))
+        found = fit(replace(log, loss=loss), "chinchilla", bootstrap=60, folds=3, threads=1, starts=2)
+        told = found.predict([0.25] * 4, 1.2e9, 3e9)
+        expected = law(told.p, told.N, told.D)
+        inside.append((told.low <= expected) & (expected <= told.high))
+    assert np.mean(inside) >= 0.75
+
+
+# the form's own error
+
+
+def test_the_form_errs_more_the_farther_and_not_within():
+    _, given, log = log_of("shapley", rows=24)
+    found = fit(log, "shapley", given.transfer, **FAST)
+    N, D = np.array([1e8, 5e8 * np.e, 5e8 * np.e**2, 1e8]), np.array([3e9, 3e9, 3e9, 2e10 * np.e])
+    error = form_error(found.coverage, N, D)
+    np.testing.assert_allclose(error[:, 0], [0.0, BEYOND_N, 2 * BEYOND_N, BEYOND_D], rtol=1e-9)
+    low, high = Spread(None, np.zeros((99, 4)), found.coverage).interval(np.ones((4, 4)), log.p[:4], N, D, 0.9)
+    np.testing.assert_allclose(np.log(high)[:, 0], 1.6448536 * error[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(np.log(low), -np.log(high), rtol=1e-9)
+    factors = form_factors(found.coverage, float(N[2]), 3e9, 4000)
+    assert np.log(factors).std() == pytest.approx(2 * BEYOND_N, rel=0.05)
+    np.testing.assert_array_equal(form_factors(found.coverage, 1e8, 3e9, 5), 1.0)
+
+
+# what is counted once
+
+
+def test_the_laws_own_variance_is_counted_once():
+    """The held-out scatter less the replicates' variance, which intervals add again; never below half of it."""
+    residuals = 0.02 * norm.ppf(QUANTILES)[:, None] * np.ones(3)
+    net = scatter(residuals, np.array([0.0, 0.012**2, 1.0]))
+    np.testing.assert_allclose(net, residuals * [1.0, 0.8, 0.5], rtol=1e-3)
+    np.testing.assert_array_equal(scatter(np.zeros((99, 2)), np.ones(2)), 0.0)
+
+
+def test_the_variance_at_the_runs_is_that_of_the_replicates():
+    _, _, log = log_of("learned", rows=30, noise=1e-2)
+    found = fit(log, "learned", bootstrap=7, folds=0, threads=1)
+    assert found.replicates is not None
+    points = log.p, log.N, log.D
+    expected = (np.log(found.replicates(*points) / found.law(*points)) ** 2).mean(axis=(0, 1))
+    np.testing.assert_allclose(law_variance(found.law, found.replicates, *points), expected, rtol=1e-10)
