@@ -90,7 +90,11 @@ def load_fit(out: Output, path: str, law_file: str | None = None, likes: Sequenc
     if own is not None:
         out.used(own.file, own.sha256)
         out.warn(own_laws.changed(fit, own))
-    return like(fit, likes) if likes else fit
+    if not likes:
+        return fit
+    fit = like(fit, likes)
+    out.warn(f"little is known of the effect of {new}: {fit.thin[new]}" for new in fit.coverage.alike)
+    return fit
 
 
 def sha256_of(record: Record) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import UsageError, caution, described
+from shapleymix.errors import UsageError, caution
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
@@ -174,8 +174,8 @@ def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
 
 
 def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArray) -> FloatArray:
-    """A row moved by a factor, within the symbol's bounds; a real symbol by the spread of the sources' values."""
-    if not symbol.positive:
+    """A row moved by a factor, within the symbol's bounds; one that may be negative by the spread of all sources."""
+    if symbol.fitted and symbol.low < 0:
         return row + away * value.std(axis=-2)
     moved = row * np.exp(away)
     top = 1.0 if not symbol.fitted else symbol.high
@@ -189,12 +189,10 @@ def _pairs(given: LikeSpec) -> dict[str, str]:
         listed = list(given.items())
     else:
         texts = [given] if isinstance(given, str) else list(given)
-        parts = [part for text in texts for part in str(text).split(",")]
-        if any(part.count("=") != 1 for part in parts):
-            raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
-        listed = [tuple(word.strip() for word in part.split("=")) for part in parts]
-    if not listed or not all(isinstance(word, str) and word for pair in listed for word in pair):
-        raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
+        listed = [tuple(word.strip() for word in part.split("=")) for text in texts for part in str(text).split(",")]
+    for pair in listed or [()]:
+        if len(pair) != 2 or not all(isinstance(word, str) and word for word in pair):
+            raise UsageError(f"like: {'='.join(map(str, pair))!r:.60} names no two sources", hint=hint)
     if len({new for new, _ in listed}) < len(listed):
         raise UsageError("like: a source is named twice", hint="each new source is like one other")
     return dict(listed)
