@@ -58,6 +58,7 @@ PUBLIC = {
     "frontier",
     "given",
     "learning_curve",
+    "like",
     "optimize",
     "optimize_compute",
     "optimize_scales",
@@ -202,6 +203,8 @@ ON_THE_COMMAND_LINE_ONLY = {
     "least_squares": "delta=inf",
     "frontier": "a function of its own, whose `between` it is",
     "learning_curve": "a function of its own",
+    "like": "a function of its own",
+    "stages": "refused, with what can be asked instead",
     "reach": "`needed` of a learning curve",
     "law_file": "a law of one's own is imported before the fit is read",
 }
