@@ -130,7 +130,7 @@ class Problem:
     def predicted(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
         law, log = self.law_at(x), self.evidence.log
-        return np.log(law.losses(log.p, log.N, log.D))
+        return np.log(law.losses(self.observed.p, log.N, log.D))
 
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""

@@ -126,6 +126,7 @@ class Chinchilla(CoreLaw):
     name = "chinchilla"
     reference = "Hoffmann et al. 2022, eq. 2"
     assumption = "the mixture does not matter"
+    takes_repetition = False
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         return np.broadcast_to(self.core(N, D), (*np.shape(self.E)[:-1], len(N), np.shape(self.E)[-1]))
