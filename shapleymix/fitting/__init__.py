@@ -20,9 +20,9 @@ Modules, in reading order:
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none
   evidence        what a fit gets to see, and what was left out
-  study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   tuning          what a law believes, chosen by cross-validation and pooled over targets
+  study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   rates           the rate at which repeated tokens lose their worth: told by the log, or published
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed

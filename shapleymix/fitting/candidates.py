@@ -14,7 +14,6 @@ from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.study import Study
-from shapleymix.fitting.tuning import tuned
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
 from shapleymix.laws.base import Observations
@@ -98,12 +97,12 @@ class LawCandidate:
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             if len(alike) > 2:
-                found = tuned(problem, np.ones(len(log)), masks[alike]).losses
+                found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
                 predicted = np.where(np.isnan(found), predicted, found)
                 continue
             for mask in masks[alike]:
                 share = (~mask).astype(np.float64)
-                best = tuned(problem, share, study.inner_folds(~mask))
+                best = study.memory.tuned(problem, share, study.inner_folds(~mask))
                 estimate = best.problem.follow(share[None], best.start[None])
                 losses = np.exp(best.problem.predicted(estimate)[0])
                 predicted[mask] = losses[mask]

@@ -271,8 +271,8 @@ def fit(
     log : RunLog, path, or a sequence of them
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
-        A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
-        cross-validation, among those that the inputs allow, or (`purpose="beyond"`) on the largest size left out.
+        A law's name or class; `"auto"` takes `learned-base` unless another law that the inputs allow is clearly better
+        in grouped cross-validation, or (`purpose="beyond"`) on the largest size left out.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for laws that need them.
     seed : int
@@ -298,7 +298,7 @@ def fit(
     checked("fit", keywords, FitKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
     selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
-    chosen = law_of(law if selection is None else selection.simplest())
+    chosen = law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
     found = replace(fit_of(study, chosen, progress), selection=selection)

@@ -17,7 +17,6 @@ from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
-from shapleymix.fitting.tuning import tuned
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -73,7 +72,7 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.inner_folds(np.ones(len(log), dtype=bool))
-        best = tuned(problem, every[0], masks, stage)
+        best = study.memory.tuned(problem, every[0], masks, stage)
         problem, losses = best.problem, best.losses
         estimate = problem.estimate(every, None, best.start)
     else:

@@ -22,7 +22,7 @@ from shapleymix.laws import Law, Terms
 from shapleymix.records import FloatArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
-BEYOND_N, BEYOND_D = 0.010, 0.025
+BEYOND_N, BEYOND_D = 0.010, 0.030
 """Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
 
 What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
