@@ -31,5 +31,6 @@ Modules, in reading order:
   learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates and held-out predictions
   fits            from logs to a fitted law with its error bars, and what of it is not known
+  likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen
 """

@@ -135,6 +135,13 @@ class Candidates(Tabular, Record):
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
 
+    @property
+    def verdict(self) -> str:
+        """Which mixtures cannot be told from the first, in words; empty where there is none."""
+        alike = [entry.name for entry in self.entries[1:] if entry.gain_low <= 0 <= entry.gain_high]
+        first = self.entries[0].name
+        return f"not to be told from {first}, better or worse: {', '.join(alike)}" if alike else ""
+
     def columns(self) -> Columns:
         """One row a mixture."""
         names = ("name", "objective", "gain", "gain_low", "gain_high", "probability")
@@ -145,7 +152,8 @@ class Candidates(Tabular, Record):
         place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
         title = f"Candidates at {place}: gain over {self.entries[0].name} in nats ({self.weights_origin.split(':')[0]})"
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
-        return "\n".join([title, *text_table(self.columns()), *told])
+        first = [cut(self.verdict)] if self.verdict else []
+        return "\n".join([*first, title, *text_table(self.columns()), *told])
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""
@@ -307,8 +315,9 @@ def _entries(
     at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
     blank = replicates is None and misfit is None
 
-    def interval_of(spread: FloatArray) -> list[float]:
-        return interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+    def interval_of(spread: FloatArray) -> tuple[float, float]:
+        low, high = interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+        return low, high
 
     def one(place: int) -> Candidate:
         own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))

@@ -33,7 +33,7 @@ class Mixture(Tabular, Record):
     losses, losses_low, losses_high, weights : array (K,)
         Predicted losses at p, nats per token, with the law's interval; and their weights in the objective.
     objective, penalty : float
-        Mean or worst loss at p, with its interval over replicates; and the term kl * KL(p || anchor), nats.
+        Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor), nats.
     kl, anchor : float and array (M,), optional
         Weight of the penalty and the mixture that it pulls towards; None without a penalty.
     certificate : Certificate

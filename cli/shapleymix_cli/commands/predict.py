@@ -46,6 +46,7 @@ class Points:
 )
 @options.fit_file
 @options.law_file
+@options.like
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.option(
     "--mixture",
@@ -66,6 +67,7 @@ def command(
     out: Output,
     fit_path: str,
     law_file: str | None,
+    like: tuple[str, ...],
     table: str | None,
     mixtures: tuple[str, ...],
     sizes: Sizes,
@@ -92,7 +94,7 @@ def command(
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     options.require_ending(output)
-    fit = load_fit(out, fit_path, law_file)
+    fit = load_fit(out, fit_path, law_file, like)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)
