@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.fitting.fits import fit as fit
     from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
     from shapleymix.fitting.learning_curve import learning_curve as learning_curve
+    from shapleymix.fitting.likeness import like as like
     from shapleymix.fitting.prediction import Prediction as Prediction
     from shapleymix.game import exact_shapley as exact_shapley
     from shapleymix.game import sampled_shapley as sampled_shapley
@@ -113,6 +114,7 @@ _HOME = {
     "frontier": "mixing.frontier",
     "given": "laws.symbols",
     "learning_curve": "fitting.learning_curve",
+    "like": "fitting.likeness",
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
@@ -161,6 +163,7 @@ __all__ = [
     "frontier",
     "given",
     "learning_curve",
+    "like",
     "optimize",
     "optimize_compute",
     "optimize_scales",

@@ -57,7 +57,7 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
     ratios = np.sort(rng.uniform(0, 1, (targets, sources, 2)), axis=-1)
     budgets = np.sort(10 ** rng.uniform(6, 9, (2, targets, 2)), axis=-1)
     counts = np.ones((targets, sources), dtype=np.int64)
-    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan))
+    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan), {})
     p, N, D = rng.uniform(0, 1, (5, sources)), 10 ** rng.uniform(6, 9, 5), 10 ** rng.uniform(6, 9, 5)
     found = known.outside(p, N, D)
     for r in range(5):

@@ -65,9 +65,13 @@ def languages_of(out: Output, path: str) -> Languages:
     return table
 
 
-def load_fit(out: Output, path: str, law_file: str | None = None) -> Fit:
-    """What `shapleymix fit -o` wrote; a fit of a user's own law needs the law's file, `my_law.py:MyLaw`."""
+def load_fit(out: Output, path: str, law_file: str | None = None, likes: Sequence[str] = ()) -> Fit:
+    """What `shapleymix fit -o` wrote, with the sources of `--like`.
+
+    A fit of a user's own law needs the law's file, `my_law.py:MyLaw`.
+    """
     from shapleymix.fitting.fits import Fit
+    from shapleymix.fitting.likeness import like
     from shapleymix.records import IMPORT_FIRST
     from shapleymix_cli import own_laws
 
@@ -86,6 +90,10 @@ def load_fit(out: Output, path: str, law_file: str | None = None) -> Fit:
     if own is not None:
         out.used(own.file, own.sha256)
         out.warn(own_laws.changed(fit, own))
+    if not likes:
+        return fit
+    fit = like(fit, likes)
+    out.warn(f"little is known of the effect of {new}: {fit.thin[new]}" for new in fit.coverage.alike)
     return fit
 
 

@@ -196,6 +196,9 @@ POSITIVE = Number(0, open_ends=True)
 logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 law_file = click.option("--law-file", metavar="my_law.py:MyLaw", help="The law of a fit of a law of your own.")
+like = click.option(
+    "--like", metavar="cs=pl,...", multiple=True, help="Take a source without runs to be like another; repeatable."
+)
 force = click.option("--force", is_flag=True, help="Overwrite the file of -o.")
 seed = click.option("--seed", type=COUNT, default=SEED, show_default=True, help="Seed of every random draw.")
 level = click.option("--level", type=FRACTION, default=LEVEL, show_default=True, help="Probability of the intervals.")

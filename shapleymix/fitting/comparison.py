@@ -11,6 +11,7 @@ import numpy as np
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.rates import for_comparison
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
@@ -171,6 +172,7 @@ def contest(
     FitError
         If no law could be fitted.
     """
+    study = for_comparison(study, masks)
     predictions: list[FloatArray | None] = []
     faults: list[ShapleyMixError | None] = []
     for index, contender in enumerate(contenders):

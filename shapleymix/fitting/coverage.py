@@ -32,6 +32,8 @@ class Coverage(Record):
         Number of different mixtures in which the source has a ratio above 0.
     untrained : array (K,)
         Loss of an untrained model, nats; NaN where it is not known.
+    alike : dict of str to str
+        Sources that no run holds, each with the one that it is taken to be like.
     """
 
     kind = "fit/coverage"
@@ -41,6 +43,7 @@ class Coverage(Record):
     D_range: FloatArray
     mixtures: IntArray
     untrained: FloatArray
+    alike: dict[str, str]
 
     @property
     def whole_p_range(self) -> FloatArray:
@@ -70,16 +73,16 @@ class Coverage(Record):
                 object.__setattr__(self, name, found.reshape(shape))
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
-        """Sources with ratio 0 in every used run: nothing is known of their effect."""
+        """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""
         never = (self.mixtures == 0).all(axis=0).tolist()
-        return tuple(name for name, empty in zip(sources, never, strict=True) if empty)
+        return tuple(name for name, empty in zip(sources, never, strict=True) if empty and name not in self.alike)
 
     def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
 
-        A source that no target's runs hold is `unseen` and not among them.
+        A source that no target's runs hold is `unseen`, and not among them unless it is taken to be like another.
         """
-        found: dict[str, str] = {}
+        found = {new: f"no run holds it; it is taken to be like {known}" for new, known in self.alike.items()}
         for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
             by_reason: dict[str, list[str]] = {}
             for j, target in enumerate(targets):
@@ -149,6 +152,7 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
         D_range=_ranges(log.D[:, None], used)[:, 0],
         mixtures=_distinct_mixtures(log.p > 0, used, log.groups),
         untrained=untrained,
+        alike={},
     )
 
 

@@ -128,7 +128,12 @@ class _Slice:
 
 
 def misfit_of(
-    log: RunLog, loss: FloatArray, predicted: FloatArray | None, law: Law, replicates: Law | None
+    log: RunLog,
+    loss: FloatArray,
+    predicted: FloatArray | None,
+    law: Law,
+    replicates: Law | None,
+    ratios: FloatArray | None = None,
 ) -> Misfit | None:
     """The misfit that held-out predictions show; None where there are too few mixtures to tell.
 
@@ -140,11 +145,16 @@ def misfit_of(
         Losses, NaN where none counts, and their predictions by fits that did not see them.
     law, replicates : Law
         The law fitted to all rows, and its replicates, whose spread is no misfit.
+    ratios : array (R, M), optional
+        What the law takes for the ratios, where some of their tokens are repeated.
     """
     if predicted is None or len(log.sources) < 2:
         return None
     residual = _log_ratio(loss, predicted)
-    slices = [_slice(log.select(rows), residual[rows], law, replicates) for rows in _rows_by_size(log, residual)]
+    p = log.p if ratios is None else ratios
+    slices = [
+        _slice(log.select(rows), p[rows], residual[rows], law, replicates) for rows in _rows_by_size(log, residual)
+    ]
     seen = sum((np.square(one.residual).sum(axis=0) for one in slices), np.zeros(len(log.targets)))
     if not seen.any():
         return None
@@ -172,21 +182,23 @@ def _rows_by_size(log: RunLog, residual: FloatArray) -> Iterator[IntArray]:
             yield rows[_evenly(len(rows), MOST)]
 
 
-def _slice(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
+def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
     rows = len(log)
     contrasts = np.linalg.svd(np.eye(rows) - 1 / rows)[0][:, : rows - 1].T
     return _Slice(
-        contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), _explained(log, residual, law, replicates)
+        contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), _explained(log, p, residual, law, replicates)
     )
 
 
-def _explained(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
+def _explained(
+    log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None
+) -> FloatArray:
     """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
     total = np.zeros(residual.shape[1])
     if replicates is None:
         return total
     few = _evenly(len(log), ENOUGH)
-    apart = [np.log(_at(replicates, log, row) / _at(law, log, row)) for row in few.tolist()]
+    apart = [np.log(_at(replicates, log, p, row) / _at(law, log, p, row)) for row in few.tolist()]
     spread = np.stack(apart, axis=1)[..., 0, :]  # (B, few, K): a row at a time, since laws hold (B, M, K) of each
     spread = np.where(np.isfinite(spread) & ~np.isnan(residual[few]), spread, 0.0)
     spread = spread - spread.mean(axis=0)
@@ -194,10 +206,10 @@ def _explained(log: RunLog, residual: FloatArray, law: Law, replicates: Law | No
     return np.square(within).sum(axis=1).mean(axis=0) * (len(log) - 1) / (len(few) - 1)
 
 
-def _at(law: Law, log: RunLog, row: int) -> FloatArray:
-    """Losses (..., 1, K) of one row."""
+def _at(law: Law, log: RunLog, p: FloatArray, row: int) -> FloatArray:
+    """Losses (..., 1, K) of one row at effective ratios p (R, M), or (B, R, M) of each replicate."""
     one = slice(row, row + 1)
-    return law.losses(log.p[one], log.N[one], log.D[one])
+    return law.losses(p[..., one, :], log.N[one], log.D[one])
 
 
 def _evenly(count: int, most: int) -> IntArray:

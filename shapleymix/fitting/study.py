@@ -21,6 +21,7 @@ from shapleymix.fitting.evidence import (
     gather,
     inputs_of,
     largest_mask,
+    limits_of,
     one_log,
     own_tokens,
 )
@@ -199,6 +200,7 @@ def study_of(
     filters = Filters(*least, settings.drop_warmup, settings.last_only)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
+    evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None:
         _check_vocabulary(vocabulary)
         known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,10 +11,12 @@ import numpy as np
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.learned import mixture_slopes
-from shapleymix.laws.symbols import fitted, over_runs
+from shapleymix.laws.symbols import Belief, Knobs, fitted, over_runs
 from shapleymix.laws.terms import ExponentialTerms
 from shapleymix.laws.transfer import mix
 from shapleymix.records import FloatArray
+
+SPREAD = 2.0  # believed of t
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Exponential(CoreLaw):
     reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
+    takes_repetition = False  # t is known up to a shift because ratios sum to one
 
     k: FloatArray = fitted(role="linear", typical=(0.5, 1.0))
     t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True, typical=(-2.0, 0.0))
@@ -50,6 +54,11 @@ class Exponential(CoreLaw):
         slopes = mixture_slopes(observed)
         slopes = slopes - slopes.mean(axis=0)
         return {"t": np.stack([scale * slopes for scale in (1.0, 2.0, 4.0, 8.0)])}
+
+    @classmethod
+    def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
+        """A source that few runs hold, and these at small ratios, could have any t: `exp(60 p)` fits one run well."""
+        return {"t": Belief(0.0, SPREAD)}
 
     def in_gauge(self) -> Self:
         """The same law with `max_i t_ij = 0`; the shift goes into k exactly."""

@@ -38,11 +38,11 @@ from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import MEAN, Problem
+from shapleymix.mixing.repeating import repeated_replicates, unpriced
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99
@@ -172,7 +172,9 @@ def frontier(
     families = families_of(demands.table, fit.targets)
     names = sides_of(between, fit.targets, families)
     w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
-    replicates, notes = usable_replicates(fit.replicate_terms(size, tokens))
+    replicates, notes = usable_replicates(
+        repeated_replicates(fit, fit.replicate_terms(size, tokens), problem.constraints.available, tokens)
+    )
     shares, answers = _spread(problem, w, points)
     entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
@@ -302,13 +304,13 @@ def _entries(
     misfit, level = misfit_of(fit), demands.level
     believed = [Beliefs(replace(problem, w=side), replicates, misfit, None, level) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
-        seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+        seen = judged(fit, answer.p, {}, N, bounds, demands)
         why = [seen.reason(0, side) for side in w]
         sides = [_reported(one, answer.p, bool(lost)) for one, lost in zip(believed, why, strict=True)]
         losses = np.asarray(seen.optimum.losses, dtype=float)[0]
         reason = "; ".join(dict.fromkeys(filter(None, why)))
         entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
-        told += [*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D, "a point")]
+        told += [*seen.warnings, *unpriced(fit, answer.p, bounds, "a point")]
     return tuple(entries), tuple(dict.fromkeys(told))
 
 

@@ -27,6 +27,8 @@ lessons = assert_type(sm.learning_curve(log, "learned", "sv.csv", parts=(4, 2), 
 assert_type(lessons.needed(0.02, level=0.8), tuple[float, float, float])
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 
+assert_type(sm.like(fit, "cs=pl"), sm.Fit)
+sm.like(fit, {"cs": "pl"}, seed=1).save("alike.json")
 predicted = assert_type(fit.predict("en=0.5,de=50%", "243M", ["1B", "2B"], level=0.8, strict=True), sm.Prediction)
 fit.predict("natural", 1e8, 1e9, languages="languages.csv", available={"en": "5T"})
 fit.predict(["en=0.5,de=0.5", "uniform", "mix.json"], 1e8, np.array([1e9, 2e9, 3e9]))

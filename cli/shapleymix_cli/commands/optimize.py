@@ -75,6 +75,7 @@ SOLVING = (
         "[natural, or uniform where the tokens are not known]",
     ),
     click.option("--frontier", metavar="en:rest", help="The trade-off curve between the mean losses of two sets."),
+    click.option("--stages", metavar="0.8,0.2", help="Refused: the law has no schedule; says what can be asked."),
     click.option("--points", type=options.Count(2), help="How many points it has.  [default: 9]"),
     options.level,
     options.seed,
@@ -104,12 +105,14 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
 )
 @options.fit_file
 @options.law_file
+@options.like
 @_all(BUDGET, WEIGHTS, BOUNDS, SOLVING)
 @options.output("the mixtures (.json), or all their numbers as a table (.csv, .csv.gz, .parquet, .jsonl)")
 def command(
     out: Output,
     fit_path: str,
     law_file: str | None,
+    like: tuple[str, ...],
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,
     flops: float | None,
@@ -117,6 +120,7 @@ def command(
     force: bool,
     frontier: str | None,
     points: int | None,
+    stages: str | None,
     **asked: Unpack[DemandKeywords],
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
@@ -130,7 +134,8 @@ def command(
     from shapleymix_cli.inputs import load_fit
 
     options.require_ending(output)
-    fit = load_fit(out, fit_path, law_file)
+    _refuse_stages(stages)
+    fit = load_fit(out, fit_path, law_file, like)
     demands = _demands(out, asked)
     _require_budget(flops, sizes, tokens)
     if frontier is not None or points is not None:
@@ -161,6 +166,17 @@ def _require_budget(flops: float | None, sizes: tuple[float, ...] | None, tokens
     """Refuse budgets that contradict each other."""
     if flops and (sizes or tokens):
         raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
+
+
+def _refuse_stages(stages: str | None) -> None:
+    """A law of totals cannot say when a language should be seen."""
+    if stages is not None:
+        message = "--stages: the law knows how much of each source a run sees in all, not in which part of it"
+        hint = (
+            "optimize the whole run: its tokens may be spread over stages at will, as long as each source's sum stays; "
+            "its cap is on the sum, and --what-if and the shadow prices tell what the total of a scarce one matters"
+        )
+        raise UsageError(message, hint=hint)
 
 
 def _trade_off(

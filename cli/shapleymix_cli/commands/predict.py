@@ -28,12 +28,13 @@ Sizes = tuple[float, ...] | None
 
 @dataclass(frozen=True)
 class Points:
-    """What to predict: names (R,), mixtures (R, M), sizes and tokens (R,)."""
+    """What to predict: names (R,), mixtures (R, M), sizes and tokens (R,), and unique tokens (R, M) of a table."""
 
     runs: tuple[str, ...]
     p: FloatArray
     N: FloatArray
     D: FloatArray
+    unique: FloatArray | None = None
 
 
 @options.command(
@@ -45,6 +46,7 @@ class Points:
 )
 @options.fit_file
 @options.law_file
+@options.like
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.option(
     "--mixture",
@@ -65,6 +67,7 @@ def command(
     out: Output,
     fit_path: str,
     law_file: str | None,
+    like: tuple[str, ...],
     table: str | None,
     mixtures: tuple[str, ...],
     sizes: Sizes,
@@ -91,7 +94,7 @@ def command(
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     options.require_ending(output)
-    fit = load_fit(out, fit_path, law_file)
+    fit = load_fit(out, fit_path, law_file, like)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)
@@ -107,8 +110,9 @@ def command(
         points = _grid(fit, named, N, D, supply)
         comparisons = _comparisons(fit, named, N, D, supply, weights, level)
     found = fit.predict(
-        points.p, points.N, points.D, level, points.runs, languages=known, available=available, strict=strict
-    )
+        points.p, points.N, points.D, level, points.runs, languages=known, available=available, unique=points.unique,
+        strict=strict,
+    )  # fmt: skip
     out.warn(found.warnings)
     out.note(notice for one in comparisons for notice in one.notices)
     if output:
@@ -134,7 +138,7 @@ def _table_points(out: Output, fit: Fit, path: str) -> Points:
         raise UsageError(f"{path} holds no point with D above 0")
     out.note([f"left out {untrained} untrained rows (D = 0)"] if untrained else [])
     kept = log.select(log.trained)
-    return Points(kept.runs, kept.p, kept.N, kept.D)
+    return Points(kept.runs, kept.p, kept.N, kept.D, kept.unique)
 
 
 def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds) -> Points:

@@ -1,0 +1,221 @@
+"""Sources without runs, taken to be like one that runs hold: what a user knows and no log says.
+
+The new source's effect on every target is that of the source it is like, with two exceptions that no likeness covers.
+On the other's own target it is the middle of what foreign sources do: Czech data are no Polish. On its own target, if
+that was measured, it is what the other does on its own. Replicates spread it widely: by a factor of e as a whole and
+for each target, and in one of four by another source's effect, drawn anew, since a likeness may be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shapleymix.errors import UsageError, caution
+from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.settings import SEED
+from shapleymix.laws import BlackBox, Law, Parameter
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.amounts import parse_whole
+from shapleymix.tables.spelling import near
+
+WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
+WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
+STREAM = 3  # second word of the seed: these draws are others than those of the bootstrap
+
+LikeSpec = Mapping[str, str] | Sequence[str] | str
+"""`"cs=pl,sk=pl"`, several such texts, or a mapping."""
+
+
+def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
+    """A fit that knows further sources, each taken to be like one that it was fitted to.
+
+    Parameters
+    ----------
+    fit : Fit
+        The fit.
+    sources : LikeSpec
+        New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping.
+    seed : int
+        Of the replicates' draws.
+
+    Raises
+    ------
+    UsageError
+        If runs hold the new source, none hold the other, or the law has no coefficients of single sources.
+    """
+    pairs = _pairs(sources)
+    _require_coefficients(fit)
+    rng = np.random.default_rng([parse_whole(seed, "seed"), STREAM])
+    for new, known in pairs.items():
+        fit = _with(fit, new, known, rng)
+    caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
+    return fit
+
+
+def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
+    """The fit with one more source, or with one that no run held."""
+    _require_pair(fit, new, known)
+    fresh = new not in fit.sources
+    sources = (*fit.sources, new) if fresh else fit.sources
+    seen = [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
+    place = _Place(
+        row=sources.index(new),
+        known=fit.sources.index(known),
+        others=tuple(fit.sources.index(name) for name in seen if name != known),
+        own=tuple(fit.targets.index(name) if name in fit.targets else -1 for name in fit.sources),
+        mine=fit.targets.index(new) if new in fit.targets else -1,
+        targets=len(fit.targets),
+        fresh=fresh,
+    )
+    law = fit.law.mapped(
+        lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
+    )
+    replicates = None if fit.replicates is None else _spread(fit.replicates, place, rng)
+    coverage = fit.coverage
+    if fresh:
+        coverage = replace(
+            coverage,
+            p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
+            mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
+        )
+    coverage = replace(coverage, alike={**coverage.alike, new: known})
+    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the new source and those that it may be like stand.
+
+    Attributes
+    ----------
+    row, known : int
+        Row of the new source, and of the one that it is like.
+    others : tuple of int
+        Rows of all others that runs hold.
+    own : tuple of int
+        For each source its own target, or -1.
+    mine, targets : int
+        The new source's own target, or -1; and how many there are.
+    fresh : bool
+        Whether the row is yet to be made.
+    """
+
+    row: int
+    known: int
+    others: tuple[int, ...]
+    own: tuple[int, ...]
+    mine: int
+    targets: int
+    fresh: bool
+
+    @property
+    def foreign(self) -> BoolArray:
+        """Targets (K,) that are not the new source's own."""
+        return np.arange(self.targets) != self.mine
+
+    def put(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
+        """The symbol with the new row (..., K), where it has one a source."""
+        if symbol.axes == "K":
+            return value
+        if self.fresh:
+            return np.insert(value, self.row, row, axis=-2)
+        value = value.copy()
+        value[..., self.row, :] = row
+        return value
+
+    def like(self, law: type[Law], symbol: Parameter, value: FloatArray) -> FloatArray:
+        """The row (..., K) of a source like the known one."""
+        if symbol.axes == "K":
+            return value
+        row, own = np.array(value[..., self.known, :]), self.own[self.known]
+        if "families" in law.needs or own < 0:  # of the same family, which is all that such a law asks
+            return row
+        if self.mine >= 0 and symbol.fitted:
+            row[..., self.mine] = row[..., own]
+        row[..., own] = self._middle(value[..., own])
+        return row
+
+    def other(self, value: FloatArray, taken: IntArray) -> FloatArray:
+        """The rows (B, K) of sources `taken` (B,), one a replicate, as another language than their own has them."""
+        place = np.arange(len(taken))
+        row, own = np.array(value[place, taken]), np.array(self.own)[taken]
+        has = np.flatnonzero(own >= 0)
+        row[has, own[has]] = self._middle(value[has, :, own[has]])
+        return row
+
+    def _middle(self, column: FloatArray) -> FloatArray:
+        """The middle of what the other sources have, (...), of a column (..., M)."""
+        return np.median(column[..., list(self.others)], axis=-1) if self.others else column[..., self.known]
+
+
+def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
+    """The replicates with the new source drawn about the known one, and in some like another."""
+    law = type(replicates)
+    count = len(np.asarray(getattr(replicates, law.parameters()[0].name)))
+    targets = replicates.targets_count()
+    away = WHOLE * rng.normal(size=(count, 1)) + EACH * rng.normal(size=(count, targets))
+    wrong = (rng.random(count) < WRONG) if place.others else np.zeros(count, dtype=bool)
+    taken = rng.choice(place.others, size=count) if place.others else np.zeros(count, dtype=np.int64)
+
+    def drawn(symbol: Parameter, value: FloatArray) -> FloatArray:
+        value = np.asarray(value)
+        if symbol.axes == "K":
+            return value
+        row = place.like(law, symbol, value)
+        if symbol.fitted or "transfer" in law.needs:
+            row = _moved(symbol, row, away, value)
+            row = np.where(wrong[:, None] & place.foreign, place.other(value, taken), row)
+        return place.put(symbol, value, row)
+
+    return replicates.mapped(drawn)
+
+
+def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArray) -> FloatArray:
+    """A row moved by a factor, within the symbol's bounds; one that may be negative by the spread of all sources."""
+    if symbol.fitted and symbol.low < 0:
+        return row + away * value.std(axis=-2)
+    moved = row * np.exp(away)
+    top = 1.0 if not symbol.fitted else symbol.high
+    return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
+
+
+def _pairs(given: LikeSpec) -> dict[str, str]:
+    """New source and known source, from what the user gave."""
+    hint = "write it like cs=pl: the new source, and the one that it is like"
+    if isinstance(given, Mapping):
+        listed = list(given.items())
+    else:
+        texts = [given] if isinstance(given, str) else list(given)
+        listed = [tuple(word.strip() for word in part.split("=")) for text in texts for part in str(text).split(",")]
+    for pair in listed or [()]:
+        if len(pair) != 2 or not all(isinstance(word, str) and word for word in pair):
+            raise UsageError(f"like: {'='.join(map(str, pair))!r:.60} names no two sources", hint=hint)
+    if len({new for new, _ in listed}) < len(listed):
+        raise UsageError("like: a source is named twice", hint="each new source is like one other")
+    return dict(listed)
+
+
+def _require_coefficients(fit: Fit) -> None:
+    law = type(fit.law)
+    if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
+        hint = "fit a law that has them, such as 'learned-own'"
+        raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
+
+
+def _require_pair(fit: Fit, new: str, known: str) -> None:
+    """Refuse what is no new source, or nothing to be like."""
+    missing = fit.unseen
+    if known not in fit.sources:
+        raise UsageError(f"like: {known!r} is not one of the sources", hint=near(known, fit.sources))
+    if known in missing or known in fit.coverage.alike:
+        raise UsageError(f"like: no run holds {known!r} itself", hint="name a source that runs hold")
+    if new in fit.sources and new not in missing:
+        if new in fit.coverage.alike:
+            raise UsageError(
+                f"like: {new!r} is taken to be like {fit.coverage.alike[new]!r} already", hint="name it once"
+            )
+        hint = "only a source without runs can be taken to be like another"
+        raise UsageError(f"like: runs hold {new!r}: its effect is fitted", hint=hint)

@@ -1,0 +1,163 @@
+"""Sources without runs, taken to be like one that runs hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cli_tools import runner
+from simulated import FAST, NAMES, inputs, log_of, mixtures, simulate, true_law
+
+import shapleymix as sm
+from shapleymix.errors import ShapleyMixWarning, UsageError
+from shapleymix.fitting.likeness import WRONG, like
+from shapleymix.laws import LAWS
+
+pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+BUDGET = (1e8, 3e9)
+
+
+def fit_of(name: str, bootstrap: int = 0, rows: int = 40) -> sm.Fit:
+    """Four languages; where a law is in need, with Shapley values and families."""
+    _, given, log = log_of(name, rows=rows, noise=1e-3)
+    wants = {"transfer": given.transfer, "languages": given.languages}
+    return sm.fit(log, name, **wants, **(FAST | {"bootstrap": bootstrap, "starts": 2}))
+
+
+@pytest.fixture(scope="module")
+def known() -> sm.Fit:
+    return fit_of("learned", bootstrap=200)
+
+
+def with_ratio(p: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Mixtures with a last source whose share is taken from French, the third."""
+    return np.column_stack([p[:, 0], p[:, 1], p[:, 2] - new, p[:, 3], new])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_every_law_knows_a_source_like_another_or_refuses_by_name(name):
+    found = fit_of(name)
+    if not any(symbol.axes == "MK" for symbol in LAWS[name].parameters()):
+        with pytest.raises(UsageError, match=f"law '{name}' has no coefficients"):
+            like(found, "oc=fr")
+        return
+    alike = like(found, "oc=fr")
+    assert alike.sources == (*found.sources, "oc")
+    alike.law.check(5, 4, 0)
+    p, one = mixtures(9, 4, seed=5), np.ones(9)
+    N, D = BUDGET[0] * one, BUDGET[1] * one
+    without = alike.law(with_ratio(p, 0 * one), N, D)
+    np.testing.assert_allclose(without, found.law(p, N, D), rtol=1e-12, err_msg="without it nothing changes")
+    other = [j for j, target in enumerate(found.targets) if target != "fr"]
+    instead = alike.law(with_ratio(p, p[:, 2]), N, D)
+    swapped = found.law(p, N, D)
+    np.testing.assert_allclose(instead[:, other], swapped[:, other], rtol=1e-9, err_msg="it does what French did")
+
+
+def test_on_the_others_own_target_it_does_what_foreign_sources_do(known):
+    alike = like(known, "oc=fr")
+    phi = alike.law.coefficients
+    np.testing.assert_array_equal(phi[:4], known.law.coefficients)
+    np.testing.assert_array_equal(np.delete(phi[4], 2), np.delete(phi[2], 2))
+    assert phi[4, 2] == np.median(np.delete(phi[:4, 2], 2))
+
+
+def test_a_measured_target_of_its_own_gets_what_the_other_does_on_its_own():
+    """The log holds Finnish losses, and no Finnish data."""
+    given = inputs(5, 5)
+    log = simulate(true_law("learned", given), given, mixtures(40, 5), sizes=(1e8,), tokens=(3e9,))
+    fewer = log.p[:, :4] / log.p[:, :4].sum(axis=1, keepdims=True)
+    found = sm.fit(replace(log, p=fewer, sources=log.sources[:4]), "learned", **FAST)
+    alike = like(found, {NAMES[4]: "fr"})
+    assert alike.law.coefficients[4, 4] == found.law.coefficients[2, 2]
+    assert alike.law.coefficients[4, 0] == found.law.coefficients[2, 0]
+
+
+def test_replicates_are_as_wide_as_what_is_not_known(known):
+    alike = like(known, "oc=fr")
+    ratio = np.log(alike.replicates.coefficients[:, 4] / known.replicates.coefficients[:, 2])
+    assert 0.8 < ratio[:, 0].std() < 2.0
+    assert np.corrcoef(ratio[:, 0], ratio[:, 1])[0, 1] > 0.2, "a source may help more as a whole"
+    others = known.replicates.coefficients[:, [0, 1, 3], 0]
+    copied = np.isclose(alike.replicates.coefficients[:, 4, 0, None], others, rtol=1e-12).any(axis=1)
+    assert abs(copied.mean() - WRONG) < 0.15, (
+        "a likeness may be wrong; on English another's own effect is no foreign one"
+    )
+    np.testing.assert_array_equal(alike.replicates.coefficients[:, :4], known.replicates.coefficients)
+    again = like(known, "oc=fr")
+    np.testing.assert_array_equal(alike.replicates.coefficients, again.replicates.coefficients)
+    point = dict.fromkeys(("fr", "oc"), 0.5)
+    shares = [alike.predict(one, *BUDGET) for one in ({"fr": 1.0}, point)]
+    widths = [np.log(one.high / one.low).mean() for one in shares]
+    assert widths[1] > widths[0]
+
+
+def test_the_optimum_may_use_it_and_says_what_it_rests_on(known):
+    with pytest.warns(
+        ShapleyMixWarning, match="little is known of the effect of oc: no run holds it; it is taken to be"
+    ):
+        alike = like(known, "oc=fr")
+    assert alike.unseen == ()
+    assert alike.thin["oc"] == "no run holds it; it is taken to be like fr"
+    found = sm.optimize(alike, *BUDGET, caps={"fr": 0.05, "en": 0.05})
+    assert found.relative_gap < 1e-6
+    assert found.sources[-1] == "oc"
+    assert found.p_low[-1] < found.p_high[-1]
+
+
+def test_a_column_without_runs_is_filled_as_a_new_one_is_added(tmp_path):
+    log = log_of("learned", rows=40, noise=1e-3)[2]
+    empty = replace(log, p=np.column_stack([log.p, np.zeros(40)]), sources=(*log.sources, "oc"))
+    found = sm.fit(empty, "learned", **FAST)
+    assert found.unseen == ("oc",)
+    filled, added = like(found, "oc=fr"), like(sm.fit(log, "learned", **FAST), "oc=fr")
+    np.testing.assert_allclose(filled.law.coefficients, added.law.coefficients, rtol=1e-3)
+    assert filled.unseen == added.unseen == ()
+    filled.save(tmp_path / "fit.json")
+    read = sm.Fit.load(tmp_path / "fit.json")
+    assert read.coverage.alike == {"oc": "fr"}
+    np.testing.assert_array_equal(read.law.coefficients, filled.law.coefficients)
+
+
+def test_several_and_wrong_likenesses(known):
+    both = like(known, ["oc=fr", "nl=de"])
+    assert both.sources[-2:] == ("oc", "nl")
+    assert like(known, "oc=fr,nl=de").coverage.alike == {"oc": "fr", "nl": "de"}
+    wrong = {
+        "en=fr": "runs hold 'en'",
+        "oc=xx": "'xx' is not one of the sources",
+        "oc": "'oc' names no two sources",
+        "oc=": "names no two sources",
+        "": "names no two sources",
+        "oc=fr,oc=de": "named twice",
+        "a=b=c": "names no two sources",
+        "oc=oc": "'oc' is not one of the sources",
+    }
+    for text, message in wrong.items():
+        with pytest.raises(UsageError, match=message):
+            like(known, text)
+    with pytest.raises(UsageError, match="taken to be like 'fr' already"):
+        like(both, "oc=de")
+    with pytest.raises(UsageError, match="no run holds 'oc' itself"):
+        like(both, "gsw=oc")
+    with pytest.raises(UsageError, match="names no two sources"):
+        like(known, {})
+    with pytest.raises(UsageError, match="law 'hellinger' has no coefficients"):
+        like(sm.fit(log_of("learned")[2], "hellinger", **FAST), "oc=fr")
+
+
+def test_the_command_line_takes_likenesses_and_refuses_stages(known, tmp_path, capsys):
+    run, path = runner(capsys), tmp_path / "fit.json"
+    known.save(path)
+    call = ("optimize", path, "-N", "100M", "-D", "3B")
+    found = run(*call, "--like", "oc=fr", "--cap", "oc=0.1", "--json")
+    assert found.document["sources"][-1] == "oc"
+    assert "little is known of the effect of oc" in found.err
+    point = run("predict", path, "--like", "oc=fr", "--mixture", "fr=0.5,oc=0.5", "-N", "100M", "-D", "3B")
+    assert point.code == 0
+    refused = run(*call, "--stages", "0.8,0.2")
+    assert refused.code == 2
+    assert "not in which part of it" in refused.err
+    assert "--what-if and the shadow prices" in refused.err
+    assert run(*call, "--like", "en=fr").code == 2
