@@ -190,9 +190,7 @@ def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicate
     )
 
 
-def _explained(
-    log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None
-) -> FloatArray:
+def _explained(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
     """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
     total = np.zeros(residual.shape[1])
     if replicates is None:
