@@ -138,7 +138,7 @@ def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, cap
     scored = [law["mean"]["PE"] for law in laws if law["error"] is None]
     assert len(scored) > 3
     assert scored == sorted(scored)
-    assert document["law"] == document["selection"]["simplest_within_one_standard_error"]
+    assert document["law"] == document["selection"]["preferred"]
     show(fit_view(Fit.load(goal), verbose=True))
     text = capsys.readouterr().out
     assert f"{document['law']} (chosen)" in text

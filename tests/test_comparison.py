@@ -154,7 +154,7 @@ def test_a_law_that_cannot_be_fitted_drops_out_with_its_reason():
     assert gone.scores is None
     assert gone.error is not None
     assert "law 'learned' fits 10 numbers" in gone.error
-    assert table.best() == table.simplest() == "chinchilla"
+    assert table.best() == table.preferred() == "chinchilla"
     assert table.better.shape == table.gap.shape == table.gap_error.shape == (1, 1)
     with pytest.raises(FitError, match="no law could be fitted"):
         compare(log, ["learned"], folds=3, **FAST)
@@ -252,7 +252,7 @@ def test_boosted_trees_join_in():
     table = compare(log, ["chinchilla", "gbm", "learned"], folds=2, **FAST)
     error = {entry.law: entry.scores.mean["PE"] for entry in table.entries if entry.scores}
     assert error["learned"] < error["gbm"]
-    assert table.simplest() == "learned"
+    assert table.preferred() == "learned"
 
 
 # the published logs, with limits that are well above what was measured

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 from simulated import FAST, log_of, mixtures
 
-from shapleymix.fitting.exponents import EXPONENT, SLOPE, Levels, completed, drawn_exponents
+from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
 from shapleymix.fitting.fits import fit
 from shapleymix.fitting.uncertainty import (
     BEYOND_D,
@@ -22,7 +22,7 @@ from shapleymix.fitting.uncertainty import (
     scatter,
 )
 from shapleymix.laws import LAWS
-from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.core import EXPONENT, SLOPE, CoreLaw
 
 CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
 LOW, HIGH = np.array([1e8]), np.array([8e8])
@@ -73,9 +73,9 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
     slope = -(log_losses[1] - log_losses[0]) / (2 * step)
-    assert np.median(slope) == pytest.approx(SLOPE["N"].centre, rel=0.05)
-    assert np.log(slope).std() == pytest.approx(np.hypot(SLOPE["N"].shared, SLOPE["N"].own), rel=0.15)
-    assert np.median(law.alpha) == pytest.approx(EXPONENT["N"].centre, rel=0.05)
+    assert np.median(slope) == pytest.approx(np.exp(SLOPE["N"].center), rel=0.05)
+    assert np.log(slope).std() == pytest.approx(SLOPE["N"].spread, rel=0.15)
+    assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT["N"].center), rel=0.05)
 
 
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
@@ -93,7 +93,7 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
     inside = []
     for number in range(4):
         truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
-        drawn = truth.replaced(alpha=EXPONENT["N"].draw(rng, 1, 4)[0])
+        drawn = truth.replaced(alpha=np.exp(EXPONENT["N"].center + EXPONENT["N"].spread * rng.standard_normal(4)))
         scale = 0.3 * truth.E * 1e8**drawn.alpha
         law = drawn.replaced(A=scale)
         loss = law(log.p, log.N, log.D) * np.exp(3e-3 * rng.standard_normal(log.loss.shape))

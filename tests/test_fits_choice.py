@@ -84,7 +84,7 @@ def test_auto_takes_only_what_the_inputs_allow(noisy):
     fed = fit(log, "auto", given.transfer, given.languages, **options)
     assert fed.selection is not None
     assert {entry.law for entry in fed.selection.entries} == set(LAWS)
-    assert fed.law.name == fed.selection.simplest()
+    assert fed.law.name == fed.selection.preferred()
 
 
 def test_auto_is_the_simplest_law_within_one_paired_standard_error():
@@ -122,7 +122,7 @@ def test_a_law_for_larger_budgets_is_chosen_by_the_largest_size():
     found = fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
     assert found.selection is not None
     assert found.selection.design == "largest size left out (N = 5e+08)"
-    assert found.law.name == found.selection.simplest()
+    assert found.law.name == found.selection.preferred()
     expected = compare(log, "chinchilla", leave_largest_N=True, threads=1).entries[0].scores
     (own,) = (entry.scores for entry in found.selection.entries if entry.law == "chinchilla")
     assert own == expected

@@ -54,9 +54,10 @@ def test_an_optimum_outside_of_what_was_fitted_is_refused_under_strict(fit):
 def test_repeated_tokens_are_named_for_the_optimum_and_for_rivals(fit):
     few = dict.fromkeys(fit.sources, 100_000.0)
     found = sm.optimize(fit, 97_600, "2M", available=few, max_epochs=5)
-    repeats = [text for text in found.notices if "takes repeated tokens for fresh ones" in text]
-    assert any("and the mixture repeats" in text for text in repeats)
-    assert any("and the rival uniform repeats en 4 times, de 4 times" in text for text in repeats)
+    repeats = [text for text in found.notices if "rests on the published R* = 15.4 epochs" in text]
+    assert any(text.startswith("the mixture repeats") for text in repeats)
+    assert any(text.startswith("the rival uniform: it repeats en 4 times, de 4 times") for text in repeats)
+    assert not any("fresh ones" in text for text in found.notices)
     plenty = sm.optimize(fit, 97_600, "2M", available=dict.fromkeys(fit.sources, "1B"))
     assert not any("repeats" in text for text in plenty.notices)
 

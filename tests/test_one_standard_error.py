@@ -29,12 +29,12 @@ def comparison(errors: list[float], sizes: list[int], in_standard_errors: float)
 def test_a_simpler_law_is_taken_within_one_standard_error_and_no_further(in_standard_errors, chosen):
     table = comparison([0.021, 0.020], [3, 7], in_standard_errors)
     assert table.best() == "law-1"
-    assert table.simplest() == chosen
+    assert table.preferred() == chosen
 
 
 def test_among_equally_simple_laws_the_better_is_taken():
-    assert comparison([0.023, 0.022, 0.020], [3, 3, 7], 0.9).simplest() == "law-1"
+    assert comparison([0.023, 0.022, 0.020], [3, 3, 7], 0.9).preferred() == "law-1"
 
 
 def test_a_larger_law_is_never_taken_for_being_close():
-    assert comparison([0.020, 0.0201], [3, 7], 0.5).simplest() == "law-0"
+    assert comparison([0.020, 0.0201], [3, 7], 0.5).preferred() == "law-0"

@@ -87,7 +87,7 @@ def use_matrix(found: Any) -> None:
 
 def use_comparison(found: Any) -> None:
     assert found.best() in [entry.law for entry in found.entries]
-    found.simplest()
+    found.preferred()
 
 
 def use_prediction(found: Any) -> None:

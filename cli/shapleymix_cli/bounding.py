@@ -16,7 +16,11 @@ def bounds(function: Decorated) -> Decorated:
 
 _BOUNDS = (
     click.option("--available", metavar="en=5T,...", help="Unique tokens that are available; overrides --languages."),
-    click.option("--max-epochs", metavar="E|en=4,...", help="How often a token may be seen.  [default: 4]"),
+    click.option(
+        "--max-epochs",
+        metavar="E|en=4,...",
+        help="How often a token may be seen.  [default: as it pays; 4 for a law that does not price repetition]",
+    ),
     click.option("--cap", "caps", metavar="en=50%,...", multiple=True, help="Highest ratios; repeatable."),
     click.option("--floor", "floors", metavar="en=0.1,...", multiple=True, help="Lowest ratios; repeatable."),
     click.option("--fix", metavar="en=0.3,...", multiple=True, help="Exact ratios; repeatable."),

@@ -12,15 +12,18 @@ Modules, in reading order:
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
   beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
+  repetition      what a fit knows of repeated tokens: their worth, and the epochs of its runs
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
+  parameters      the fitted symbols of a law as rows, each with its interval
   misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   magnitudes      numbers that a law can be fitted to, or the place of each that is none
   evidence        what a fit gets to see, and what was left out
-  study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   tuning          what a law believes, chosen by cross-validation and pooled over targets
+  study           what fitting and comparing both run on: the evidence, the inputs, how to fit, and the seed
+  rates           the rate at which repeated tokens lose their worth: told by the log, or published
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   candidates      what a comparison takes: laws, black boxes, fixed predictors

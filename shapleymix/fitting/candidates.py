@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.study import Study
-from shapleymix.fitting.tuning import tuned
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
+from shapleymix.laws.base import Observations
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
@@ -28,6 +28,15 @@ class Predictor(Protocol):
     """Anything that predicts: losses (R, K), or a result with `losses`, from p (R, M), N (R,) and D (R,)."""
 
     def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A predictor that knows what repeated tokens are worth, such as a fit."""
+
+    @property
+    def repetition(self) -> object: ...
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, *, unique: FloatArray) -> object: ...
 
 
 Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
@@ -74,7 +83,7 @@ class LawCandidate:
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
-            predicted[alike] = estimate.law.losses(log.p, log.N, log.D)
+            predicted[alike] = estimate.law.losses(problem.observed.p, log.N, log.D)
             held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
             require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
         return _held_out(predicted, masks)
@@ -88,12 +97,12 @@ class LawCandidate:
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             if len(alike) > 2:
-                found = tuned(problem, np.ones(len(log)), masks[alike]).losses
+                found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
                 predicted = np.where(np.isnan(found), predicted, found)
                 continue
             for mask in masks[alike]:
                 share = (~mask).astype(np.float64)
-                best = tuned(problem, share, study.inner_folds(~mask))
+                best = study.memory.tuned(problem, share, study.inner_folds(~mask))
                 estimate = best.problem.follow(share[None], best.start[None])
                 losses = np.exp(best.problem.predicted(estimate)[0])
                 predicted[mask] = losses[mask]
@@ -121,10 +130,10 @@ class BlackBoxCandidate:
 
         def fitted_without(mask: BoolArray) -> Law:
             weight = seen.weight * ~mask[:, None]
-            return learned_by(self.learner, log, seen.log_loss, weight, study.seed)
+            return learned_by(self.learner, log, replace(seen, weight=weight), study.seed)
 
         def predicted(law: Law) -> FloatArray:
-            return as_losses(self.name, asked(self.name, lambda: law(log.p, log.N, log.D)), log.loss.shape)
+            return as_losses(self.name, asked(self.name, lambda: law(seen.p, log.N, log.D)), log.loss.shape)
 
         found = _held_out(np.stack([predicted(fitted_without(mask)) for mask in masks]), masks)
         _require_numbers(self.name, found, study, masks)
@@ -147,15 +156,27 @@ class FixedCandidate:
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log = study.log
-        answer = asked(self.label, lambda: self.predictor.predict(log.p, log.N, log.D))
+        answer = asked(self.label, lambda: _predicted(self.predictor, log))
         losses = as_losses(self.label, getattr(answer, "losses", answer), log.loss.shape)
         _require_numbers(self.label, losses, study, masks)
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
 
 
-def learned_by(learner: type[BlackBox], log: RunLog, log_loss: FloatArray, weight: FloatArray, seed: int) -> BlackBox:
-    """What a black box makes of the log losses (R, K) of a log."""
-    return asked(learner.name, lambda: learner.learn(log.p, log.N, log.D, log_loss, weight, log.groups, seed))
+def _predicted(predictor: Predictor, log: RunLog) -> object:
+    """What is predicted of a log; a fit of ours is told the unique tokens of each run."""
+    if log.unique is not None and _is_informed(predictor):
+        return predictor.predict(log.p, log.N, log.D, unique=log.unique)
+    return predictor.predict(log.p, log.N, log.D)
+
+
+def _is_informed(predictor: object) -> TypeGuard[Informed]:
+    return isinstance(predictor, Informed)
+
+
+def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
+    """What a black box makes of the observations of a log."""
+    known = (seen.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, seed)
+    return asked(learner.name, lambda: learner.learn(*known))
 
 
 def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.rates import for_comparison
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
@@ -22,6 +24,8 @@ from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
+USUAL = LearnedBase.name
+SURE = 2.0  # standard errors by which another law must be better
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,20 @@ class Comparison(Tabular, Record):
         """The law with the lowest mean held-out PE."""
         return self._scored()[int(np.argmin(self._errors()))].law
 
-    def simplest(self) -> str:
+    def preferred(self) -> str:
+        """The law that `law="auto"` takes.
+
+        `learned-base`, unless another is better by more than two (paired) standard errors; then, or where it is not
+        compared, the law with the fewest numbers per target within one standard error of the best. Of a dozen laws one
+        is better by one standard error by luck alone.
+        """
+        scored = [entry.law for entry in self._scored()]
+        if USUAL in scored and scored.index(self.best()) != scored.index(USUAL):
+            place = (scored.index(USUAL), scored.index(self.best()))
+            return USUAL if self.gap[place] <= SURE * self.gap_error[place] else self._simplest()
+        return USUAL if USUAL in scored else self._simplest()
+
+    def _simplest(self) -> str:
         """The law with the fewest numbers per target within one (paired) standard error of the best."""
         errors, scored = self._errors(), self._scored()
         top = int(np.argmin(errors))
@@ -155,6 +172,7 @@ def contest(
     FitError
         If no law could be fitted.
     """
+    study = for_comparison(study, masks)
     predictions: list[FloatArray | None] = []
     faults: list[ShapleyMixError | None] = []
     for index, contender in enumerate(contenders):
@@ -172,7 +190,7 @@ def contest(
 
 
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
-    """The comparison from which `law="auto"` takes the simplest law within one standard error of the best.
+    """The comparison from which `law="auto"` takes a law (see `Comparison.preferred`).
 
     For budgets beyond the fitted ones the laws are compared there: on the largest size, fitted to the others.
 

@@ -18,11 +18,13 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.questions import trajectories
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
 from shapleymix.fitting.unseen import filled
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
+from shapleymix.laws.symbols import Role
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
@@ -31,7 +33,7 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-STREAM = 2  # second word of the seed: these draws are others than those of the bootstrap and of unseen sources
+STREAM = 4  # second word of the seed: these draws are others than any of those before
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
 Progress = Callable[[int, int], None]
 
@@ -128,7 +130,7 @@ class Problem:
     def predicted(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
         law, log = self.law_at(x), self.evidence.log
-        return np.log(law.losses(log.p, log.N, log.D))
+        return np.log(law.losses(self.observed.p, log.N, log.D))
 
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
@@ -223,11 +225,20 @@ class Problem:
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
         believed = self.believed.prior(target, weight, draws)
-        coefficient = np.array([known.role == "coefficients" for known in self.packing.owners], dtype=bool)
+        coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
         untold = coefficient & np.isinf(self.believed.spread[target])
         precision = believed.precision * (self.settings.prior / Settings.prior)
+        precision = precision * np.where(self._of_role("exponent"), self._rows_a_run, 1.0)
         return Prior(believed.center, np.where(untold, pull, precision))
+
+    def _of_role(self, role: Role) -> BoolArray:
+        return np.array([known.role == role for known in self.packing.owners], dtype=bool)
+
+    @property
+    def _rows_a_run(self) -> float:
+        """Checkpoints of one run err together: for an exponent they are one observation."""
+        return len(self.evidence.log) / len(np.unique(trajectories(self.evidence.log)))
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))

@@ -9,6 +9,7 @@ import numpy as np
 
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.repetition import taken
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.fitting.uncertainty import Spread
@@ -56,8 +57,9 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     fit = Fit.taken(fit)
     rows = one_log(log).aligned(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
-    predicted = fit.predict(rows.p, rows.N, rows.D, level, strict=strict)
-    losses = fit.law(rows.p, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
+    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
+    counted = taken(fit.repetition, rows.p, rows.unique, np.full(len(fit.sources), np.nan), rows.D)
+    losses = fit.law(counted.q, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
     losses = np.broadcast_to(losses, rows.loss.shape)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
     none = fit.replicates is None and fit.residuals is None

@@ -12,14 +12,19 @@ from shapleymix.fitting.magnitudes import require_magnitudes, scaled_weights
 from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
+from shapleymix.laws.repeated import PUBLISHED, effective
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.by_source import column_of
 from shapleymix.tables.joining import concat
-from shapleymix.tables.languages import LanguagesSpec, languages_of
+from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import read_transfer
+
+OFTEN, TELLING = 1.5, 3
+"""Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,33 @@ class Filters:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A log with the weight of every loss; weight zero where it was not measured or was filtered out."""
+    """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
+
+    `unique` (R, M) are the unique tokens that each run could draw on (NaN: no limit; None: none is known), and `rate`
+    is that at which repeated ones lose their worth.
+    """
 
     log: RunLog
     weight: FloatArray  # (R, K)
     notices: tuple[str, ...]
+    unique: FloatArray | None = None
+    rate: float = PUBLISHED
+
+    @property
+    def ratios(self) -> FloatArray:
+        """What laws take for the ratios (R, M): fewer where tokens are repeated."""
+        if self.unique is None:
+            return self.log.p
+        u = np.where(np.isnan(self.unique), np.inf, self.unique) / self.log.D[:, None]
+        return effective(self.log.p, u, self.rate)
+
+    @property
+    def tells_repetition(self) -> bool:
+        """Whether enough runs see tokens often enough to tell what that costs."""
+        if self.unique is None:
+            return False
+        often = np.any(self.log.p * self.log.D[:, None] > self.unique * OFTEN, axis=1)
+        return len({self.log.runs[row] for row in np.flatnonzero(often).tolist()}) >= TELLING
 
     @property
     def N0(self) -> float:
@@ -88,7 +115,8 @@ class Evidence:
             weight = weight * shares[:, None]
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
         N0, D0 = self.units(law)
-        return Observations(self.log.p, self.log.N / N0, self.log.D / D0, log_loss, weight)
+        p = self.ratios if law.takes_repetition else self.log.p
+        return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)
 
 
 def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:
@@ -194,6 +222,14 @@ def inputs_of(
     """The labels, the transfer matrix and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
     return Inputs(log.sources, log.targets, matrix, languages_of(languages))
+
+
+def limits_of(log: RunLog, languages: Languages | None) -> FloatArray | None:
+    """Unique tokens (R, M) of each run: of the log, else of the languages table for all; None if neither says."""
+    if log.unique is not None:
+        return log.unique
+    available = column_of(languages, "available_tokens", log.sources)
+    return None if np.isnan(available).all() else np.broadcast_to(available, log.p.shape)
 
 
 def fold_masks(log: RunLog, folds: int) -> BoolArray:

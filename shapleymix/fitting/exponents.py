@@ -5,49 +5,26 @@ every exponent and every size of the term: no run tells them apart, so what is b
 what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
 it (`CoreLaw.bent`), and an interval thus opens with the distance from the runs, for every law with Chinchilla's core.
 
-The belief is that of eight public isoFLOP suites (Epoch's Chinchilla, ml-scalefit, Llama 3 twice, Marin three times,
-misfitting), each fitted by `chinchilla`, and of three published mixture logs: see `bench_coverage.py`, which prints
-them. Suites: alpha .31 to .71, beta .33 to .69; mixture logs: alpha .13 to .26, beta .3 to .8.
+The beliefs, and whose they are, stand in `laws/core.py`.
 
 Legend: B replicates, K targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from shapleymix.laws import Law
-from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.symbols import Budget
+from shapleymix.laws.core import EXPONENT, SLOPE, CoreLaw
+from shapleymix.laws.symbols import Belief, Budget
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
-STREAM = 2  # second word of the seed: these draws are others than those of the bootstrap and of unseen sources
-
-
-@dataclass(frozen=True)
-class Belief:
-    """Log-normal beliefs: the centre, and the standard deviations of the log that targets share, and of each alone."""
-
-    centre: float
-    shared: float
-    own: float
-
-    def draw(self, rng: np.random.Generator, replicates: int, targets: int) -> FloatArray:
-        """Values (B, K)."""
-        common = self.shared * rng.standard_normal((replicates, 1))
-        return self.centre * np.exp(common + self.own * rng.standard_normal((replicates, targets)))
-
-
-EXPONENT: Mapping[Budget, Belief] = {"N": Belief(0.2, 0.45, 0.2), "D": Belief(0.5, 0.3, 0.2)}
-"""Of alpha and beta: centred where leaving out the largest size of the mixture logs is best (laws/core.py)."""
-
-SLOPE: Mapping[Budget, Belief] = {"N": Belief(0.06, 0.35, 0.2), "D": Belief(0.06, 0.35, 0.2)}
-"""Of the loss, `-d log L / d log N` and `-d log L / d log D`: .03 to .07 in the middle of each suite, in the mixture
-logs .05 to .09 and .06 to .16."""
+STREAM = 4  # second word of the seed: these draws are others than those of the bootstrap, of beliefs and of sources
+COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs
 
 
 @dataclass(frozen=True)
@@ -75,7 +52,7 @@ def completed(law: Law, levels: Levels) -> Law:
         return law
     for budget, values in levels.untold(type(law)).items():
         if len(values) == 1:
-            exponent, slope = (np.full(np.shape(law.E), belief[budget].centre) for belief in (EXPONENT, SLOPE))
+            exponent, slope = (np.full(np.shape(law.E), np.exp(one[budget].center)) for one in (EXPONENT, SLOPE))
             law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
     return law
 
@@ -86,7 +63,7 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
         return law
     rng = np.random.default_rng([seed, STREAM])
     for budget, values in levels.untold(type(law)).items():
-        exponent, slope = (belief[budget].draw(rng, *np.shape(law.E)) for belief in (EXPONENT, SLOPE))
+        exponent, slope = (_drawn(one[budget], rng, np.shape(law.E)) for one in (EXPONENT, SLOPE))
         law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
     return law
 
@@ -98,6 +75,12 @@ def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
         if known.name in held and known.budget is not None:
             found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
     return found
+
+
+def _drawn(belief: Belief, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    """Values (B, K) from the belief of a logarithm."""
+    common, own = rng.standard_normal((shape[0], 1)), rng.standard_normal(shape)
+    return np.exp(belief.center + belief.spread * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own))
 
 
 def _amount(law: CoreLaw, levels: Levels, share: FloatArray) -> FloatArray:

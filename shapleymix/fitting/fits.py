@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
@@ -19,13 +20,16 @@ from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.fitted import estimated, held_out_losses, learned
 from shapleymix.fitting.misfit import Misfit, misfit_of
+from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.questions import questions_of_fit
+from shapleymix.fitting.rates import Told
+from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import QUANTILES, Spread, law_variance, residual_quantiles, scatter
+from shapleymix.fitting.uncertainty import Spread, check_quantiles, law_variance, residual_quantiles, scatter
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
@@ -34,11 +38,8 @@ from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.by_source import Amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
-from shapleymix.tables.repetition import repetitions
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
-
-Parameter = tuple[str, str | None, str, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
+    repetition : Repetition, optional
+        The rate at which repeated tokens lose their worth; None for a law that has no place for it.
     """
 
     kind = "fit"
@@ -86,6 +89,7 @@ class Fit(Tabular, Record):
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Json]
+    repetition: Repetition | None = None
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
@@ -96,14 +100,11 @@ class Fit(Tabular, Record):
             raise ValueError("the states do not match the languages")
         if self.misfit is not None:
             self.misfit.check(len(self.targets))
-        if self.residuals is not None and self.residuals.shape != (len(QUANTILES), len(self.targets)):
-            raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {len(self.targets)} targets")
+        check_quantiles(self.residuals, len(self.targets))
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
-        rows = self.parameters()
-        names = ("symbol", "source", "target", "value", "low", "high")
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return columns_of(self.parameters())
 
     def summary(self) -> str:
         """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
@@ -116,6 +117,7 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
+                *([] if self.repetition is None else self.repetition.told_lines()),
                 *told[:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
@@ -164,6 +166,7 @@ class Fit(Tabular, Record):
         *,
         languages: LanguagesSpec | None = None,
         available: Amounts | None = None,
+        unique: ArrayLike | None = None,
         strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
@@ -184,7 +187,9 @@ class Fit(Tabular, Record):
             Names of the points.
         languages, available : LanguagesSpec and Amounts, optional
             Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
-            baselines are made of. With them, a warning names the sources whose tokens a mixture repeats.
+            baselines are made of. Tokens beyond them are repeated ones, which are worth less (see `repetition`).
+        unique : array (R, M), optional
+            Unique tokens where points differ in them, NaN for no limit; baselines take `available` still.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -198,21 +203,21 @@ class Fit(Tabular, Record):
         supply = tokens_at_hand(self.sources, languages_of(languages), available)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        losses = self.law.losses(mixtures, sizes, tokens)
+        counted = taken(self.repetition, mixtures, unique, supply, tokens)
+        losses = self.law.losses(counted.q, sizes, tokens)
         spread = self._spread
-        low, high = spread.interval(losses, mixtures, sizes, tokens, level)
+        low, high = spread.interval(losses, counted.replicates, sizes, tokens, level)
         impossible = losses > self.coverage.untrained
         labels, drawn = (self.sources, self.targets), self.replicates is not None
         place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        repeated = repetitions(mixtures, self.sources, supply, tokens, None if runs is None else names)
+        repeated = counted.warnings(self.sources, None if runs is None else names)
         warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
-        outside = self.coverage.outside(mixtures, sizes, tokens)
         found = Prediction(
-            names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level, outside, impossible,
-            warnings,
+            names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
+            self.coverage.outside(mixtures, sizes, tokens), impossible, warnings,
         )  # fmt: skip
         if strict:
             refuse_outside(found)
@@ -243,22 +248,8 @@ class Fit(Tabular, Record):
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
         level = parse_level(level)
-        tails = [0.5 - level / 2, 0.5 + level / 2]
-        rows: list[Parameter] = []
-        for known in type(self.law).fitted():
-            if known.name in self.held and not np.any(getattr(self.law, known.name)):
-                continue
-            value = np.atleast_2d(getattr(self.law, known.name))
-            spread = np.full((2, *value.shape), np.nan)
-            if self.replicates is not None:
-                spread = np.quantile(getattr(self.replicates, known.name), tails, axis=0).reshape(2, *value.shape)
-            labels = self.sources if known.axes == "MK" else (None,)
-            rows += [
-                (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
-                for j, target in enumerate(self.targets)
-                for i, source in enumerate(labels)
-            ]
-        return rows
+        shared = [] if self.repetition is None else self.repetition.parameters(level)
+        return [*parameters_of(self.law, self.replicates, self.held, self.sources, self.targets, level), *shared]
 
 
 @spelt_out(Settings, FitKeywords.__annotations__)
@@ -280,8 +271,8 @@ def fit(
     log : RunLog, path, or a sequence of them
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
-        A law's name or class; `"auto"` takes the simplest law within one standard error of the best in grouped
-        cross-validation, among those that the inputs allow, or (`purpose="beyond"`) on the largest size left out.
+        A law's name or class; `"auto"` takes `learned-base` unless another law that the inputs allow is clearly better
+        in grouped cross-validation, or (`purpose="beyond"`) on the largest size left out.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for laws that need them.
     seed : int
@@ -307,11 +298,10 @@ def fit(
     checked("fit", keywords, FitKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
     selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
-    chosen = law_of(law if selection is None else selection.simplest())
+    chosen = law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
-    found = fit_of(study, chosen, progress)
-    found = replace(found, selection=selection)
+    found = replace(fit_of(study, chosen, progress), selection=selection)
     caution(found.warnings)
     return found
 
@@ -324,9 +314,11 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     FitError
         If the runs are too few for the law.
     """
-    log, inputs = study.log, study.inputs
-    point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-    fitted_losses = point.law.losses(log.p, log.N, log.D)
+    told = Told.of(study, law)
+    study, log, inputs = told.study, study.log, study.inputs
+    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    p = study.evidence.ratios if law.takes_repetition else log.p
+    fitted_losses = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
     losses, notes = (
         held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
@@ -335,7 +327,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)
     if residuals is not None and point.replicates is not None:
-        residuals = scatter(residuals, law_variance(point.law, point.replicates, log.p, log.N, log.D))
+        residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
@@ -348,9 +340,10 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
-        misfit=misfit_of(log, seen, losses, point.law, point.replicates),
+        misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
+        repetition=point.repetition,
     )

@@ -13,9 +13,10 @@ from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
 from shapleymix.fitting.exponents import drawn_exponents
+from shapleymix.fitting.rates import Told
+from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
-from shapleymix.fitting.tuning import tuned
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -32,6 +33,7 @@ class Fitted:
     notes: tuple[str, ...]
     coverage: Coverage
     used: BoolArray
+    repetition: Repetition | None
     held_out: FloatArray | None = None
 
 
@@ -49,39 +51,44 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, li
         return None, [f"no held-out error: in a fold, {error.message}"]
 
 
-def learned(study: Study, law: type[BlackBox]) -> Fitted:
+def learned(told: Told, law: type[BlackBox]) -> Fitted:
     """A black box."""
+    study = told.study
     log, seen = study.log, study.evidence.observations(law, study.inputs)
-    found = learned_by(law, log, seen.log_loss, seen.weight, study.seed)
+    found = learned_by(law, log, seen, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
     note = "a black box has no bootstrap replicates"
     used = seen.weight > 0
-    return Fitted(found, None, status, {}, (note,), coverage_of(log, used, study.untrained), used)
+    coverage = coverage_of(log, used, study.untrained)
+    return Fitted(found, None, status, {}, (note,), coverage, used, told.known(None))
 
 
-def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
+def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     """A parametric law with its replicates."""
+    study = told.study
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.inner_folds(np.ones(len(log), dtype=bool))
-        best = tuned(problem, every[0], masks, stage)
+        best = study.memory.tuned(problem, every[0], masks, stage)
         problem, losses = best.problem, best.losses
         estimate = problem.estimate(every, None, best.start)
     else:
         estimate = problem.estimate(every, stage)
     used = problem.observed.weight > 0
-    coverage, replicates = coverage_of(log, used, study.untrained), None
+    coverage, replicates, rates = coverage_of(log, used, study.untrained), None, None
     if settings.bootstrap:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        again = problem.resample(shares, estimate.x[0], study.seed, _stage(progress, "bootstrap")).x
+        stage = _stage(progress, "bootstrap")
+        again, rates = told.resampled(problem, shares, estimate.x[0], study.seed, stage)
         replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
-    return Fitted(_first(estimate), replicates, standing, held, _thin(law, evidence), coverage, used, losses)
+    thin, repetition = _thin(law, evidence), told.known(rates)
+    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition, losses)
 
 
 def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:

@@ -179,7 +179,7 @@ def learning_curve(
     """
     checked("learning_curve", keywords, CompareKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed)
-    chosen = selected(study, progress).simplest() if isinstance(law, str) and law == AUTO else law
+    chosen = selected(study, progress).preferred() if isinstance(law, str) and law == AUTO else law
     contender, level = candidate(law_of(chosen)), parse_level(level)
     sizes, notices = _fitted(contender, study, list(_designs(study, _checked_parts(parts))), progress)
     if held_out is not None and study.mixtures > study.settings.folds > 1:

@@ -16,7 +16,7 @@ Axes: R rows, S rows of one size, K targets, B replicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
@@ -32,6 +32,8 @@ FEWEST = 4
 """Mixtures of one size with a held-out loss below which nothing is estimated from it."""
 MOST = 150
 """Runs of one size that are looked at: more tell hardly more, at a cost that grows with their cube."""
+ENOUGH = 40
+"""Runs of one size at which the replicates' spread is looked at."""
 OUTLYING = 3.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 NORMAL_MEDIAN = 0.6745
@@ -62,7 +64,7 @@ class Misfit(Record):
     """
 
     kind = "misfit"
-    axes: ClassVar[dict[str, str]] = {"scale": "K"}
+    axes: ClassVar[Mapping[str, str]] = {"scale": "K"}
 
     scale: FloatArray
     shared: float
@@ -126,7 +128,12 @@ class _Slice:
 
 
 def misfit_of(
-    log: RunLog, loss: FloatArray, predicted: FloatArray | None, law: Law, replicates: Law | None
+    log: RunLog,
+    loss: FloatArray,
+    predicted: FloatArray | None,
+    law: Law,
+    replicates: Law | None,
+    ratios: FloatArray | None = None,
 ) -> Misfit | None:
     """The misfit that held-out predictions show; None where there are too few mixtures to tell.
 
@@ -138,11 +145,16 @@ def misfit_of(
         Losses, NaN where none counts, and their predictions by fits that did not see them.
     law, replicates : Law
         The law fitted to all rows, and its replicates, whose spread is no misfit.
+    ratios : array (R, M), optional
+        What the law takes for the ratios, where some of their tokens are repeated.
     """
     if predicted is None or len(log.sources) < 2:
         return None
     residual = _log_ratio(loss, predicted)
-    slices = [_slice(log.select(rows), residual[rows], law, replicates) for rows in _rows_by_size(log, residual)]
+    p = log.p if ratios is None else ratios
+    slices = [
+        _slice(log.select(rows), p[rows], residual[rows], law, replicates) for rows in _rows_by_size(log, residual)
+    ]
     seen = sum((np.square(one.residual).sum(axis=0) for one in slices), np.zeros(len(log.targets)))
     if not seen.any():
         return None
@@ -167,31 +179,54 @@ def _rows_by_size(log: RunLog, residual: FloatArray) -> Iterator[IntArray]:
     for N in np.unique(log.N):
         rows = np.array(sorted(row for (size, _), row in last.items() if size == N), dtype=np.int64)
         if len(np.unique(log.groups[rows])) >= FEWEST:
-            yield rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST)).astype(np.int64))]
+            yield rows[_evenly(len(rows), MOST)]
 
 
-def _slice(log: RunLog, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
+def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
     rows = len(log)
     contrasts = np.linalg.svd(np.eye(rows) - 1 / rows)[0][:, : rows - 1].T
-    explained = np.zeros(residual.shape[1])
-    if replicates is not None:
-        apart = np.log(replicates.losses(log.p, log.N, log.D) / law.losses(log.p, log.N, log.D))
-        apart = np.where(np.isfinite(apart) & ~np.isnan(residual), apart, 0.0)
-        explained = np.square(contrasts @ (apart - apart.mean(axis=0))).sum(axis=1).mean(axis=0)
-    return _Slice(contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), explained)
+    return _Slice(
+        contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), _explained(log, p, residual, law, replicates)
+    )
+
+
+def _explained(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
+    """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
+    total = np.zeros(residual.shape[1])
+    if replicates is None:
+        return total
+    few = _evenly(len(log), ENOUGH)
+    apart = [np.log(_at(replicates, log, p, row) / _at(law, log, p, row)) for row in few.tolist()]
+    spread = np.stack(apart, axis=1)[..., 0, :]  # (B, few, K): a row at a time, since laws hold (B, M, K) of each
+    spread = np.where(np.isfinite(spread) & ~np.isnan(residual[few]), spread, 0.0)
+    spread = spread - spread.mean(axis=0)
+    within = spread - spread.mean(axis=1, keepdims=True)
+    return np.square(within).sum(axis=1).mean(axis=0) * (len(log) - 1) / (len(few) - 1)
+
+
+def _at(law: Law, log: RunLog, p: FloatArray, row: int) -> FloatArray:
+    """Losses (..., 1, K) of one row at effective ratios p (R, M), or (B, R, M) of each replicate."""
+    one = slice(row, row + 1)
+    return law.losses(p[..., one, :], log.N[one], log.D[one])
+
+
+def _evenly(count: int, most: int) -> IntArray:
+    """Places of at most so many of a number of things, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
 
 
 def _tamed(residual: FloatArray) -> FloatArray:
     """Residuals (S, K) about their median, the outlying ones moved in, unknown ones 0 and the others larger for it."""
     there = ~np.isnan(residual)
-    known = there.any(axis=0)
-    centre, found = np.zeros(len(known)), np.where(there, residual, np.nan)
-    centre[known] = np.nanmedian(found[:, known], axis=0)
-    found = np.where(there, found - centre, 0.0)
-    scale = np.zeros(len(known))
+    known = np.flatnonzero(there.any(axis=0))
+    centre, scale = np.zeros((2, residual.shape[1]))
+    centre[known] = np.nanmedian(residual[:, known], axis=0)
+    found = np.where(there, residual - centre, 0.0)
     scale[known] = np.nanmedian(np.where(there, np.abs(found), np.nan)[:, known], axis=0) / NORMAL_MEDIAN
     scale = np.where(scale > 0, scale, np.inf)  # more than half of the residuals alike: nothing is outlying
-    return np.clip(found, -OUTLYING * scale, OUTLYING * scale) * np.sqrt(len(there) / np.maximum(there.sum(axis=0), 1))
+    return np.clip(found, -OUTLYING * scale, OUTLYING * scale) * np.sqrt(
+        len(residual) / np.maximum(there.sum(axis=0), 1)
+    )
 
 
 def _hellinger(p: FloatArray, q: FloatArray) -> FloatArray:

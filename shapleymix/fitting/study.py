@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import untrained_losses
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import (
     Evidence,
     Filters,
@@ -20,11 +21,13 @@ from shapleymix.fitting.evidence import (
     gather,
     inputs_of,
     largest_mask,
+    limits_of,
     one_log,
     own_tokens,
 )
 from shapleymix.fitting.questions import questions_of_vocabulary
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.tuning import Tuned, tuned
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_number, parse_whole
@@ -36,6 +39,25 @@ from shapleymix.tables.transfer import TransferMatrix
 Progress = Callable[[str, int, int], None]
 INNER_FOLDS = 10
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Problems whose law has chosen what it believes, with the folds on which it did."""
+
+    found: list[tuple[Problem, FloatArray, BoolArray, Tuned]]
+
+    def tuned(
+        self, problem: Problem, share: FloatArray, masks: BoolArray, progress: Callable[[int, int], None] | None = None
+    ) -> Tuned:
+        """What `tuning.tuned` gives, from memory where it was asked before."""
+        for known, weights, folds, answer in self.found:
+            same = known.packing == problem.packing and known.evidence is problem.evidence
+            if same and np.array_equal(weights, share) and np.array_equal(folds, masks):
+                return answer
+        answer = tuned(problem, share, masks, progress)
+        self.found.append((problem, share, masks, answer))
+        return answer
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,8 @@ class Study:
         Seed of every random draw.
     untrained : array (K,)
         Loss of an untrained model, nats; NaN where it is not known.
+    memory : Memory
+        What a law was found to believe, so that comparing and then fitting asks once.
     """
 
     evidence: Evidence
@@ -61,6 +85,7 @@ class Study:
     settings: Settings
     seed: int
     untrained: FloatArray
+    memory: Memory = field(default_factory=lambda: Memory([]), compare=False, repr=False)
 
     @property
     def log(self) -> RunLog:
@@ -175,6 +200,7 @@ def study_of(
     filters = Filters(*least, settings.drop_warmup, settings.last_only)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
+    evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None:
         _check_vocabulary(vocabulary)
         known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)

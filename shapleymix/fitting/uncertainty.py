@@ -17,11 +17,12 @@ from scipy.stats import norm
 
 from shapleymix.display import short
 from shapleymix.fitting.coverage import Coverage
+from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
 from shapleymix.records import FloatArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
-BEYOND_N, BEYOND_D = 0.010, 0.025
+BEYOND_N, BEYOND_D = 0.010, 0.030
 """Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
 
 What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
@@ -88,7 +89,7 @@ class Spread:
     ) -> FloatArray | None:
         if self.replicates is None:
             return None
-        bounds = np.quantile(np.log(self.replicates(p, N, D) / losses), tails, axis=0)
+        bounds = np.quantile(np.log(replicate_losses(self.replicates, p, N, D) / losses), tails, axis=0)
         return np.maximum(np.array([-1.0, 1.0])[:, None, None] * bounds, 0.0)
 
     def _of_form(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
@@ -140,6 +141,12 @@ def scatter(residuals: FloatArray, variance: FloatArray) -> FloatArray:
     whole = ((_between(residuals, 0.95) - _between(residuals, 0.05)) / (2 * norm.ppf(0.95))) ** 2
     share = np.where(whole > 0, variance / np.where(whole > 0, whole, 1.0), 0.0)
     return residuals * np.sqrt(np.maximum(1.0 - share, LEAST_SCATTER))
+
+
+def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
+    """Raise a ValueError unless quantiles of residuals are there for each of so many targets, or not at all."""
+    if residuals is not None and residuals.shape != (len(QUANTILES), targets):
+        raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {targets} targets")
 
 
 def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:

@@ -4,6 +4,7 @@ Modules, in reading order:
 
   symbols         how a law declares the paper's symbols: role, axes, domain, fitted or given
   repeated        what tokens are worth that a run sees more than once
+  products        products and powers in which zero wins over infinity
   terms           the convex pieces of a law in the mixture, which the optimisation works on
   answers         what a law answers, as losses: a wrong answer is an error by its name
   base            what every law has, most of it by default

@@ -9,6 +9,7 @@ on 5Mix (.37 to .54% against .52 to .73) and SlimPajama and ties on RedPajama; o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,10 +17,20 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.base import Law
-from shapleymix.laws.symbols import Budget, fitted, over_runs
+from shapleymix.laws.symbols import Belief, Budget, fitted, over_runs
 from shapleymix.laws.terms import Terms
 from shapleymix.records import FloatArray
 
+EXPONENT: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
+"""Of the logarithms of alpha and beta before any run.
+
+Centres: what serves best where one size of a mixture log is left out (see above). Spreads: those of eight public
+isoFLOP suites around them (Epoch's Chinchilla, ml-scalefit, Llama 3 twice, Marin three times, misfitting), whose alpha
+is .31 to .71 and beta .33 to .69 when each is fitted by `chinchilla`, as `bench_coverage.py` prints.
+"""
+SLOPE: Mapping[Budget, Belief] = {"N": Belief(np.log(0.06), 0.5), "D": Belief(np.log(0.06), 0.4)}
+"""Of the logarithms of `-d log L / d log N` and `-d log L / d log D`: in the middle of these suites .03 to .07 and .03
+to .07, in the mixture logs .05 to .09 and .06 to .16."""
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
@@ -115,6 +126,7 @@ class Chinchilla(CoreLaw):
     name = "chinchilla"
     reference = "Hoffmann et al. 2022, eq. 2"
     assumption = "the mixture does not matter"
+    takes_repetition = False
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         return np.broadcast_to(self.core(N, D), (*np.shape(self.E)[:-1], len(N), np.shape(self.E)[-1]))

@@ -30,6 +30,7 @@ class Exponential(CoreLaw):
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {"t": (30.0, 10.0, 3.0)}
+    takes_repetition = False  # t is known up to a shift because ratios sum to one
 
     k: FloatArray = fitted(role="linear", typical=(0.5, 1.0))
     t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True, typical=(-2.0, 0.0))

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations
+from shapleymix.laws.core import EXPONENT
 from shapleymix.laws.symbols import Belief, Knobs, fitted, given, over_runs
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.laws.transfer import TransferLaw, concave_powers, concavity, log_ratios, over_sources
@@ -91,7 +92,7 @@ class LearnedBase(TransferLaw):
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
         spread = knobs["u"] * np.where(givens["own"] > 0, RELIEF, 1.0)
         shapes = {name: Belief(float(np.log(knobs[name])), sd) for name, sd in SPREADS.items()}
-        return shapes | {"u": Belief(0.0, spread)}
+        return shapes | {"alpha": EXPONENT["N"], "beta": EXPONENT["D"], "u": Belief(0.0, spread)}
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:

@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from shapleymix.errors import SolveError
+from shapleymix.laws.products import concave, dot, inverse_power, powers, product, weigh, weigh_rows
 from shapleymix.laws.repeated import effective, effective_slopes
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
@@ -76,10 +77,10 @@ class Terms:
             return self._slopes(p)
         q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
         at = self._slopes(q[..., 0])
-        curved = _product(at.inner, bend)
+        curved = product(at.inner, bend)
         if at.bend is not None:
-            curved = curved + _product(at.bend, slope**2)
-        return Slopes(_product(at.inner, slope), curved, at.first, at.second)
+            curved = curved + product(at.bend, slope**2)
+        return Slopes(product(at.inner, slope), curved, at.first, at.second)
 
     def effective(self, p: FloatArray) -> FloatArray:
         """The ratios (..., M) that the law takes in place of p: fewer where tokens are repeated."""
@@ -106,6 +107,15 @@ class Terms:
         return replace(
             self, unique=known, rate=np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
         )
+
+    def with_supply(self) -> Self:
+        """The same terms, with an explicit supply without limit where they have none."""
+        limitless = np.full(self.n_sources, np.inf)
+        return self if self.unique is not None else replace(self, unique=limitless, rate=np.zeros(self.n_sources))
+
+    def without_repetition(self) -> Self:
+        """The same law with unlimited data."""
+        return self if self.unique is None else replace(self, unique=None, rate=None)
 
     @property
     def n_sources(self) -> int:
@@ -140,27 +150,27 @@ class Terms:
 
     def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
-        return _dot(self.losses(p), w)
+        return dot(self.losses(p), w)
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
         at = self.slopes(p)
-        return _weigh(at.inner, _product(w, at.first))
+        return weigh(at.inner, product(w, at.first))
 
     def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
         at = self.slopes(p)
         with np.errstate(invalid="ignore", over="ignore"):
-            outer = (at.inner * _product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
+            outer = (at.inner * product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
         if at.bend is not None:
-            diagonal = _weigh(at.bend, _product(w, at.first))
+            diagonal = weigh(at.bend, product(w, at.first))
             outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
         return outer
 
     def jacobian(self, p: FloatArray) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
         at = self.slopes(p)
-        return _product(at.inner, at.first[..., None, :])
+        return product(at.inner, at.first[..., None, :])
 
     def scaled(self, factor: FloatArray) -> Self:
         """The terms of losses that are `factor` (..., K) times as high."""
@@ -245,23 +255,23 @@ class PowerTerms(Terms):
 
     def _theta(self, q: FloatArray) -> FloatArray:
         if self.s is None:
-            return self._based(_weigh_rows(q, self.phi))
-        return self._based(np.sum(self.phi * _powers(q, self.s), axis=-2))
+            return self._based(weigh_rows(q, self.phi))
+        return self._based(np.sum(self.phi * powers(q, self.s), axis=-2))
 
     def _based(self, transferred: FloatArray) -> FloatArray:
         return transferred if self.base is None else self.base + transferred
 
     def _values(self, q: FloatArray) -> FloatArray:
-        return _product(self.a, _inverse_power(self._theta(q), self.gamma))
+        return product(self.a, inverse_power(self._theta(q), self.gamma))
 
     def _slopes(self, q: FloatArray) -> Slopes:
         if self.s is None:
-            theta, inner, bend = _weigh_rows(q, self.phi), self.phi, None
+            theta, inner, bend = weigh_rows(q, self.phi), self.phi, None
         else:
-            theta, inner, bend = _concave(q, self.phi, self.s)
+            theta, inner, bend = concave(q, self.phi, self.s)
         theta = self._based(theta)
-        pull = _product(self.a * self.gamma, _inverse_power(theta, self.gamma + 1))
-        second = _product((self.gamma + 1) * self.a * self.gamma, _inverse_power(theta, self.gamma + 2))
+        pull = product(self.a * self.gamma, inverse_power(theta, self.gamma + 1))
+        second = product((self.gamma + 1) * self.a * self.gamma, inverse_power(theta, self.gamma + 2))
         return Slopes(inner, bend, -pull, second)
 
 
@@ -288,7 +298,7 @@ class ExponentialTerms(Terms):
         raise SolveError(_SUMS_TO_ONE, hint=_OTHER_LAW)
 
     def _values(self, q: FloatArray) -> FloatArray:
-        return self.k * np.exp(_weigh_rows(q, self.t))
+        return self.k * np.exp(weigh_rows(q, self.t))
 
     def _slopes(self, q: FloatArray) -> Slopes:
         value = self._values(q)
@@ -297,56 +307,3 @@ class ExponentialTerms(Terms):
 
 _SUMS_TO_ONE = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
 _OTHER_LAW = "leave out the available tokens, or fit a law with Theta"
-
-
-def _weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
-    """sum_i p_i matrix_ij over broadcast leading axes."""
-    if matrix.ndim == 2:
-        return p @ matrix
-    return (p[..., None, :] @ matrix)[..., 0, :]
-
-
-def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
-    """sum_j matrix_ij weights_j -> (..., M), where 0 times infinity is 0."""
-    with np.errstate(invalid="ignore"):
-        total = (matrix @ weights[..., None])[..., 0]
-    if np.isfinite(total).all():
-        return total
-    return np.sum(_product(matrix, weights[..., None, :]), axis=-1)
-
-
-def _dot(values: FloatArray, w: FloatArray) -> FloatArray:
-    return np.sum(_product(w, values), axis=-1)
-
-
-def _product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Product in which zero wins over infinity."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        raw = np.multiply(left, right)
-    if np.isfinite(raw).all():
-        return raw
-    return np.where((np.asarray(left) == 0) | (np.asarray(right) == 0), 0.0, raw)
-
-
-def _inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
-    """theta^(-exponent): +inf at theta = 0, or a rounding below, for a positive exponent; 1 for exponent zero."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
-
-
-def _powers(p: FloatArray, s: FloatArray) -> FloatArray:
-    return np.power(p[..., None], s)
-
-
-def _concave(p: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Theta (..., K), d Theta_j / d p_i and its second derivative (..., M, K) for concave powers."""
-    column = p[..., None]
-    part = phi * np.power(column, s)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope = s * part / column
-        bend = (s - 1) * slope / column
-    if not np.all(p > 0):
-        edge = np.where(phi > 0, np.where(s < 1, np.inf, phi), 0.0)
-        slope = np.where(column > 0, slope, edge)
-        bend = np.where(column > 0, bend, np.where((phi > 0) & (s < 1), -np.inf, 0.0))
-    return np.sum(part, axis=-2), slope, bend

@@ -7,6 +7,7 @@ Modules, in reading order:
   feasibility   whether bounds leave a mixture, which do not, and the smallest repair
   weights       what each target counts for in the objective
   problem       what is to be minimised, under which bounds: the problem that every engine takes
+  repeating     repeated tokens: the data term at the unique tokens at hand, and what it costs
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
   gains         what one mixture gains over another: replicates, misfit, and the luck of the choice

@@ -15,13 +15,13 @@ from shapleymix.mixing.demands import Demands, FitLike, misfit_of
 from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
-from shapleymix.mixing.prices import prices_of
+from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
 from shapleymix.mixing.problem import Problem
+from shapleymix.mixing.repeating import cost_of, costs, unpriced
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
 from shapleymix.records import FloatArray
 from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.repetition import repetition
 
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
@@ -73,7 +73,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     """The reported mixture."""
     problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
     exact = summary.method == EXACT
-    seen = judged(summary.fit, answer.p, baselines, summary.N, summary.D, summary.level, summary.demands.strict)
+    seen = judged(summary.fit, answer.p, baselines, summary.N, bounds, summary.demands)
     predicted = seen.optimum
     spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
@@ -117,11 +117,24 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         kl=problem.kl,
         anchor=problem.anchor,
         cautious=summary.cautious,
+        repetition=costs(problem.terms, answer.p),
+        repetition_cost=cost_of(problem, answer.p),
+        token_worths=_worths(problem, answer) if exact and answer.proved else np.full(len(answer.p), np.nan),
         what_if=answered(
             summary.fit, summary.N, summary.demands, summary.changes, problem, answer, summary.replicates, reasons[0]
         ),
     )
     return replace(found, notices=(found.verdict, *found.notices)) if found.verdict else found
+
+
+def _worths(problem: Problem, answer: Answer) -> FloatArray:
+    """Nats (M,) that as many more unique tokens as a price's unit would save, by caps that give way and by less
+    repetition; NaN where the tokens are not known."""
+    bounds = problem.constraints
+    capped = np.array([why == "tokens" for why in bounds.cap_origin])
+    by_caps = np.where(capped, answer.worth * np.where(np.isfinite(bounds.epochs), bounds.epochs, 0.0), 0.0)
+    worth = (by_caps + worths_of_tokens(problem, answer)) * round_tokens(bounds.D) / bounds.D
+    return np.where(np.isnan(bounds.available), np.nan, worth)
 
 
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
@@ -151,7 +164,7 @@ def _notices(
     problem, answer, bounds = summary.problem, summary.answer, summary.problem.constraints
     found = [*summary.notices, *warnings]
     for who, p in (("the mixture", answer.p), *((f"the rival {name}", p) for name, p in baselines.items())):
-        found += repetition(p, bounds.sources, bounds.available, bounds.D, who)
+        found += unpriced(summary.fit, p, bounds, who)
     if undefined:
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:

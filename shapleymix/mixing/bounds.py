@@ -96,7 +96,8 @@ class Bounds:
     available : Amounts, optional
         Unique tokens by name; they override those of the table, and cap a source at `available * max_epochs / D`.
     max_epochs : EpochsSpec, optional
-        How often a token may be seen, for all or by name; it overrides the table's column, and is 4 where neither says.
+        How often a token may be seen, for all or by name; it overrides the table's column. Where neither says there is
+        no limit if the fit knows what repetition costs, and it is 4 else.
     min_tokens : TokensSpec, optional
         Fewest tokens, for every source or by name.
     groups : GroupSpec or sequence of GroupSpec
@@ -129,7 +130,9 @@ class Bounds:
         assert self.languages is None or isinstance(self.languages, Languages)
         return self.languages
 
-    def at(self, sources: Sequence[str], D: float, unseen: Sequence[str] = ()) -> Constraints:
+    def at(
+        self, sources: Sequence[str], D: float, unseen: Sequence[str] = (), epochs: float = DEFAULT_EPOCHS
+    ) -> Constraints:
         """The bounds at D tokens.
 
         Parameters
@@ -140,6 +143,8 @@ class Bounds:
             Tokens to train on.
         unseen : sequence of str
             Sources to be held at ratio 0.
+        epochs : float
+            How often a token may be seen where neither keyword nor table says; infinite for no limit.
 
         Raises
         ------
@@ -147,8 +152,8 @@ class Bounds:
             If a name is unknown or a bound is no ratio.
         """
         names = tuple(sources)
-        tokens, repeats = self.supply(names), self._repeats(names)
-        lower, upper, origin = self._sides(names, tokens * repeats / D, D)
+        tokens, repeats = self.supply(names), self._repeats(names, epochs)
+        lower, upper, origin = self._sides(names, _most_tokens(tokens, repeats) / D, D)
         held = np.isin(names, list(unseen))
         groups = groups_of(self.groups, names, families_of(self.table, names))
         shape = (len(groups), len(names))
@@ -171,11 +176,11 @@ class Bounds:
         """Unique tokens at hand (M,), NaN where not known."""
         return tokens_at_hand(sources, self.table, self.available)
 
-    def _repeats(self, names: tuple[str, ...]) -> FloatArray:
+    def _repeats(self, names: tuple[str, ...], usual: float) -> FloatArray:
         """How often the tokens of each source may be seen (M,)."""
         own = column_of(self.table, "max_epochs", names)
         own = amounts(own, self.max_epochs, names, parse_positive, "epochs")
-        return np.where(np.isnan(own), DEFAULT_EPOCHS, own)
+        return np.where(np.isnan(own), usual, own)
 
     def _sides(
         self, names: tuple[str, ...], supplied: FloatArray, D: float
@@ -202,6 +207,12 @@ class Bounds:
 def tightened(constraints: Constraints) -> Constraints:
     """Bounds that crossed by rounding only, made equal."""
     return replace(constraints, upper=np.maximum(constraints.upper, constraints.lower))
+
+
+def _most_tokens(tokens: FloatArray, repeats: FloatArray) -> FloatArray:
+    """Tokens that epochs allow (M,), NaN for no limit; a source without a token has none to repeat."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(repeats), np.where(tokens == 0, 0.0, np.nan), tokens * repeats)
 
 
 def _by_name(given: Ratios) -> Ratios:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from shapleymix import laws
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.fitting.misfit import Misfit
+from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted
 from shapleymix.mixing.gains import interval, widened
+from shapleymix.mixing.repeating import supply_of
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -48,6 +51,14 @@ class PredictingFit(Protocol):
     def predict(
         self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...], strict: bool
     ) -> Predicted: ...
+
+
+class _Asked(TypedDict):
+    """Keywords of a prediction."""
+
+    level: float
+    runs: tuple[str, ...]
+    strict: bool
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,13 @@ class Candidates(Tabular, Record):
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
 
+    @property
+    def verdict(self) -> str:
+        """Which mixtures cannot be told from the first, in words; empty where there is none."""
+        alike = [entry.name for entry in self.entries[1:] if entry.gain_low <= 0 <= entry.gain_high]
+        first = self.entries[0].name
+        return f"not to be told from {first}, better or worse: {', '.join(alike)}" if alike else ""
+
     def columns(self) -> Columns:
         """One row a mixture."""
         names = ("name", "objective", "gain", "gain_low", "gain_high", "probability")
@@ -134,7 +152,8 @@ class Candidates(Tabular, Record):
         place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
         title = f"Candidates at {place}: gain over {self.entries[0].name} in nats ({self.weights_origin.split(':')[0]})"
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
-        return "\n".join([title, *text_table(self.columns()), *told])
+        first = [cut(self.verdict)] if self.verdict else []
+        return "\n".join([*first, title, *text_table(self.columns()), *told])
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""
@@ -189,10 +208,10 @@ def compare_mixtures(
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     p = np.stack(list(named.values()))
-    predicted = fit.predict(p, size, tokens, level=level, runs=tuple(named), strict=strict)
+    predicted = _predicted(fit, p, supply, (size, tokens), {"level": level, "runs": tuple(named), "strict": strict})
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
-    replicates = None if fit.replicates is None else AtBudget(fit.replicates, size, tokens).losses(p)
+    replicates = None if fit.replicates is None else _of_replicates(fit, fit.replicates, p, supply, (size, tokens))
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
@@ -206,6 +225,51 @@ def compare_mixtures(
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
+
+
+@runtime_checkable
+class _Informed(Protocol):
+    """A fit that knows what repeated tokens are worth: it takes the unique tokens at hand."""
+
+    @property
+    def repetition(self) -> Repetition | None: ...
+    def predict(
+        self,
+        p: FloatArray,
+        N: float,
+        D: float,
+        *,
+        level: float,
+        runs: tuple[str, ...],
+        strict: bool,
+        available: Mapping[str, float],
+    ) -> Predicted: ...
+
+
+def _predicted(
+    given: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float], asked: _Asked
+) -> Predicted:
+    """What the fit predicts, with the unique tokens (M,) where it takes them."""
+    known = supply_of(given, tuple(given.sources), supply)
+    if known and _is_informed(given):
+        return given.predict(p, *budget, **asked, available=known)
+    return given.predict(p, *budget, **asked)
+
+
+def _is_informed(fit: object) -> TypeGuard[_Informed]:
+    return isinstance(fit, _Informed)
+
+
+def _of_replicates(
+    fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]
+) -> FloatArray:
+    """Losses (B, R, K) of each replicate, with repeated tokens at the worth that it gives them."""
+    known = getattr(fit, "repetition", None)
+    if not isinstance(known, Repetition) or not isinstance(law, laws.Law):
+        return AtBudget(law, *budget).losses(p)
+    N, D = (np.full(len(p), value) for value in budget)
+    counted = taken(known, p, None, supply, D)
+    return replicate_losses(law, counted.replicates, N, D)
 
 
 def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
@@ -251,8 +315,9 @@ def _entries(
     at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
     blank = replicates is None and misfit is None
 
-    def interval_of(spread: FloatArray) -> list[float]:
-        return interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+    def interval_of(spread: FloatArray) -> tuple[float, float]:
+        low, high = interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
+        return low, high
 
     def one(place: int) -> Candidate:
         own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))

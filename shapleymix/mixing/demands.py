@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import (
+    DEFAULT_EPOCHS,
     UNSEEN,
     Amounts,
     Bounds,
@@ -29,6 +30,7 @@ from shapleymix.mixing.bounds import (
 from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
+from shapleymix.mixing.repeating import Rates, epochs_allowed, repeated
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
@@ -62,6 +64,39 @@ class FitLike(Protocol):
     def predict(
         self, p: FloatArray, N: float, D: float, *, level: float = LEVEL, strict: bool = False
     ) -> Predicted: ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A fit that knows what repeated tokens are worth: it predicts with the unique tokens at hand."""
+
+    @property
+    def repetition(self) -> Rates | None: ...
+    def predict(
+        self, p: FloatArray, N: float, D: float, *, level: float, strict: bool, available: Mapping[str, float]
+    ) -> Predicted: ...
+
+
+def predicted(
+    fit: FitLike,
+    p: FloatArray,
+    N: float,
+    D: float,
+    supply: Mapping[str, float],
+    *,
+    level: float = LEVEL,
+    strict: bool = False,
+) -> Predicted:
+    """What a fit predicts of mixtures p (R, M), with unique tokens by source where it takes them."""
+    if supply and _is_informed(fit):
+        return fit.predict(p, N, D, level=level, strict=strict, available=supply)
+    if strict:  # a fit of a user's own need not know the word
+        return fit.predict(p, N, D, level=level, strict=True)
+    return fit.predict(p, N, D, level=level)
+
+
+def _is_informed(fit: object) -> TypeGuard[Informed]:
+    return isinstance(fit, Informed)
 
 
 FitSpec = FitLike | str | os.PathLike[str]
@@ -212,18 +247,21 @@ class Demands(Bounds):
             given = "natural" if np.isfinite(available).all() and available.any() else "uniform"
         return given if isinstance(given, str) else "the baseline", mixture_of(given, sources, available, D)
 
-    def bounds(self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = ()) -> Constraints:
+    def bounds(
+        self, sources: tuple[str, ...], D: float, unseen: Sequence[str] = (), epochs: float = DEFAULT_EPOCHS
+    ) -> Constraints:
         """Feasible constraints at D, or an InfeasibleError; `unseen` sources are held at 0 unless that is allowed."""
-        found = self.at(sources, D, () if self.allow_unseen else unseen)
+        found = self.at(sources, D, () if self.allow_unseen else unseen, epochs)
         require_feasible(found)
         return tightened(found)
 
     def problem(self, fit: FitLike, terms: Terms, D: float) -> tuple[Problem, Weights]:
-        """The problem to solve at one budget, and the weights that it uses."""
+        """The problem to solve at one budget, and the weights that it uses; `terms` are those of unlimited data."""
         weights = self.weights_for(fit, terms)
         w = weights.mean if self.objective == MEAN else weights.raw
-        bounds = self.bounds(fit.sources, D, unseen_sources(fit))
+        bounds = self.bounds(fit.sources, D, unseen_sources(fit), epochs_allowed(fit))
         anchor = self._anchor(fit.sources, bounds)
+        terms = repeated(fit, terms, bounds.available, D)
         return Problem(terms, w, bounds, self.objective, self.kl, anchor, tuple(self.constraints)), weights
 
     def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:

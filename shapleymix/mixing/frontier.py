@@ -29,19 +29,20 @@ from shapleymix.mixing.demands import (
     FitSpec,
     Size,
     fit_of,
+    misfit_of,
     notices_of,
     takes_demands,
 )
 from shapleymix.mixing.engine.solving import solve_all, usable_replicates
-from shapleymix.mixing.gains import interval
+from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import MEAN, Problem
+from shapleymix.mixing.repeating import repeated_replicates, unpriced
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99
@@ -66,7 +67,7 @@ class FrontierPoint(Record):
     losses : array (K,)
         Predicted losses, nats; NaN where above an untrained model's.
     first, second : float
-        Mean losses of the two sides with their intervals over the bootstrap replicates; NaN, with a reason, where the
+        Mean losses of the two sides with their intervals for one run; NaN, with a reason, where the
         law has no prediction for one of its targets.
     certificate : Certificate
         Bound on what any other mixture could gain in the weighted sum of both sides.
@@ -171,7 +172,9 @@ def frontier(
     families = families_of(demands.table, fit.targets)
     names = sides_of(between, fit.targets, families)
     w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
-    replicates, notes = usable_replicates(fit.replicate_terms(size, tokens))
+    replicates, notes = usable_replicates(
+        repeated_replicates(fit, fit.replicate_terms(size, tokens), problem.constraints.available, tokens)
+    )
     shares, answers = _spread(problem, w, points)
     entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
@@ -298,25 +301,21 @@ def _entries(
 ) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
+    misfit, level = misfit_of(fit), demands.level
+    believed = [Beliefs(replace(problem, w=side), replicates, misfit, None, level) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
-        seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+        seen = judged(fit, answer.p, {}, N, bounds, demands)
         why = [seen.reason(0, side) for side in w]
-        sides = [
-            _reported(problem.terms, replicates, side, answer.p, demands.level, bool(lost))
-            for side, lost in zip(w, why, strict=True)
-        ]
+        sides = [_reported(one, answer.p, bool(lost)) for one, lost in zip(believed, why, strict=True)]
         losses = np.asarray(seen.optimum.losses, dtype=float)[0]
         reason = "; ".join(dict.fromkeys(filter(None, why)))
         entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
-        told += [*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D, "a point")]
+        told += [*seen.warnings, *unpriced(fit, answer.p, bounds, "a point")]
     return tuple(entries), tuple(dict.fromkeys(told))
 
 
-def _reported(
-    terms: Terms, replicates: Terms | None, w: FloatArray, p: FloatArray, level: float, absent: bool
-) -> tuple[float, float, float]:
+def _reported(beliefs: Beliefs, p: FloatArray, absent: bool) -> tuple[float, float, float]:
     """One side's mean loss with its interval; NaN where the law has none."""
     if absent:
         return np.nan, np.nan, np.nan
-    low, high = interval(None if replicates is None else replicates.objective(p, w)[:, None], level, 1)
-    return float(terms.objective(p, w)), float(low[0]), float(high[0])
+    return float(beliefs.problem.value(p)), *beliefs.objective(p)

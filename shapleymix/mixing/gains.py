@@ -167,6 +167,18 @@ class Beliefs:
             values = widened(self._values(other) - self._values(better), self._misfit(better, other, runs)) - optimism
         return Gain(promised, promised - optimism, *self._interval(values), float(np.mean(values > 0)))
 
+    def gain_over(self, before: Beliefs, better: FloatArray, other: FloatArray) -> Gain:
+        """What mixture `better` (M,) saves, in the mean over many runs, of what `other` costs under other beliefs.
+
+        The two differ in the tokens at hand; replicates are paired.
+        """
+        promised = float(before.problem.value(other)) - float(self.problem.value(better))
+        if self.blank:
+            return Gain(promised, promised, np.nan, np.nan, np.nan)
+        with np.errstate(invalid="ignore"):
+            values = widened(before._values(other) - self._values(better), self._misfit(better, other, runs=False))
+        return Gain(promised, promised, *self._interval(values), float(np.mean(values > 0)))
+
     def optimism(self, other: FloatArray) -> float:
         """By how much the gain of a chosen mixture over `other` (M,) is promised too high; at least 0.
 

@@ -94,6 +94,9 @@ def rows_of(found: Mixture) -> Iterator[Row]:
     yield ("objective", f"{found.objective_kind} loss", found.objective, found.objective_low, found.objective_high)
     if found.kl > 0:
         yield _alone("penalty", "kl", found.penalty)
+    if found.repetition is not None and found.repetition.any():
+        for target, cost in zip(found.targets, found.repetition.tolist(), strict=True):
+            yield _alone("loss by repetition", target, cost)
     yield _alone("gap", "nats", found.gap)
     yield _alone("gap", "relative", found.relative_gap)
     for price in found.binding:

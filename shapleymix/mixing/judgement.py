@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.mixing.demands import FitLike, Predicted
+from shapleymix.mixing.bounds import Constraints
+from shapleymix.mixing.demands import Demands, FitLike, Predicted, predicted
+from shapleymix.mixing.repeating import supply_of
 from shapleymix.records import BoolArray, FloatArray
 
 
@@ -55,30 +57,31 @@ class Judgement:
 
 
 def judged(
-    fit: FitLike, p: FloatArray, rivals: Mapping[str, FloatArray], N: float, D: float, level: float, strict: bool
+    fit: FitLike, p: FloatArray, rivals: Mapping[str, FloatArray], N: float, bounds: Constraints, demands: Demands
 ) -> Judgement:
-    """What the fit says of the optimum p (M,) and of its rivals.
+    """What the fit says of the optimum p (M,) and of its rivals, with the unique tokens of the bounds.
 
     Raises
     ------
     OutsideError
         Under `strict`, if the optimum lies outside of what was fitted.
     """
-    strictly = {"strict": True} if strict else {}  # a fit of a user's own need not know the word
+    level, D = demands.level, bounds.D
+    supply = supply_of(fit, bounds.sources, bounds.available)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)  # said once, by `optimize`, for the whole answer
-        optimum = fit.predict(p[None], N, D, level=level, **strictly)
-        predicted = [fit.predict(rival[None], N, D, level=level) for rival in rivals.values()]
-    rows = [optimum, *predicted]
+        optimum = predicted(fit, p[None], N, D, supply, level=level, strict=demands.strict)
+        others = [predicted(fit, rival[None], N, D, supply, level=level) for rival in rivals.values()]
+    rows = [optimum, *others]
     own = tuple(getattr(optimum, "warnings", ()))
     found = [
-        f"the rival {name}: {text}"
-        for name, one in zip(rivals, predicted, strict=True)
+        f"the rival {name}: {text.replace('the mixture ', 'it ')}"
+        for name, one in zip(rivals, others, strict=True)
         for text in getattr(one, "warnings", ())
         if text not in own
     ]
     outside, above = (np.concatenate([_mask(one, name) for one in rows]) for name in ("outside", "above_untrained"))
-    return Judgement(optimum, tuple(fit.targets), outside, above, (*own, *found), strict)
+    return Judgement(optimum, tuple(fit.targets), outside, above, (*own, *found), demands.strict)
 
 
 def _mask(predicted: Predicted, name: str) -> BoolArray:

@@ -33,7 +33,7 @@ class Mixture(Tabular, Record):
     losses, losses_low, losses_high, weights : array (K,)
         Predicted losses at p, nats per token, with the law's interval; and their weights in the objective.
     objective, penalty : float
-        Mean or worst loss at p, with its interval over replicates; and the term kl * KL(p || anchor), nats.
+        Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor), nats.
     kl, anchor : float and array (M,), optional
         Weight of the penalty and the mixture that it pulls towards; None without a penalty.
     certificate : Certificate
@@ -44,6 +44,11 @@ class Mixture(Tabular, Record):
         Realised repetitions p D / available, NaN where the available tokens are not known.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
+    repetition, repetition_cost : array (K,), optional, and float
+        Loss that repeated tokens cost each target, and the objective: against unlimited data, nats. Zero where nothing
+        is repeated, and for a fit that does not know.
+    token_worths : array (M,), optional
+        Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     excess, distance : float
@@ -54,6 +59,7 @@ class Mixture(Tabular, Record):
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+        "repetition": "K", "token_worths": "M",
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -92,6 +98,9 @@ class Mixture(Tabular, Record):
     anchor: FloatArray | None = None
     what_if: tuple[WhatIf, ...] = ()
     cautious: str = ""
+    repetition: FloatArray | None = None
+    repetition_cost: float = 0.0
+    token_worths: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -132,6 +141,8 @@ class Mixture(Tabular, Record):
         source = {"p": "ratio", "p_low": "low", "p_high": "high", "floors": "floor", "caps": "cap"}
         source |= {"available": "available", "epochs": "epochs"}
         target = {"losses": "loss", "losses_low": "low", "losses_high": "high", "weights": "weight"}
+        source |= {} if self.token_worths is None else {"token_worths": "token_worth"}
+        target |= {} if self.repetition is None else {"repetition": "repetition"}
         rivals = {rival.name: dict(zip(self.sources, rival.p.tolist(), strict=True)) for rival in self.baselines}
         return document | {
             "mixture": self.mixture,

@@ -35,6 +35,7 @@ from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable
 from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import MEAN, Problem
+from shapleymix.mixing.repeating import repeated_replicates
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import changes_of
 from shapleymix.records import FloatArray
@@ -68,7 +69,8 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
     languages : LanguagesSpec, optional
         Languages table or its file: available tokens, epochs, families and weights.
     available, max_epochs : Amounts or EpochsSpec, optional
-        Unique tokens by name, and how often each may be seen (4 where nothing is said).
+        Unique tokens by name, and how often each may be seen. Where nothing is said, as often as it pays: repeated
+        tokens are worth less by the rate that the fit knows (4 times for a fit that knows none).
     min_tokens, groups : TokensSpec and GroupSpec (or a sequence of it), optional
         Fewest tokens, for every source or by name; bounds on summed ratios, such as `"en+de<=0.3"`, `"Germanic>=60%"`.
     near, within, distance : MixtureSpec, float or str
@@ -143,7 +145,11 @@ def at_scales(
     problems = tuple(problem for problem, _ in pairs)
     exact = solve_all(problems)
     answers = exact if known.method == EXACT else tuple(_printed(known.method, problem) for problem in problems)
-    replicates = [usable_replicates(fit.replicate_terms(N, D)) for N, D in budgets]
+    supplies = [problem.constraints.available for problem in problems]
+    replicates = [
+        usable_replicates(repeated_replicates(fit, fit.replicate_terms(N, D), available, D))
+        for (N, D), available in zip(budgets, supplies, strict=True)
+    ]
     optima = _replicate_optima(problems, [terms for terms, _ in replicates])
     told = [
         (*notes, *notices_of(known, problem.constraints, w))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shapleymix.laws.repeated import SMALLEST, effective_slopes, slope_in_supply
 from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.problem import Problem
@@ -44,7 +45,7 @@ class Price(Record):
         Nats saved per 1% of D.
     unit, per_unit : float
         A round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap, each seen as
-        often as allowed), or by as many fewer demanded (for a floor).
+        often as allowed, and the others less often), or by as many fewer demanded (for a floor).
     half_at, free_at : float
         Ratios at which half of the price is left, and at which the bound no longer binds; NaN for all but the dearest
         bounds, and under constraints of the user's own.
@@ -106,10 +107,22 @@ def prices_of(problem: Problem, answer: Answer) -> tuple[Price, ...]:
     found = sorted(_one_sided(problem, answer, _binding(problem, answer)), key=lambda bound: -bound.worth)
     many = len(problem.constraints.sources) >= MANY
     ranges = _ranges(problem, found[: RANGED if problem.standard and not many else RANGED_DEAR])
+    worths = worths_of_tokens(problem, answer)
     return tuple(
-        _price(problem, bound, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
+        _price(problem, bound, worths, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
         for place, bound in enumerate(found)
     )
+
+
+def worths_of_tokens(problem: Problem, answer: Answer) -> FloatArray:
+    """What more unique tokens save (M,) by being repeated less: nats per unit of D; 0 where none is repeated."""
+    terms = problem.terms
+    if terms.unique is None or terms.rate is None:
+        return np.zeros(terms.n_sources)
+    slope = np.maximum(effective_slopes(answer.p, terms.unique, terms.rate).slope, SMALLEST)
+    by_ratio = (answer.gradient - problem.penalty_gradient(answer.p)) / slope
+    more = slope_in_supply(answer.p, terms.unique, terms.rate)
+    return np.where(more > 0, -by_ratio * more, 0.0)
 
 
 def _binding(problem: Problem, answer: Answer) -> list[_Bound]:
@@ -145,12 +158,13 @@ def _one_sided(problem: Problem, answer: Answer, found: list[_Bound]) -> list[_B
     return [bound for bound in again if bound.worth > _least(answer)]
 
 
-def _price(problem: Problem, bound: _Bound, half_at: float, free_at: float) -> Price:
+def _price(problem: Problem, bound: _Bound, worths: FloatArray, half_at: float, free_at: float) -> Price:
     bounds = problem.constraints
     group = bound.side in (GROUP_CAP, GROUP_FLOOR)
     from_tokens = bound.side == CAP and bounds.cap_origin[bound.index] == "tokens"
     repeats = float(bounds.epochs[bound.index]) if from_tokens else 1.0
     unit = round_tokens(bounds.D)
+    per_token = bound.worth * repeats + (float(worths[bound.index]) if from_tokens else 0.0)
     return Price(
         source=(bounds.group_names if group else bounds.sources)[bound.index],
         side=bound.side,
@@ -159,7 +173,7 @@ def _price(problem: Problem, bound: _Bound, half_at: float, free_at: float) -> P
         per_ratio=bound.worth,
         per_percent=bound.worth * PERCENT,
         unit=unit,
-        per_unit=bound.worth * repeats * unit / bounds.D,
+        per_unit=per_token * unit / bounds.D,
         half_at=half_at,
         free_at=free_at,
     )

@@ -3,8 +3,9 @@
 >>> mix = optimize(fit, N, D, available={"en": "5T", "de": "80B"}, what_if=["de+50B", "en-1T,de+10B"])
 >>> mix.what_if[0].gain, mix.what_if[0].gain_low
 
-A shadow price holds at the margin; this solves again. Only the caps that follow from tokens move: an anchor and the
-centre of a ball stay where they are, even where they were given by a name that rests on tokens, such as `natural`.
+A shadow price holds at the margin; this solves again. Only what follows from tokens moves, caps and the worth of
+repeated ones: an anchor and the centre of a ball stay where they are, even where they were given by a name that rests
+on tokens, such as `natural`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.demands import Demands, FitLike, misfit_of
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
-from shapleymix.mixing.gains import NO_GAIN, Beliefs
+from shapleymix.mixing.gains import NO_GAIN, Beliefs, Gain
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
+from shapleymix.mixing.repeating import epochs_allowed, repeated, repeated_replicates, unpriced
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.repetition import repetition
 from shapleymix.tables.sizes import format_size, parse_size
 from shapleymix.tables.spelling import composed, near
 
@@ -186,32 +187,41 @@ def answered(
     InfeasibleError
         If less data leave no mixture; names the change. With `demands.strict`, also an OutsideError.
     """
-    problems = [_changed(demands, change, problem) for change in changes]
-    moved = [not np.array_equal(other.constraints.upper, problem.constraints.upper) for other in problems]
+    problems = [_changed(fit, demands, change, problem) for change in changes]
+    moved = [_moved(problem, other) for other in problems]
     new = tuple(other for other, is_new in zip(problems, moved, strict=True) if is_new)
     solved = iter(solve_all(new) if new else ())
     answers = [next(solved) if is_new else base for is_new in moved]
     return tuple(
-        _answered(fit, N, demands, change, other, answer, base, replicates, lost)
+        _answered(fit, N, demands, change, (problem, base), (other, answer), replicates, lost)
         for change, other, answer in zip(changes, problems, answers, strict=True)
     )
 
 
-def _changed(demands: Demands, change: Change, problem: Problem) -> Problem:
-    """The problem with other caps from tokens, and all else as it was."""
+def _moved(problem: Problem, other: Problem) -> bool:
+    """Whether other tokens at hand change the optimum: by a cap, or by what repeated ones are worth."""
+    if not np.array_equal(other.constraints.upper, problem.constraints.upper):
+        return True
+    before, after = problem.terms.with_supply().unique, other.terms.with_supply().unique
+    return before is not None and after is not None and not np.array_equal(before, after)
+
+
+def _changed(fit: FitLike, demands: Demands, change: Change, problem: Problem) -> Problem:
+    """The problem with other tokens at hand, and all else as it was."""
     bounds = problem.constraints
     known = zip(bounds.sources, bounds.available.tolist(), strict=True)
     available = {name: value + change.tokens.get(name, 0.0) for name, value in known if np.isfinite(value)}
     center = None if bounds.near is None else bounds.near.center
     try:
-        found = replace(demands, available=available, near=center).bounds(bounds.sources, bounds.D, _unseen(problem))
+        asked = replace(demands, available=available, near=center)
+        found = asked.bounds(bounds.sources, bounds.D, _unseen(problem), epochs_allowed(fit))
         if problem.anchor is not None:
             require_anchor(found, problem.anchor)
     except InfeasibleError as error:
         faults = error.faults or (Fault(error.message, hint=error.hint),)
         named = [replace(fault, message=f"what if {change.name}: {fault.message}") for fault in faults]
         raise InfeasibleError.of(named, "the set of bounds") from error
-    return replace(problem, constraints=found)
+    return replace(problem, constraints=found, terms=repeated(fit, problem.terms, found.available, found.D))
 
 
 def _unseen(problem: Problem) -> tuple[str, ...]:
@@ -224,17 +234,16 @@ def _answered(
     N: float,
     demands: Demands,
     change: Change,
-    problem: Problem,
-    answer: Answer,
-    base: Answer,
+    before: tuple[Problem, Answer],
+    after: tuple[Problem, Answer],
     replicates: Terms | None,
     lost: str,
 ) -> WhatIf:
+    problem, answer = after
     bounds = problem.constraints
-    seen = judged(fit, answer.p, {}, N, bounds.D, demands.level, demands.strict)
+    seen = judged(fit, answer.p, {}, N, bounds, demands)
     reason = seen.reason(0, problem.w) or lost
-    beliefs = Beliefs(problem, replicates, misfit_of(fit), None, demands.level)
-    found = NO_GAIN if reason else beliefs.gain(answer.p, base.p, runs=False)
+    found = NO_GAIN if reason else _gained(fit, before, after, replicates, demands.level)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
@@ -249,5 +258,21 @@ def _answered(
         probability=found.probability,
         certificate=answer.certificate,
         reason=reason,
-        notices=(*seen.warnings, *repetition(answer.p, bounds.sources, bounds.available, bounds.D)),
+        notices=(*seen.warnings, *unpriced(fit, answer.p, bounds)),
     )
+
+
+def _gained(
+    fit: FitLike,
+    before: tuple[Problem, Answer],
+    after: tuple[Problem, Answer],
+    replicates: Terms | None,
+    level: float,
+) -> Gain:
+    """What the new optimum saves, each with its own tokens at hand, both under the same replicate."""
+    (old, base), (new, answer) = before, after
+    again = repeated_replicates(fit, replicates, new.constraints.available, new.constraints.D)
+    now, then = (
+        Beliefs(problem, law, misfit_of(fit), None, level) for problem, law in ((old, replicates), (new, again))
+    )
+    return then.gain_over(now, answer.p, base.p)

@@ -10,6 +10,7 @@ from shapleymix.errors import SolveError
 from shapleymix.fitting.fits import Fit
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.engine.solving import solve, solve_replicates, usable_replicates
+from shapleymix.mixing.repeating import repeated_replicates
 from shapleymix.planning.questions import Questions
 from shapleymix.records import FloatArray
 
@@ -47,7 +48,8 @@ def optimum_of(fit: Fit, N: float, D: float, demands: Demands) -> Optimum:
     problem, _ = demands.problem(fit, fit.terms(N, D), D)
     best = solve(problem).p
     losses = problem.terms.losses(best)
-    terms, _ = usable_replicates(fit.replicate_terms(N, D))
+    replicates = repeated_replicates(fit, fit.replicate_terms(N, D), problem.constraints.available, D)
+    terms, _ = usable_replicates(replicates)
     others = None if terms is None else solve_replicates((problem,), (terms.flat().take(slice(MOST)),))[0]
     sizes = problem.w * np.where(np.isfinite(losses), losses, 0.0)
     if not np.any(sizes > 0):

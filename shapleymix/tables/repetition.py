@@ -1,8 +1,8 @@
-"""How often a mixture sees each token, and a warning where the law does not know what that costs."""
+"""How often a mixture sees each token: warnings of several mixtures, and that of a law which does not know its cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ SHOWN = 5
 def repetition(
     p: FloatArray, sources: Sequence[str], available: FloatArray, D: float, who: str = "the mixture"
 ) -> list[str]:
-    """One warning that names the sources seen more than once: no law here knows what repetition costs.
+    """One warning that names the sources seen more than once, for a law that does not know what repetition costs.
 
     Parameters
     ----------
@@ -46,20 +46,26 @@ def repetition(
 
 
 def repetitions(
-    p: FloatArray, sources: Sequence[str], available: FloatArray, D: FloatArray, names: Sequence[str] | None
+    p: FloatArray,
+    unique: FloatArray,
+    D: FloatArray,
+    names: Sequence[str] | None,
+    warn: Callable[[FloatArray, FloatArray, float, str], list[str]],
 ) -> list[str]:
     """The warnings of several mixtures p (R, M), each at its D (R,); only the first few, and how many more there are.
 
     Parameters
     ----------
+    unique : array (R, M)
+        Unique tokens, NaN where they are not known.
     names : sequence of str (R,), optional
         What to call the mixtures; None for their numbers.
+    warn : callable
+        The warnings of one mixture (M,) from its unique tokens (M,), its D and its name.
     """
-    if not np.isfinite(available).any():
-        return []
     known = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
-    rows = zip(p, D.tolist(), known, strict=True)
-    told = (text for ratios, tokens, who in rows for text in repetition(ratios, sources, available, tokens, who))
+    rows = zip(p, unique, D.tolist(), known, strict=True)
+    told = (text for ratios, limits, tokens, who in rows for text in warn(ratios, limits, tokens, who))
     found = list(dict.fromkeys(told))  # a mixture repeats the same at every N
     hidden = len(found) - SHOWN
     return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found

@@ -122,7 +122,7 @@ def show(name: str, comparison: sm.Comparison) -> dict[str, float]:
         size = "-" if entry.parameters >= 10**6 else entry.parameters
         error = 100 * entry.standard_error
         row(entry.law, size, f"{found[entry.law]:.2f}", f"{error:.2f}", f"{mean['R2']:.3f}", f"{mean['spearman']:.3f}")
-    print(f"\nlaw auto: {comparison.simplest()}; lowest error: {comparison.best()}")
+    print(f"\nlaw auto: {comparison.preferred()}; lowest error: {comparison.best()}")
     return found
 
 

@@ -21,7 +21,7 @@ from shapleymix.fitting.evidence import fold_masks
 from shapleymix.fitting.questions import progress
 from shapleymix.tables.sizes import format_size
 
-LAW = sys.argv[1] if len(sys.argv) > 1 else "learned-own"
+LAW = sys.argv[1] if len(sys.argv) > 1 else "learned-base"
 REPLICATES, FOLDS, OUTER = 100, 5, 4
 FEWEST, WIDEST = 0.85, 2.5  # of losses inside beyond the fitted range, and of the oracle's width
 

@@ -20,9 +20,9 @@ import shapleymix as sm
 from shapleymix.records import FloatArray, IntArray
 
 DRAWS = 5
-LAW = "learned-own"
+LAW = "learned-base"
 RATIO = 2 / 3
-BATCHES = 3
+BATCHES = 2
 KEPT_BACK = 150
 FEWEST = 4  # mixtures that a law can be fitted to
 WITHOUT_SPREAD = {"bootstrap": 0, "folds": 0, "threads": 1}

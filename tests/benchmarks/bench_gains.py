@@ -68,7 +68,9 @@ def main(law: str = "learned-own", draws: str = "3", *names: str) -> None:
     table(f"{law}: gains over trained mixtures, {LEVEL:.0%} intervals", *HEADERS)
     for name, (pattern, counts) in LOGS.items():
         log = shared_logs(pattern) if not names or name in names else None
-        for runs in counts if log is not None else ():
+        if log is None:
+            continue
+        for runs in counts:
             found = tallied(finals(log), law, runs, int(draws))
             show(name, runs, found)
             for part in ("before", "now", "regrets"):

@@ -95,8 +95,8 @@ def command(
 ) -> None:
     """Fit a law of the loss in N, D and the mixture.
 
-    `--law auto` compares the laws that the inputs allow by cross-validation grouped by mixture, and takes the simplest
-    within one standard error of the best; with `--purpose beyond` it compares them on the largest size instead, which
+    `--law auto` compares the laws that the inputs allow by cross-validation grouped by mixture, and takes learned-base
+    unless another is clearly better; with `--purpose beyond` it compares them on the largest size instead, which
     they were not fitted to. Several logs are fitted together: coalition runs at a small size inform the
     transfer at a large one.
     """

@@ -28,12 +28,13 @@ Sizes = tuple[float, ...] | None
 
 @dataclass(frozen=True)
 class Points:
-    """What to predict: names (R,), mixtures (R, M), sizes and tokens (R,)."""
+    """What to predict: names (R,), mixtures (R, M), sizes and tokens (R,), and unique tokens (R, M) of a table."""
 
     runs: tuple[str, ...]
     p: FloatArray
     N: FloatArray
     D: FloatArray
+    unique: FloatArray | None = None
 
 
 @options.command(
@@ -109,8 +110,9 @@ def command(
         points = _grid(fit, named, N, D, supply)
         comparisons = _comparisons(fit, named, N, D, supply, weights, level)
     found = fit.predict(
-        points.p, points.N, points.D, level, points.runs, languages=known, available=available, strict=strict
-    )
+        points.p, points.N, points.D, level, points.runs, languages=known, available=available, unique=points.unique,
+        strict=strict,
+    )  # fmt: skip
     out.warn(found.warnings)
     out.note(notice for one in comparisons for notice in one.notices)
     if output:
@@ -136,7 +138,7 @@ def _table_points(out: Output, fit: Fit, path: str) -> Points:
         raise UsageError(f"{path} holds no point with D above 0")
     out.note([f"left out {untrained} untrained rows (D = 0)"] if untrained else [])
     kept = log.select(log.trained)
-    return Points(kept.runs, kept.p, kept.N, kept.D)
+    return Points(kept.runs, kept.p, kept.N, kept.D, kept.unique)
 
 
 def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds) -> Points:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from shapleymix.files import Json
     from shapleymix.fitting.fits import Fit
 
+LEVEL = 0.9
+
 
 def fit_document(found: Fit) -> dict[str, Json]:
     """The law, its parameters with intervals, its scores, and what the data could not tell."""
@@ -37,11 +39,24 @@ def fit_document(found: Fit) -> dict[str, Json]:
             "D": found.D_range.tolist(),
             "p": by_name(found.sources, found.p_range),
         },
+        "repetition": _repetition(found),
         "unseen": found.unseen,
         "thin": found.thin,
         "notices": found.notices,
         "provenance": found.provenance,
     }
+
+
+def _repetition(found: Fit) -> dict[str, Json] | None:
+    """The rate at which repeated tokens lose their worth, whether the log told it, and the epochs of its runs."""
+    known = found.repetition
+    if known is None:
+        return None
+    low, high = map(finite, known.interval(LEVEL).tolist())
+    epochs = {
+        name: [finite(one) for one in span] for name, span in zip(found.sources, known.epochs.tolist(), strict=True)
+    }
+    return {"rate": known.rate, "low": low, "high": high, "told": known.told, "epochs": epochs}
 
 
 def parameters_document(found: Fit) -> dict[str, Json]:

@@ -48,6 +48,7 @@ def _point(found: Prediction, place: int) -> dict[str, Json]:
 def comparison_document(found: Candidates) -> dict[str, Json]:
     """`candidates[]` in the order given: the objective, and the gain over the first with its interval."""
     return {
+        "verdict": found.verdict or None,
         "N": found.N,
         "D": found.D,
         "weights": by_name(found.targets, found.weights),

@@ -47,7 +47,7 @@ def comparison_document(found: Comparison) -> dict[str, Json]:
         "rows": found.rows,
         "laws": [_entry(entry) for entry in ranked(found)],
         "best": found.best(),
-        "simplest_within_one_standard_error": found.simplest(),
+        "preferred": found.preferred(),
         "better": better,
         "notices": list(found.notices),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.repetition import EVERY_TARGET, Repetition
 from shapleymix_cli.documents.laws import formula_of
 from shapleymix_cli.views.numbers import count, interval, percent, significant, size
 from shapleymix_cli.views.scores import comparison_view, scores_table
@@ -32,7 +33,13 @@ def fit_view(found: Fit, verbose: bool) -> list[Part]:
     if found.selection is not None:
         parts += [*comparison_view(found.selection, law.name), ""]
     parts += [*_scores(found, verbose), "", *_parameters(found, verbose), *_left_out(found)]
+    parts += [] if found.repetition is None else _told(found.repetition)
     return [*parts, *_advice(found), _ranges(found)]
+
+
+def _told(known: Repetition) -> list[Part]:
+    """What the log told of repeated tokens."""
+    return [f"{text[:1].upper()}{text[1:]}." for text in map(str.strip, known.told_lines())]
 
 
 def _scores(found: Fit, verbose: bool) -> list[Part]:
@@ -60,6 +67,8 @@ def _parameters(found: Fit, verbose: bool) -> list[Part]:
     paired: dict[str, dict[str, dict[str, Cell]]] = {}
     for symbol, source, target, *cell in found.parameters():
         value, low, high = cell
+        if target == EVERY_TARGET:
+            continue  # it is told in words
         if source is None:
             alone.setdefault(symbol, {})[target] = (value, low, high)
         else:

@@ -9,12 +9,15 @@ import numpy as np
 from shapleymix.mixing.engine.search import STARTS
 from shapleymix.mixing.grids import verdicts_over
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.prices import round_tokens
 from shapleymix.records import FloatArray
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
 from shapleymix_cli.views.tables import Part, heading, table
 
 ROUNDING = 1e-15
 AT_BOUND = 1e-9
+SHOWN_COST = 5e-5
+"""Nats that repetition costs from which on it is told."""
 MOST_COLUMNS = 12
 """Ratios, and losses, of a budget that are shown without `-v`."""
 MOST_ROWS = 30
@@ -145,6 +148,9 @@ def _ratios(found: Mixture, verbose: bool) -> list[Part]:
     floored, spread = bool((found.floors > 0).any()), bool(np.isfinite(found.p_low).any())
     headers = ["source", "ratio", *_when(spread, f"{percent(found.level, 0)} interval"), "tokens"]
     headers += [*_when(floored, "floor"), *_when(capped, "cap"), *_when(known, "epochs")]
+    worths = np.zeros(len(found.p)) if found.token_worths is None else np.nan_to_num(found.token_worths)
+    dear = bool((worths > 0).any())
+    headers += _when(dear, f"{size(round_tokens(found.D))} more save")
     rows = [
         [
             name,
@@ -154,6 +160,7 @@ def _ratios(found: Mixture, verbose: bool) -> list[Part]:
             *_when(floored, fixed(found.floors[i], 4)),
             *_when(capped, fixed(found.caps[i], 4) if found.caps[i] < 1 else MISSING),
             *_when(known, fixed(found.epochs[i], 2)),
+            *_when(dear, significant(worths[i], 3) if worths[i] > 0 else MISSING),
         ]
         for i, name in enumerate(found.sources)
     ]
@@ -194,6 +201,8 @@ def _proof(found: Mixture, law: str) -> list[Part]:
     lines: list[Part] = [f"{objective}{within}"]
     if found.kl > 0:
         lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
+    if found.repetition_cost >= SHOWN_COST:
+        lines.append(f"Repeated tokens cost {fixed(found.repetition_cost, 4)} nats of it, against unlimited data.")
     if not np.isfinite(found.objective):
         lines.append("No proof: where the law gives more than an untrained model's loss, its optimum says nothing.")
     elif np.isfinite(found.gap):
@@ -218,9 +227,14 @@ def _caution(found: Mixture) -> list[Part]:
 
 def _losses(found: Mixture, verbose: bool) -> list[Part]:
     """One row per target; of many, those of the highest loss."""
-    rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, strict=True)
-    cells = [[name, fixed(loss), interval(low, high), significant(weight)] for name, loss, low, high, weight in rows]
-    headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight"]
+    costs = np.zeros(len(found.targets)) if found.repetition is None else found.repetition
+    dear = bool((costs >= SHOWN_COST).any())
+    rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, costs, strict=True)
+    cells = [
+        [name, fixed(loss), interval(low, high), significant(weight), *_when(dear, fixed(cost, 4))]
+        for name, loss, low, high, weight, cost in rows
+    ]
+    headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight", *_when(dear, "by repetition")]
     return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), "target", verbose)
 
 

@@ -96,4 +96,6 @@ def candidates_view(found: Candidates) -> list[Part]:
         rows.append(row)
     place = f"N = {size(found.N)}, D = {size(found.D)}"
     title = f"Against {names[0]} at {place} (gain: nats saved; {found.weights_origin.split(':')[0]})"
-    return ["", heading(title), table(headers, rows)]
+    verdict = found.verdict
+    told: list[Part] = [f"{verdict[0].upper()}{verdict[1:]}."] if verdict else []
+    return ["", *told, heading(title), table(headers, rows)]

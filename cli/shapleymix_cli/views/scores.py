@@ -94,7 +94,7 @@ def _legend(found: Comparison, chances: dict[str, str]) -> list[Part]:
     return [
         "",
         "numbers: fitted per target; P(better): the law has a lower error than the first.",
-        f"Simplest law within one standard error of the first: {found.simplest()}.",
+        f"Law that `--law auto` takes: {found.preferred()}.",
     ]
 
 

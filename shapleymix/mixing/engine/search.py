@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, minimize
@@ -11,7 +12,7 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import FitLike
+from shapleymix.mixing.demands import FitLike, predicted
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
@@ -40,21 +41,32 @@ def is_convex(fit: FitLike, N: float, D: float) -> bool:
 
 @dataclass(frozen=True)
 class Surface(Terms):
-    """The predicted losses of a law without convex pieces at one budget: values, and no derivatives."""
+    """The predicted losses of a law without convex pieces at one budget: values, and no derivatives.
+
+    `supply` are the unique tokens by source, where the fit takes them.
+    """
 
     fit: FitLike
     N: float
     D: float
+    supply: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, fit: FitLike, N: float, D: float) -> Surface:
         """The losses of a fit at N parameters and D tokens."""
         return cls(np.zeros(len(fit.targets)), fit, N, D)
 
-    def _values(self, p: FloatArray) -> FloatArray:
-        flat = np.asarray(p, dtype=float).reshape(-1, np.shape(p)[-1])
-        found = np.asarray(self.fit.predict(flat, self.N, self.D).losses, dtype=float)
-        return np.where(np.isfinite(found), found, np.inf).reshape(*np.shape(p)[:-1], -1)
+    def with_repetition(self, unique: FloatArray, rate: FloatArray | float) -> Self:
+        tokens = zip(self.fit.sources, (unique * self.D).tolist(), strict=True)
+        return replace(self, supply={name: count for name, count in tokens if count > 0})
+
+    def without_repetition(self) -> Self:
+        return replace(self, supply={}) if self.supply else self
+
+    def _values(self, q: FloatArray) -> FloatArray:
+        flat = np.asarray(q, dtype=float).reshape(-1, np.shape(q)[-1])
+        found = np.asarray(predicted(self.fit, flat, self.N, self.D, self.supply).losses, dtype=float)
+        return np.where(np.isfinite(found), found, np.inf).reshape(*np.shape(q)[:-1], -1)
 
 
 def search(problem: Problem, seed: int) -> FloatArray:

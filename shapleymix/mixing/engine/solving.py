@@ -167,6 +167,8 @@ def stacked(members: Sequence[Terms]) -> Terms:
     """Terms of several budgets with one more leading axis; fields that all members share are stored once."""
     if len(members) == 1:
         return _map(members[0], lambda value: np.asarray(value)[None])
+    if any(member.unique is not None for member in members):
+        members = [member.with_supply() for member in members]
     first = members[0]
     changes = {}
     for field in fields(first):
