@@ -15,7 +15,7 @@ from shapleymix.mixing.demands import Demands
 
 NAN = float("nan")
 WRONG = {
-    "delta": (0.0, -1, NAN, "x", None, True),
+    "delta": (0.0, -1, NAN, "x", True),
     "prior": (-1, NAN, np.inf, "x", None),
     "starts": (0, -1, 1.5, "6", None),
     "threads": (0, -2, "two", 1.5),
