@@ -169,7 +169,7 @@ def learning_curve(
         Is called with the stage, how much of it is done, and how much there is.
     delta, prior, starts, iterations, tolerance, threads, folds : float or int
         How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup : Size or float
+    min_tokens, min_own_tokens, drop_warmup, last_only : Size, float or bool
         Which rows to leave out; see `Settings`.
 
     Raises
