@@ -34,7 +34,7 @@ MOST = 150
 """Runs of one size that are looked at: more tell hardly more, at a cost that grows with their cube."""
 ENOUGH = 40
 """Runs of one size at which the replicates' spread is looked at."""
-OUTLYING = 3.0
+OUTLYING = 6.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 NORMAL_MEDIAN = 0.6745
 """The median absolute value of a standard normal."""
