@@ -161,7 +161,7 @@ class Beliefs:
         if np.array_equal(better, other):
             return Gain(0.0, 0.0, *((np.nan,) * 3 if self.blank else (0.0, 0.0, 0.5)))
         promised = float(self.problem.value(other)) - float(self.problem.value(better))
-        optimism = self.optimism(other)
+        optimism = min(self.optimism(other), max(promised, 0.0))  # luck is at most all of a promise
         if self.blank:
             return Gain(promised, promised, np.nan, np.nan, np.nan)
         with np.errstate(invalid="ignore"):

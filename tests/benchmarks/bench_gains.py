@@ -24,7 +24,7 @@ from _report import finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
-from shapleymix.mixing.demands import Demands
+from shapleymix.mixing.demands import Demands, drawn_sources
 from shapleymix.mixing.gains import Beliefs, sensitivity
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
@@ -153,7 +153,8 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
     values = np.asarray(now.problem.value(others.p))
     replicated = now.problem.value(others.p[:, None, :], now.replicates).T  # (B, R)
     best, measured = int(values.argmin()), others.loss @ w
-    now = replace(now, choices=others.p[replicated.argmin(axis=1)])
+    if not drawn_sources(fit, free):
+        now = replace(now, choices=others.p[replicated.argmin(axis=1)])
     before = replace(now, misfit=None, choices=None)
     for rival in rivals(others.p, values, best, rng):
         gained = float(measured[rival] - measured[best])
