@@ -63,9 +63,10 @@ class Summary:
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
         choices = self.choices if self.cautious else self.optima
-        if drawn_sources(self.fit, self.problem.constraints):
+        drawn = bool(drawn_sources(self.fit, self.problem.constraints))
+        if drawn:
             choices = None  # what they choose follows from what was drawn, which the fitted law did not choose by
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level)
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level, drawn)
 
     @property
     def method(self) -> str:

@@ -131,6 +131,9 @@ class Beliefs:
         What would have been chosen under each replicate, such as its optimum; None where nothing was chosen.
     level : float
         Probability of the intervals.
+    drawn : bool
+        Whether replicates draw the effect of some sources, of which the runs tell little: their spread about their own
+        middle counts then, not where that lies.
     """
 
     problem: Problem
@@ -138,6 +141,7 @@ class Beliefs:
     misfit: Misfit | None
     choices: FloatArray | None
     level: float
+    drawn: bool = False
 
     @property
     def blank(self) -> bool:
@@ -165,7 +169,9 @@ class Beliefs:
         if self.blank:
             return Gain(promised, promised, np.nan, np.nan, np.nan)
         with np.errstate(invalid="ignore"):
-            values = widened(self._values(other) - self._values(better), self._misfit(better, other, runs)) - optimism
+            paired = self._values(other) - self._values(better)
+            paired = paired - np.median(paired) + promised if self.drawn else paired
+            values = widened(paired, self._misfit(better, other, runs)) - optimism
         return Gain(promised, promised - optimism, *self._interval(values), float(np.mean(values > 0)))
 
     def gain_over(self, before: Beliefs, better: FloatArray, other: FloatArray) -> Gain:

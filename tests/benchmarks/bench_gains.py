@@ -153,9 +153,9 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
     values = np.asarray(now.problem.value(others.p))
     replicated = now.problem.value(others.p[:, None, :], now.replicates).T  # (B, R)
     best, measured = int(values.argmin()), others.loss @ w
-    if not drawn_sources(fit, free):
-        now = replace(now, choices=others.p[replicated.argmin(axis=1)])
-    before = replace(now, misfit=None, choices=None)
+    drawn = bool(drawn_sources(fit, free))
+    now = replace(now, choices=None if drawn else others.p[replicated.argmin(axis=1)], drawn=drawn)
+    before = replace(now, misfit=None, choices=None, drawn=False)
     for rival in rivals(others.p, values, best, rng):
         gained = float(measured[rival] - measured[best])
         for beliefs, told in ((before, into.before), (now, into.now)):
