@@ -49,7 +49,7 @@ def test_the_plan_leaves_less_unknown_than_chance_does():
 def test_losses_told_by_the_plan_are_predicted_better_than_those_of_chance():
     """A law of which the program knows nothing but the prior; the same law is fitted to both."""
     given = inputs(5, 5, seed=3)
-    law, pool, region = true_law("learned-own", given, seed=3), mixtures(300, 5, 5, 0.4), mixtures(200, 5, 6, 0.4)
+    law, pool, region = true_law("learned-own", given, seed=3), mixtures(120, 5, 5, 0.4), mixtures(200, 5, 6, 0.4)
     budget = {"sizes": (1e7,), "tokens": (1e9,)}
     everything = simulate(law, given, pool, noise=1e-2, seed=4, **budget)
     truth = law(region, np.full(200, 1e7), np.full(200, 1e9))
@@ -59,14 +59,14 @@ def test_losses_told_by_the_plan_are_predicted_better_than_those_of_chance():
         return float(np.abs(fit.law.losses(region, np.full(200, 1e7), np.full(200, 1e9)) / truth - 1).mean())
 
     plan = sm.design(14, sources=given.sources, candidates=pool, purpose="region")
-    random = [error(np.random.default_rng(draw).permutation(300)[:14]) for draw in range(5)]
+    random = [error(np.random.default_rng(draw).permutation(120)[:14]) for draw in range(3)]
     assert error(plan.candidate) < np.median(random)
 
 
 def test_the_same_call_gives_the_same_plan_and_another_seed_other_candidates():
-    one, again = (sm.design(6, sources=FIVE) for _ in range(2))
+    one, again = (sm.design(3, sources=FIVE[:3]) for _ in range(2))
     assert one == again
-    assert one != sm.design(6, sources=FIVE, seed=1)
+    assert one != sm.design(3, sources=FIVE[:3], seed=1)
 
 
 def test_a_plan_is_kept_whole_and_read_as_a_run_log(tmp_path: Path, log: RunLog, fitted: sm.Fit):
@@ -85,7 +85,7 @@ def test_runs_that_are_planned_already_count_as_trained(log: RunLog, fitted: sm.
     """A plan in two calls is as good as one, and repeats nothing."""
     for first in (sm.design(4, sources=FIVE, run_N=1e7, run_D=1e9), sm.design(4, log, fit=fitted)):
         waiting = sm.read_runs(first.columns(), losses="optional")
-        both = [waiting] if first.trained == 0 else replace(log, runs=log.runs)
+        both = [waiting]
         if first.trained:
             blank = np.full((4, len(log.targets)), np.nan)
             both = [log, replace(waiting, targets=log.targets, loss=blank)]

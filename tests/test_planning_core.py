@@ -77,10 +77,12 @@ def test_before_any_run_own_sources_count_ten_times_as_much():
     np.testing.assert_allclose([own, other], [OWN**2, OTHERS**2], rtol=1e-10)
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.7])
-def test_features_of_a_fitted_law_are_its_derivatives(floor: float):
-    law = replace(terms(), floor=np.full(K, floor))
+@pytest.mark.parametrize(("floor", "base"), [(0.0, None), (0.7, None), (0.0, 1.0)])
+def test_features_of_a_fitted_law_are_its_derivatives(floor: float, base: float | None):
+    law = replace(terms(), floor=np.full(K, floor), base=None if base is None else np.full(K, base))
     p, step = 0.05 + 0.8 * mixtures(6), 1e-6
+    if base is not None:  # without own data a law with a base is defined, and has slopes of its own
+        law, p = replace(law, phi=np.where(OWNERS, 200.0, law.phi)), p * (np.arange(M) > 0)
     slopes = slopes_of(law, OWNERS, p)
 
     def moved(**changes: np.ndarray) -> np.ndarray:

@@ -162,7 +162,9 @@ def _part(terms: PowerTerms, p: FloatArray) -> FloatArray:
 
 
 def _theta(terms: PowerTerms, p: FloatArray) -> FloatArray:
-    """Theta (R, K), no smaller than a part of the even mixture's."""
+    """Theta (R, K), of a law without a base no smaller than a part of the even mixture's."""
+    if terms.base is not None:
+        return terms.theta(p)
     M = terms.n_sources
     return np.maximum(terms.theta(p), LEAST_THETA * terms.theta(np.full(M, 1 / M)))
 
