@@ -27,7 +27,7 @@ def test_the_document_is_the_librarys_curve(run: Run, log: Path) -> None:
     curve = run("fit", log, *QUICK, "--reach", 0.12, "--json").document["learning_curve"]
     error = fit(str(log), "mariner", bootstrap=0).held_out
     assert error is not None
-    truth = learning_curve(str(log), "mariner", parts=(3, 2), held_out=error.mean["PE"])
+    truth = learning_curve(str(log), "mariner", parts=(3,), held_out=error.mean["PE"])
     assert [row["mixtures"] for row in curve["measured"]] == truth.mixtures.tolist()
     assert curve["measured"][-1]["PE"] == error.mean["PE"], "the folds of the fit are one more size"
     assert [row["PE"] for row in curve["ahead"]] == truth.expected.tolist()

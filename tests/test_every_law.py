@@ -21,6 +21,8 @@ from shapleymix.records import FloatArray
 EVERY = pytest.mark.parametrize("name", LAWS)
 CONVEX = [name for name, law in LAWS.items() if law.terms is not Law.terms and "mixture" in law.needs]
 # fitted coefficients carry a weak prior, and trade with the floor
+# the scale of its coefficients is a gauge that only the prior holds: with less of it, a search without noise stalls
+HELD_BY_PRIOR = {"exponential"}
 LOOSE = {name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.fitted())}
 PARTIAL = [name for name, law in LAWS.items() if "families" in law.needs]  # undefined without the target's family
 
@@ -62,7 +64,8 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
 @EVERY
 def test_recovers_the_truth_from_runs_without_noise(name):
     truth, given, log = log_of(name, rows=60)
-    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, prior=1e-7, threads=1)
+    prior = 1e-5 if name in HELD_BY_PRIOR else 1e-7
+    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, prior=prior, threads=1)
     assert {status.state for status in found.status} == {"converged"}
     for symbol, value in symbols_of(truth).items():
         rtol, atol = (2e-2, 2e-3) if name in LOOSE else (1e-9, 0.0)

@@ -32,6 +32,7 @@ TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
 FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
+BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 STREAM = 4  # second word of the seed: these draws are others than any of those before
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
@@ -116,14 +117,15 @@ class Problem:
         """
         draws = np.random.default_rng([seed, STREAM]).standard_normal((len(shares), 1, *x.shape))
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
-        stop = _Stop(REPLICATE_ITERATIONS, max(REPLICATE_TOLERANCE, self.settings.tolerance))
+        enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
+        stop = _Stop(REPLICATE_ITERATIONS, max(enough, self.settings.tolerance))
         solution = self._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows, shares)
 
     def follow(self, shares: FloatArray, start: FloatArray) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P): for cross-validation."""
-        stop = _Stop(REPLICATE_ITERATIONS, max(REPLICATE_TOLERANCE, self.settings.tolerance))
+        stop = _Stop(REPLICATE_ITERATIONS, max(BELIEVED_TOLERANCE, self.settings.tolerance))
         x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 

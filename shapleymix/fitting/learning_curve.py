@@ -34,8 +34,8 @@ from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
-PARTS = (5, 3, 2)
-FEW_PARTS = (3, 2)  # beside a fit, whose folds give one more size: less than half of their cost
+PARTS = (5, 3)
+FEW_PARTS = (3,)  # beside a fit, whose folds give one more size: a third of what those cost
 FEWEST = 4  # mixtures of a fit
 SIZES_NEEDED = 3
 AHEAD = (1.0, 1.5, 2.0, 4.0)
@@ -158,7 +158,7 @@ def learning_curve(
     transfer, languages : table or path, optional
         For laws that need them.
     parts : sequence of int
-        Into how many parts the mixtures are split: k parts give k fits to a part each, and k fits to all parts but one.
+        Into how many parts the mixtures are split: k parts give fits to one part, and fits to all parts but one.
     level : float
         Probability of the intervals.
     held_out : float, optional
@@ -214,7 +214,7 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = [_error(contender, study, mask) for mask in masks]
+            errors = _errors(contender, study, masks)
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
             continue
@@ -239,8 +239,8 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
 
 def _checked_parts(parts: Sequence[int]) -> list[int]:
     listed = sorted(set(parts), reverse=True)
-    if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 2 for k in listed):
-        raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 2, such as (5, 3, 2)")
+    if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 3 for k in listed):
+        raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 3, such as (5, 3)")
     return listed
 
 
@@ -253,15 +253,17 @@ def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolAr
             yield study.mixtures / k, ~masks[k]
     for k in reversed(usable):
         size = study.mixtures * (1 - 1 / k)
-        if k > 2 and size >= FEWEST:
+        if size >= FEWEST:
             yield size, masks[k]
 
 
-def _error(contender: Candidate, study: Study, mask: BoolArray) -> float:
-    """Mean PE over targets of the rows that one mask (R,) holds out."""
-    predicted = contender.predict_held_out(study, mask[None])
+def _errors(contender: Candidate, study: Study, masks: BoolArray) -> list[float]:
+    """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
+    predicted = contender.predict_held_out(study, masks)
     seen = np.where(study.evidence.weight > 0, study.log.loss, np.nan)
-    return score(study.inputs.targets, seen, predicted, counted=np.broadcast_to(mask[:, None], seen.shape)).mean["PE"]
+    first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
+    each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))
+    return [score(study.inputs.targets, seen, predicted, counted=rows).mean["PE"] for rows in each if rows.any()]
 
 
 def _scatter(sizes: Sequence[_Size], now: int) -> float:

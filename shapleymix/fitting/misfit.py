@@ -34,7 +34,7 @@ MOST = 150
 """Runs of one size that are looked at: more tell hardly more, at a cost that grows with their cube."""
 ENOUGH = 40
 """Runs of one size at which the replicates' spread is looked at."""
-OUTLYING = 3.0
+OUTLYING = 6.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 NORMAL_MEDIAN = 0.6745
 """The median absolute value of a standard normal."""
@@ -190,9 +190,7 @@ def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicate
     )
 
 
-def _explained(
-    log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None
-) -> FloatArray:
+def _explained(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
     """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
     total = np.zeros(residual.shape[1])
     if replicates is None:

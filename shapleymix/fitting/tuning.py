@@ -24,7 +24,8 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 POOLED = 0.7  # share of all targets' errors in the choice of one
 CAUTION = 1.0  # how much one unit of distance from the usual must save, as a share of the error, times the runs
 UNIT = {"u": 1.5, "gamma": 1.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
-FEW, MANY = 0.1, 10.0  # errors are compared as ratios within these
+ENOUGH_FITS, LEAST_FOLDS = 400, 3  # a trial: with many targets a few folds tell, and all are kept for ...
+FINAL = 4  # ... so many trials
 QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
 
 
@@ -52,11 +53,14 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     start = problem.estimate(share[None]).x[0]
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     search = _Search(problem, share, masks, fold)
+    few = search.some(max(LEAST_FOLDS, ENOUGH_FITS // start.shape[0]))
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
-    first = search.trial(usual, np.broadcast_to(start, (len(masks), *start.shape)))
-    problem = replace(problem, believed=replace(problem.believed, noise=search.noise(first)))
-    search = replace(search, problem=problem)
-    trials = search.walk(search.trial(usual, first.x), progress)
+    first = few.trial(usual, start)
+    problem = replace(problem, believed=replace(problem.believed, noise=few.noise(first)))
+    search, few = replace(search, problem=problem), replace(few, problem=problem)
+    trials = few.walk(few.trial(usual, first.x), progress)
+    if len(few.masks) < len(masks):
+        trials = [search.trial(trial.knobs, trial.x.mean(axis=0)) for trial in few.best(trials)]
     believed = Believed.chosen([trial.believed for trial in trials], search.choice(trials, fold >= 0))
     predicted = np.full(problem.observed.log_loss.shape, np.nan)
     for number in range(len(masks)):
@@ -75,13 +79,22 @@ class _Search:
     fold: IntArray  # (R,), -1 where a row is never held out
 
     def trial(self, knobs: Knobs, start: FloatArray) -> Trial:
-        """Fits (V, K, P) to all but each fold, and what they predict of it."""
+        """Fits (V, K, P) to all but each fold, each from its start or from one (K, P), and what they predict of it."""
         problem = self.problem
+        start = np.broadcast_to(start, (len(self.masks), *start.shape[-2:]))
         believed = Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
         x = replace(problem, believed=believed).follow(self.share * ~self.masks, start)
         predicted = problem.predicted(x)
         chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
         return Trial(dict(knobs), believed, x, chosen)
+
+    def some(self, folds: int) -> _Search:
+        """The same on the first folds alone."""
+        return replace(self, masks=self.masks[:folds], fold=np.where(self.fold < folds, self.fold, -1))
+
+    def best(self, trials: list[Trial]) -> list[Trial]:
+        """The few trials that all targets together like best."""
+        return [trials[place] for place in np.argsort(self.pooled(trials, self.fold >= 0), kind="stable")[:FINAL]]
 
     def walk(self, first: Trial, progress: Progress | None) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""

@@ -150,11 +150,15 @@ def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
 
 
 def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Quantiles (99, K) of the held-out log residuals; zero for a target that has none."""
+    """Quantiles (99, K) of the held-out log residuals; zero for a target that has none.
+
+    Weibull's plotting positions: of new residuals like these, the share below a quantile is then its level, on average
+    over samples. Between the 5% and 95% quantiles that NumPy takes by default of 24 lie 83% of new ones, not 90.
+    """
     there = ~np.isnan(loss) & ~np.isnan(predicted)
     residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)
     residual[:, ~there.any(axis=0)] = 0.0
-    return np.nanquantile(residual, QUANTILES, axis=0)
+    return np.nanquantile(residual, QUANTILES, axis=0, method="weibull")
 
 
 def _between(quantiles: FloatArray, tail: float) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from shapleymix.laws.symbols import Belief, Knobs, fitted, over_runs
 from shapleymix.laws.terms import ExponentialTerms
 from shapleymix.laws.transfer import mix
 from shapleymix.records import FloatArray
-
-SPREAD = 2.0  # believed of t
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class Exponential(CoreLaw):
     reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
+    knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {"t": (30.0, 10.0, 3.0)}
     takes_repetition = False  # t is known up to a shift because ratios sum to one
 
     k: FloatArray = fitted(role="linear", typical=(0.5, 1.0))
@@ -58,7 +57,7 @@ class Exponential(CoreLaw):
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
         """A source that few runs hold, and these at small ratios, could have any t: `exp(60 p)` fits one run well."""
-        return {"t": Belief(0.0, SPREAD)}
+        return {"t": Belief(0.0, knobs["t"])}
 
     def in_gauge(self) -> Self:
         """The same law with `max_i t_ij = 0`; the shift goes into k exactly."""

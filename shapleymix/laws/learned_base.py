@@ -17,7 +17,7 @@ from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import EXPONENT
 from shapleymix.laws.symbols import Belief, Knobs, fitted, given, over_runs
 from shapleymix.laws.terms import PowerTerms
-from shapleymix.laws.transfer import TransferLaw, concave_powers, concavity, log_ratios, over_sources
+from shapleymix.laws.transfer import TransferLaw, concave_powers, concavity, log_ratios
 from shapleymix.records import BoolArray, FloatArray
 
 FIRST = 0.1  # coefficient of every source from which a search begins: at zero its slope in the exponents is zero
@@ -66,21 +66,20 @@ class LearnedBase(TransferLaw):
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         gamma = over_runs(self.gamma)
-        powers = concave_powers(p, self.exponent())  # (..., R, M, K)
-        pieces = powers * self.phi()[..., None, :, :]
-        helped = over_sources(pieces)
+        exponent, phi = self.exponent(), self.phi()
+        by_u = concave_powers(p, exponent)  # (..., R, M, K)
+        helped = np.einsum("...rmk,...mk->...rk", by_u, phi)
         theta = 1.0 + helped
         log_theta = np.log(theta)
         core, slopes = self.core_expansion(N, D)
-        by_u = powers / -theta[..., None, :]
-        steep = pieces * (log_ratios(p)[:, :, None] * self.exponent()[..., None, :, :])
-        steep *= (-gamma / theta)[..., None, :]
-        of_own = np.einsum("...rmk,...mk->...rk", steep, self.own)
+        by_u *= (-1.0 / theta)[..., None, :]
+        steep = np.einsum("...rmk,rm,...mk->...rk", by_u, log_ratios(p), self.u * exponent * (self.own == 0))
+        of_own = np.einsum("...rmk,rm,...mk->...rk", by_u, log_ratios(p), self.u * exponent * self.own)
         return np.log(core) - gamma * log_theta, slopes | {
             "gamma": -gamma * (log_theta - helped / theta),
             "u": by_u,
             "a": of_own,
-            "c": over_sources(steep) - of_own,
+            "c": steep,
         }
 
     def terms(self, N: float, D: float) -> PowerTerms:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, cast
 
 import numpy as np
@@ -146,6 +147,7 @@ def given(axes: Axes = "MK") -> FloatArray:
     return cast(FloatArray, dataclasses.field(metadata={"parameter": {"axes": axes, "role": "given"}}))
 
 
+@cache
 def parameters_of(law: type) -> tuple[Parameter, ...]:
     """The symbols of a law, in the order in which they are declared."""
     return tuple(

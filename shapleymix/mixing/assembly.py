@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Summary:
         """Probability of the intervals."""
         return self.demands.level
 
-    @property
+    @cached_property
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
         choices = self.choices if self.cautious else self.optima

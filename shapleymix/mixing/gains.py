@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
@@ -186,12 +187,18 @@ class Beliefs:
         """
         if self.replicates is None or self.choices is None:
             return 0.0
-        value, law = self.problem.value, self.replicates
         with np.errstate(invalid="ignore"):
-            promised = value(other, law) - value(self.choices, law)
-            excess = promised - (value(other) - value(self.choices))
+            excess = self._values(other) - float(self.problem.value(other)) + self._disappointment
         excess = excess[np.isfinite(excess)]
         return max(float(np.median(excess)), 0.0) if excess.size else 0.0
+
+    @cached_property
+    def _disappointment(self) -> FloatArray:
+        """What the choice under each replicate loses more under the fitted law than there (B,)."""
+        if self.replicates is None or self.choices is None:
+            return np.zeros(1)
+        with np.errstate(invalid="ignore"):
+            return self.problem.value(self.choices) - self.problem.value(self.choices, self.replicates)
 
     def _values(self, p: FloatArray) -> FloatArray:
         """The mean or worst loss of a mixture under each replicate (B,), or under the law alone (1,)."""

@@ -63,7 +63,7 @@ class Tally:
     regrets: list[bool]
 
 
-def main(law: str = "learned-own", draws: str = "3", *names: str) -> None:
+def main(law: str = "learned-base", draws: str = "3", *names: str) -> None:
     told = Tally([], [], [])
     table(f"{law}: gains over trained mixtures, {LEVEL:.0%} intervals", *HEADERS)
     for name, (pattern, counts) in LOGS.items():

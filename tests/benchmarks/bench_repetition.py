@@ -20,8 +20,8 @@ from shapleymix.fitting.study import Study, study_of
 from shapleymix.laws import LAWS, Law
 from shapleymix.laws.repeated import PUBLISHED
 
-LAWS_SHOWN = ("learned-concave",)
-FOLDS = 5
+LAWS_SHOWN = ("learned-base", "learned-own")
+FOLDS = 8
 RARE, OFTEN = 1.5, 6.0
 """Epochs of a run's most repeated source, up to which it counts as fresh, and beyond which as often repeated."""
 SETTINGS = Settings(bootstrap=0, folds=0)

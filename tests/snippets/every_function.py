@@ -23,7 +23,7 @@ fit = assert_type(sm.fit(log, "auto", matrix, table, bootstrap=20, folds=5, min_
 sm.fit("runs.csv", sm.LAWS["learned"], transfer="sv.csv", languages=table, vocabulary=32_000, threads=4, starts=3)
 compared = assert_type(sm.compare(log, ["learned", "shapley"], "sv.csv", folds=5, leave_largest_N=True), sm.Comparison)
 sm.compare([log, log], "learned,chinchilla", split=True, prior=1e-6, drop_warmup=0.25).best().upper()
-lessons = assert_type(sm.learning_curve(log, "learned", "sv.csv", parts=(4, 2), folds=5), sm.LearningCurve)
+lessons = assert_type(sm.learning_curve(log, "learned", "sv.csv", parts=(4, 3), folds=5), sm.LearningCurve)
 assert_type(lessons.needed(0.02, level=0.8), tuple[float, float, float])
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 

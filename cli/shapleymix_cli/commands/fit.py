@@ -148,13 +148,13 @@ def _curve(
     how: CompareKeywords,
 ) -> LearningCurve | None:
     """The learning curve of the fitted law, or a note why it has none."""
-    from shapleymix.fitting.learning_curve import FEW_PARTS, learning_curve
+    from shapleymix.fitting.learning_curve import FEW_PARTS, PARTS, learning_curve
 
     held_out = None if found.held_out is None else found.held_out.mean["PE"]
-    law = type(found.law)
+    law, parts = type(found.law), PARTS if held_out is None else FEW_PARTS
     try:
         return learning_curve(
-            log, law, matrix, table, parts=FEW_PARTS, held_out=held_out, seed=seed, progress=out.progress, **how
+            log, law, matrix, table, parts=parts, held_out=held_out, seed=seed, progress=out.progress, **how
         )
     except FitError as error:
         out.note([f"no learning curve: {error.message}"])
