@@ -155,6 +155,16 @@ def test_a_fit_without_its_runs_says_by_replicates_how_sure_it_is(fitted: sm.Fit
         sm.design(4, fit=replace(fitted, replicates=None))
 
 
+def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: RunLog):
+    """It was taken for one percent, also where the runs scatter by ten."""
+    noisy = replace(log, loss=log.loss * np.exp(0.1 * np.random.default_rng(0).normal(size=log.loss.shape)))
+    errors = [
+        sm.design(2, one, fit=sm.fit(one, "learned", bootstrap=0, folds=0, threads=1), purpose="region").region_error[0]
+        for one in (log, noisy)
+    ]
+    assert errors[1] > 2 * errors[0]
+
+
 def test_too_few_runs_for_a_law_are_planned_as_before_any(log: RunLog):
     with pytest.warns(sm.ShapleyMixWarning, match="no law could be fitted"):
         plan = sm.design(3, log.select(np.arange(2)), law="learned-own")

@@ -116,7 +116,16 @@ class Knowledge:
         return self.log.p[first], counts, np.array([seen[row].any(axis=0) for row in rows])
 
     def _noise(self, fit: Fit) -> FloatArray:
-        """Variance (K,) of a run's log loss about the law: of held-out runs, without their few largest residuals."""
+        """Variance (K,) of a run's log loss about the law: of held-out runs, without their few largest residuals.
+
+        Without them that of the runs themselves, which the law follows too closely, but no less than before any run.
+        """
+        if fit.residuals is None and self.log is not None:
+            log = self.log
+            residual = np.log(log.loss / fit.law.losses(log.p, log.N, log.D))
+            known = np.where(np.isfinite(residual), residual, 0.0)
+            count = np.maximum(np.isfinite(residual).sum(axis=0), 1)
+            return np.maximum(np.sum(known**2, axis=0) / count, NOISE**2)
         if fit.residuals is None:
             return np.full(len(self.targets), NOISE**2)
         return np.maximum((fit.residuals[89] - fit.residuals[9]) / SPREAD, LEAST_NOISE) ** 2
