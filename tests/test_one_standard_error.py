@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,19 @@ def test_among_equally_simple_laws_the_better_is_taken():
 
 def test_a_larger_law_is_never_taken_for_being_close():
     assert comparison([0.020, 0.0201], [3, 7], 0.5).preferred() == "law-0"
+
+
+@pytest.mark.parametrize(
+    ("in_standard_errors", "chosen"), [(0.5, "learned-base"), (1.999, "learned-base"), (2.001, "law-1"), (3.0, "law-1")]
+)
+def test_the_usual_law_gives_way_beyond_two_standard_errors(in_standard_errors, chosen):
+    table = comparison([0.021, 0.020], [30, 7], in_standard_errors)
+    usual = replace(table, entries=(replace(table.entries[0], law="learned-base"), table.entries[1]))
+    assert usual.best() == "law-1"
+    assert usual.preferred() == chosen
+
+
+def test_the_usual_law_is_taken_where_it_is_best_whatever_its_size():
+    table = comparison([0.020, 0.021], [30, 7], 0.5)
+    usual = replace(table, entries=(replace(table.entries[0], law="learned-base"), table.entries[1]))
+    assert usual.preferred() == "learned-base"

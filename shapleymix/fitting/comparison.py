@@ -16,6 +16,7 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
+from shapleymix.laws import LAWS
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -204,7 +205,7 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     if study.mixtures < MIXTURES_NEEDED:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
-    contenders = [candidate(name) for name in study.allowed()]
+    contenders = [candidate(name) for name in study.allowed() if not LAWS[name].superseded]
     if study.settings.purpose == BEYOND:
         return contest(contenders, study, *study.beyond(), progress)
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)

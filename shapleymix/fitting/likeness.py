@@ -74,15 +74,16 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
     )
     replicates = None if fit.replicates is None else _spread(fit.replicates, place, rng)
-    coverage = fit.coverage
+    coverage, repetition = fit.coverage, fit.repetition
     if fresh:
+        repetition = None if repetition is None else repetition.with_source(place.row)
         coverage = replace(
             coverage,
             p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
             mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
         )
     coverage = replace(coverage, alike={**coverage.alike, new: known})
-    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage)
+    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
-INNER_FOLDS = 10
+INNER_FOLDS, LEAST_FOLDS = 10, 2
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -114,8 +114,13 @@ class Study:
 
     def inner_folds(self, rows: BoolArray) -> BoolArray:
         """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
-        folds = fold_masks(self.log, max(2, min(self.settings.folds or INNER_FOLDS, self.mixtures))) & rows
-        return folds[folds.any(axis=1)]
+        log = self.log.select(rows)
+        count = min(
+            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(set(log.mixture_keys))
+        )
+        masks = np.zeros((count, len(rows)), dtype=bool)
+        masks[:, rows] = fold_masks(log, count)
+        return masks
 
     def hold_out(self, *, leave_largest_N: bool = False, split: bool = False) -> tuple[BoolArray, str]:
         """Held-out rows of every fit (V, R) of a comparison, and the design in words.

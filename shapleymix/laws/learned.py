@@ -23,6 +23,7 @@ class LearnedTransfer(TransferLaw):
     """What the learned laws share: coefficients `phi_ij`, known up to a scale that E, A and B absorb."""
 
     needs = ("mixture",)
+    superseded = True  # by `learned-base`
 
     coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-10, high=1e10, gauge=True, typical=(0.1, 1.0))
 
