@@ -29,6 +29,20 @@ LOW, HIGH = np.array([1e8]), np.array([8e8])
 TOKENS = np.array([3e9])
 
 
+def truth_of(name: str) -> CoreLaw:
+    """A simulated law with Chinchilla's core."""
+    truth, _, _ = log_of(name, rows=24)
+    assert isinstance(truth, CoreLaw)
+    return truth
+
+
+def spread_out(law: CoreLaw, count: int, levels: Levels, seed: int) -> CoreLaw:
+    """So many replicates of a law, each with a draw of its own."""
+    drawn = drawn_exponents(replicated(law, count), levels, seed)
+    assert isinstance(drawn, CoreLaw)
+    return drawn
+
+
 def replicated(law: CoreLaw, count: int) -> CoreLaw:
     """The same law `count` times over."""
     return law.mapped(
@@ -39,10 +53,10 @@ def replicated(law: CoreLaw, count: int) -> CoreLaw:
 @pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize(("sizes", "tokens"), [((1e8,), (1e9, 3e9, 9e9)), ((1e8, 8e8), (3e9,)), ((1e8,), (3e9,))])
 def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes, tokens):
-    truth, _, _ = log_of(name, rows=24)
+    truth = truth_of(name)
     levels = Levels(np.array(sizes), np.array(tokens))
     p = mixtures(6, 4, seed=3)
-    drawn = drawn_exponents(replicated(truth, 50), levels, seed=1)
+    drawn = spread_out(truth, 50, levels, seed=1)
     assert min(symbol.min() for symbol in (drawn.E, drawn.alpha, drawn.beta)) >= 0
     for N in sizes:
         for D in tokens:
@@ -56,8 +70,8 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
 
 @pytest.mark.parametrize(("levels", "moves"), [((1e8,), True), ((1e8, 8e8), True), ((1e8, 3e8, 8e8), False)])
 def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
-    truth, _, _ = log_of("chinchilla", rows=24)
-    drawn = drawn_exponents(replicated(truth, 400), Levels(np.array(levels), np.array([1e9, 2e9, 3e9])), seed=1)
+    truth = truth_of("chinchilla")
+    drawn = spread_out(truth, 400, Levels(np.array(levels), np.array([1e9, 2e9, 3e9])), seed=1)
     p = np.full((3, 4), 0.25)
     spread = np.log(drawn(p, np.array([1.6e9, 6.4e9, 2.56e10]), np.full(3, 2e9))).std(axis=0)
     assert (np.diff(spread, axis=0) > 0).all() == moves
@@ -66,10 +80,10 @@ def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
 
 def test_one_budget_goes_on_as_the_public_runs_do():
     """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
-    truth, _, _ = log_of("chinchilla", rows=24)
+    truth = truth_of("chinchilla")
     flat = truth.replaced(A=np.zeros(4), E=truth.E + 1.0)
     levels = Levels(LOW, np.array([1e9, 3e9, 9e9]))
-    law = drawn_exponents(replicated(flat, 4000), levels, seed=0)
+    law = spread_out(flat, 4000, levels, seed=0)
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
     slope = -(log_losses[1] - log_losses[0]) / (2 * step)
@@ -80,10 +94,10 @@ def test_one_budget_goes_on_as_the_public_runs_do():
 
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
     """Effective data's B and beta are told by the mixtures, whatever the tokens."""
-    truth, _, _ = log_of("effective-data", rows=24)
+    truth = truth_of("effective-data")
     levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]))
     assert completed(truth, levels) is truth
-    assert drawn_exponents(replicated(truth, 3), levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
+    assert spread_out(truth, 3, levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -93,6 +107,7 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
     inside = []
     for number in range(4):
         truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
+        assert isinstance(truth, CoreLaw)
         drawn = truth.replaced(alpha=np.exp(EXPONENT["N"].center + EXPONENT["N"].spread * rng.standard_normal(4)))
         scale = 0.3 * truth.E * 1e8**drawn.alpha
         law = drawn.replaced(A=scale)
