@@ -22,6 +22,7 @@ from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
 MISFIT = Misfit(np.array([0.01, 0.02, 0.015]), 0.3, 0.6, 0.2, 20)
+UNIFORM = np.full(4, 0.25)
 NEAR = np.array([0.3, 0.3, 0.3, 0.1])
 FAR = np.array([0.7, 0.1, 0.1, 0.1])
 
@@ -191,3 +192,31 @@ def test_misfit_alone_gives_intervals():
     for rival in mix.baselines:
         assert rival.gain == rival.promised
         assert rival.gain_low < rival.gain < rival.gain_high
+
+
+def test_where_replicates_draw_what_is_not_known_gains_stay_about_the_promise():
+    @dataclass(frozen=True)
+    class Thin(Unsure):
+        thin: tuple[str, ...] = ("code",)
+
+    told = [optimize(fit, "1B", "100B") for fit in (Thin(), Unsure())]
+    thin, plain = (mix.baselines[0] for mix in told)
+    assert thin.gain == thin.promised > plain.gain
+    assert thin.gain_high - thin.gain_low == pytest.approx(plain.gain_high - plain.gain_low, rel=1e-6)
+    middle = 0.5 * (thin.gain_low + thin.gain_high)
+    assert middle == pytest.approx(thin.promised, abs=0.3 * (thin.gain_high - thin.gain))
+    assert any("drawn in the replicates" in text and "code" in text for text in told[0].notices)
+    held = optimize(Thin(), "1B", "100B", caps="code=0")
+    assert held.baselines[0].gain < held.baselines[0].promised
+
+
+def test_luck_is_at_most_all_of_a_promise():
+    found = problem()
+    replicates = FakeFit().replicate_terms(1e9, 1e11)
+    assert replicates is not None
+    choices = solve_replicates((found,), (replicates,))[0]
+    near = 0.999 * solve(found).p + 0.001 * UNIFORM
+    gain = beliefs(found, choices=choices).gain(solve(found).p, near)
+    assert 0 <= gain.value <= gain.promised
+    worse = beliefs(found, choices=choices).gain(UNIFORM, solve(found).p)
+    assert worse.value == worse.promised < 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from shapleymix.fitting.learning_curve import LearningCurve, _draws, learning_cu
 from shapleymix.laws.black_box import BlackBox
 from shapleymix.records import FloatArray, IntArray
 
-QUICK = {"threads": 1, "starts": 2}
+QUICK: dict[str, Any] = {"threads": 1, "starts": 2}
 
 
 def log_of(rows: int, noise: float = 2e-2, targets: int = 4) -> sm.RunLog:
@@ -130,7 +131,8 @@ def test_sizes_that_the_law_refuses_are_left_out_and_named():
 def test_too_few_mixtures_and_wrong_parts_are_refused():
     with pytest.raises(FitError, match="7 mixtures are too few for a learning curve"):
         learning_curve(log_of(7), "learned", **QUICK)
-    for parts in ((), (1,), (2, 3), (2.5,), (True, 3)):
+    wrong: tuple[Any, ...] = ((), (1,), (2, 3), (2.5,), (True, 3))
+    for parts in wrong:
         with pytest.raises(UsageError, match="parts"):
             learning_curve(log_of(20), "learned", parts=parts)
 

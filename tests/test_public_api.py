@@ -174,7 +174,8 @@ def test_shared_keywords_are_named_and_typed_as_the_fields_that_they_become(name
     assert {one: typed[one] for one in get_type_hints(keywords)} == get_type_hints(keywords)
     left_out = set(typed) - set(get_type_hints(keywords))
     of_other_questions = set(get_type_hints(DemandKeywords)) - set(get_type_hints(PlanKeywords))
-    not_taken = {"design": of_other_questions, "compare": {"bootstrap"}, "learning_curve": {"bootstrap"}}
+    fitted_only = {"bootstrap", "purpose"}
+    not_taken = {"design": of_other_questions, "compare": fitted_only, "learning_curve": fitted_only}
     assert left_out == not_taken.get(name, set())
     documented = " ".join(inspect.getdoc(one) or "" for one in (getattr(sm, name), sm.optimize))
     assert [one for one in keywords.__annotations__ if one not in documented] == []

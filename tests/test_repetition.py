@@ -11,6 +11,7 @@ from simulated import inputs, mixtures, true_law
 
 from shapleymix import Fit, Mixture, compare, compare_mixtures, evaluate, fit, frontier, optimize, optimize_scales
 from shapleymix.errors import UsageError
+from shapleymix.fitting.likeness import like
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
@@ -285,3 +286,20 @@ def test_a_fit_that_is_compared_is_told_the_unique_tokens(log: RunLog, found: Fi
     told = compare(log, [found], folds=4).entries[0].scores
     assert told is not None
     assert told.mean["PE"] < 0.003
+
+
+def test_a_source_like_another_is_priced_as_well(found: Fit):
+    more = like(found, "oc=fr")
+    scarce, plenty = (more.predict("oc=1", N, D, available={"oc": tokens}) for tokens in (1e7, 1e12))
+    assert (scarce.losses[:, 2] > plenty.losses[:, 2]).all()
+    mix = optimize(more, N, D, available={**SUPPLY, "oc": 1e7})
+    assert mix.relative_gap < 1e-7
+
+
+@pytest.mark.parametrize("part", [{"rate": -1.0}, {"rate": np.nan}, {"rates": np.array([np.inf])}])
+def test_rates_that_no_fit_gives_are_refused(found: Fit, part: dict):
+    assert found.repetition is not None
+    with pytest.raises(ValueError, match="rates of repetition"):
+        replace(found.repetition, **part)
+    with pytest.raises(ValueError, match="epochs of shape"):
+        replace(found, repetition=replace(found.repetition, epochs=np.ones((2, 2))))

@@ -98,9 +98,9 @@ class Fit(Tabular, Record):
         self.coverage.check(len(self.sources), len(self.targets))
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
-        if self.misfit is not None:
-            self.misfit.check(len(self.targets))
         check_quantiles(self.residuals, len(self.targets))
+        for part in filter(None, (self.misfit, self.repetition)):
+            part.check(len(self.sources), len(self.targets))
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""

@@ -74,15 +74,16 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
     )
     replicates = None if fit.replicates is None else _spread(fit.replicates, place, rng)
-    coverage = fit.coverage
+    coverage, repetition = fit.coverage, fit.repetition
     if fresh:
+        repetition = None if repetition is None else repetition.with_source(place.row)
         coverage = replace(
             coverage,
             p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
             mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
         )
     coverage = replace(coverage, alike={**coverage.alike, new: known})
-    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage)
+    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition)
 
 
 @dataclass(frozen=True)
@@ -186,13 +187,14 @@ def _pairs(given: LikeSpec) -> dict[str, str]:
     """New source and known source, from what the user gave."""
     hint = "write it like cs=pl: the new source, and the one that it is like"
     if isinstance(given, Mapping):
-        listed = list(given.items())
+        listed = [(str(new), str(known)) for new, known in given.items()]
     else:
-        texts = [given] if isinstance(given, str) else list(given)
-        listed = [tuple(word.strip() for word in part.split("=")) for text in texts for part in str(text).split(",")]
-    for pair in listed or [()]:
-        if len(pair) != 2 or not all(isinstance(word, str) and word for word in pair):
-            raise UsageError(f"like: {'='.join(map(str, pair))!r:.60} names no two sources", hint=hint)
+        texts = [given] if isinstance(given, str) else given
+        parts = [str(part).partition("=") for text in texts for part in text.split(",")]
+        listed = [(new.strip(), known.strip()) for new, _, known in parts]
+    for new, known in listed or [("", "")]:
+        if not new or not known or "=" in known:
+            raise UsageError(f"like: {f'{new}={known}'!r:.60} names no two sources", hint=hint)
     if len({new for new, _ in listed}) < len(listed):
         raise UsageError("like: a source is named twice", hint="each new source is like one other")
     return dict(listed)

@@ -78,8 +78,8 @@ class Misfit(Record):
         if not (0 <= self.shared <= 1 and 0 <= self.smooth <= 1 and self.reach > 0):
             raise ValueError("shared and smooth lie between 0 and 1, and reach above 0")
 
-    def check(self, targets: int) -> None:
-        """Raise a ValueError unless there is one scale for each of so many targets."""
+    def check(self, _: int, targets: int) -> None:
+        """Raise a ValueError unless there is one scale for each of so many targets; sources do not matter."""
         if self.scale.shape != (targets,):
             raise ValueError(f"misfit: {self.scale.size} scales for {targets} targets")
 

@@ -6,7 +6,7 @@ Legend: R rows, M sources, K targets, B replicates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +44,20 @@ class Repetition(Record):
     rates: FloatArray | None
     told: bool
     epochs: FloatArray
+
+    def __post_init__(self) -> None:
+        rates = np.append(self.rate, [] if self.rates is None else self.rates)
+        if not (np.isfinite(rates) & (rates >= 0)).all():
+            raise ValueError("the rates of repetition are not all finite and at least 0")
+
+    def check(self, sources: int, _: int) -> None:
+        """Raise a ValueError unless there are epochs of each of so many sources; targets do not matter."""
+        if self.epochs.shape != (sources, 2):
+            raise ValueError(f"repetition: epochs of shape {self.epochs.shape}, expected ({sources}, 2)")
+
+    def with_source(self, row: int) -> Repetition:
+        """The same with one more source at a row, of whose epochs nothing is known."""
+        return replace(self, epochs=np.insert(self.epochs, row, np.nan, axis=0))
 
     def effective(self, p: FloatArray, unique: FloatArray, D: FloatArray | float) -> FloatArray:
         """The ratios (R, M) that the law takes for p, with `unique` tokens (R, M) of D (R,); NaN is no limit."""

@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.files import Json
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike, misfit_of
+from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, misfit_of
 from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
@@ -62,7 +63,10 @@ class Summary:
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
         choices = self.choices if self.cautious else self.optima
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level)
+        drawn = bool(drawn_sources(self.fit, self.problem.constraints))
+        if drawn:
+            choices = None  # what they choose follows from what was drawn, which the fitted law did not choose by
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level, drawn)
 
     @property
     def method(self) -> str:
@@ -180,6 +184,10 @@ def _notices(
         found.append(NO_SUPPLY)
     if summary.replicates is None:
         found.append(NO_REPLICATES)
+    drawn = drawn_sources(summary.fit, bounds)
+    if drawn and summary.replicates is not None:
+        told = f"the effect of {short(drawn)} is drawn in the replicates, for the runs tell little of it"
+        found.append(f"gains are as promised, without the luck of the choice taken off: {told}")
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))

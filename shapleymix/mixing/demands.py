@@ -289,6 +289,13 @@ def misfit_of(fit: FitLike) -> Misfit | None:
     return getattr(fit, "misfit", None)
 
 
+def drawn_sources(fit: FitLike, constraints: Constraints) -> tuple[str, ...]:
+    """Sources that may get a ratio, and whose effect the replicates draw, since the runs tell little of it."""
+    little = {*unseen_sources(fit), *getattr(fit, "thin", {})}
+    used = zip(constraints.sources, constraints.upper.tolist(), strict=True)
+    return tuple(name for name, cap in used if cap > 0 and name in little)
+
+
 def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> tuple[str, ...]:
     """What was decided for the user: sources held at 0, and targets that count for nothing."""
     held = [name for name, why in zip(constraints.sources, constraints.cap_origin, strict=True) if why == UNSEEN]

@@ -131,6 +131,9 @@ class Beliefs:
         What would have been chosen under each replicate, such as its optimum; None where nothing was chosen.
     level : float
         Probability of the intervals.
+    drawn : bool
+        Whether replicates draw the effect of some sources, of which the runs tell little: their spread about their own
+        middle counts then, not where that lies.
     """
 
     problem: Problem
@@ -138,6 +141,7 @@ class Beliefs:
     misfit: Misfit | None
     choices: FloatArray | None
     level: float
+    drawn: bool = False
 
     @property
     def blank(self) -> bool:
@@ -161,11 +165,13 @@ class Beliefs:
         if np.array_equal(better, other):
             return Gain(0.0, 0.0, *((np.nan,) * 3 if self.blank else (0.0, 0.0, 0.5)))
         promised = float(self.problem.value(other)) - float(self.problem.value(better))
-        optimism = self.optimism(other)
+        optimism = min(self.optimism(other), max(promised, 0.0))  # luck is at most all of a promise
         if self.blank:
             return Gain(promised, promised, np.nan, np.nan, np.nan)
         with np.errstate(invalid="ignore"):
-            values = widened(self._values(other) - self._values(better), self._misfit(better, other, runs)) - optimism
+            paired = self._values(other) - self._values(better)
+            paired = paired - np.median(paired) + promised if self.drawn else paired
+            values = widened(paired, self._misfit(better, other, runs)) - optimism
         return Gain(promised, promised - optimism, *self._interval(values), float(np.mean(values > 0)))
 
     def gain_over(self, before: Beliefs, better: FloatArray, other: FloatArray) -> Gain:

@@ -28,7 +28,7 @@ PASSES = 3
 BLOCK = 24  # targets whose features are in memory at once
 BETTER = 1e-6
 """An exchange must shrink the variance by this much of it, or rounding would go on exchanging twins."""
-GER = get_blas_funcs("ger", dtype=np.float64)
+(GER,) = get_blas_funcs(("ger",), dtype=np.float64)
 Progress = Callable[[str, int, int], None]
 
 

@@ -14,7 +14,7 @@ from shapleymix.fitting.fits import fit as fitted_to
 from shapleymix.laws import Law
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.engine.search import is_convex
-from shapleymix.planning.belief import NOISE, Belief, before_any_run, under_power_terms, under_replicates
+from shapleymix.planning.belief import Belief, before_any_run, under_power_terms, under_replicates
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.joining import concat
 from shapleymix.tables.languages import Languages
@@ -27,6 +27,8 @@ from shapleymix.tables.spelling import composed
 REPLICATES = 64
 """Replicates of the fit that a plan makes: the optima of so many are asked about."""
 LEAST_NOISE = 1e-3
+USUAL_NOISE = 0.01
+"""Scatter of a run's log loss about a fitted law that does not say it: seeds of small models."""
 SPREAD = 2.563
 """Between the tenth and the ninetieth of a hundred normal numbers, in standard deviations."""
 NO_FIT = "the runs are planned by what is believed before any run"
@@ -116,9 +118,18 @@ class Knowledge:
         return self.log.p[first], counts, np.array([seen[row].any(axis=0) for row in rows])
 
     def _noise(self, fit: Fit) -> FloatArray:
-        """Variance (K,) of a run's log loss about the law: of held-out runs, without their few largest residuals."""
+        """Variance (K,) of a run's log loss about the law: of held-out runs, without their few largest residuals.
+
+        Without them that of the runs themselves, which the law follows too closely: no less than seeds usually do.
+        """
+        if fit.residuals is None and self.log is not None:
+            log = self.log
+            residual = np.log(log.loss / fit.law.losses(log.p, log.N, log.D))
+            known = np.where(np.isfinite(residual), residual, 0.0)
+            count = np.maximum(np.isfinite(residual).sum(axis=0), 1)
+            return np.maximum(np.sum(known**2, axis=0) / count, USUAL_NOISE**2)
         if fit.residuals is None:
-            return np.full(len(self.targets), NOISE**2)
+            return np.full(len(self.targets), USUAL_NOISE**2)
         return np.maximum((fit.residuals[89] - fit.residuals[9]) / SPREAD, LEAST_NOISE) ** 2
 
 

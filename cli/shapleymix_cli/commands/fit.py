@@ -114,7 +114,7 @@ def command(
         raise UsageError("--reach asks for a learning curve", hint="leave --no-learning-curve out")
     log = inputs.read_log(out, logs)
     matrix, table = inputs.read_matrix(out, transfer, kind), inputs.read_table(out, languages)
-    how = {**options.estimation_settings(settings), "folds": folds, "threads": threads}
+    how: CompareKeywords = {**options.estimation_settings(settings), "folds": folds, "threads": threads}
     found = fit(
         log,
         chosen if isinstance(chosen, str) else chosen.law,
