@@ -72,6 +72,7 @@ class Problem:
     settings: Settings
     believed: Believed
     levels: Levels
+    threshold: float  # Huber's, where the user names none
 
     @classmethod
     def of(
@@ -91,7 +92,7 @@ class Problem:
         usual = {name: values[0] for name, values in law.knobs.items()}
         believed = Believed.of(packing, usual, givens, noise)
         levels = Levels.of(evidence.log, rows)
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels)
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold)
 
     def estimate(
         self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
@@ -207,8 +208,8 @@ class Problem:
 
     @property
     def delta(self) -> float:
-        """Huber's threshold: the user's, or the law's own."""
-        return self.packing.law.threshold if self.settings.delta is None else self.settings.delta
+        """Huber's threshold on log residuals."""
+        return self.threshold if self.settings.delta is None else self.settings.delta
 
     def _residuals(self, target: IntArray) -> Residuals:
         seen = self.observed
