@@ -49,6 +49,10 @@ class Believed:
         center, spread = (np.stack([getattr(one, name) for one in several])[place] for name in ("center", "spread"))
         return cls(center, spread, several[0].noise)
 
+    def only(self, targets: IntArray) -> Believed:
+        """The same for some targets alone."""
+        return Believed(self.center[targets], self.spread[targets], self.noise[targets])
+
     def prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None = None) -> Prior:
         """The pull on each problem's unknowns, given its target (Q,) and its weights (Q, R), which sum to one.
 

@@ -107,7 +107,8 @@ class LawCandidate:
                 losses = np.exp(best.problem.predicted(estimate)[0])
                 predicted[mask] = losses[mask]
         held = np.any(masks, axis=0)[:, None] & (evidence.weight > 0)
-        require_losses(self.name, predicted, held, log)
+        told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
+        require_losses(self.name, predicted, held & told, log)
         return predicted
 
 

@@ -130,6 +130,17 @@ class Problem:
         x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 
+    def only(self, targets: IntArray) -> Problem:
+        """The same for some targets alone."""
+        seen, inputs = self.observed, self.inputs
+        return replace(
+            self,
+            observed=replace(seen, log_loss=seen.log_loss[:, targets], weight=seen.weight[:, targets]),
+            inputs=replace(inputs, targets=tuple(inputs.targets[j] for j in targets.tolist())),
+            givens={name: value[..., targets] for name, value in self.givens.items()},
+            believed=self.believed.only(targets),
+        )
+
     def predicted(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
         law, log = self.law_at(x), self.evidence.log

@@ -24,8 +24,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 POOLED = 0.5  # share of all targets' errors in the choice of one
 CAUTION = 1.0  # how much one unit of distance from the usual must save, as a share of the error, times the runs
 UNIT = {"u": 1.5, "gamma": 1.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
-ENOUGH_FITS, LEAST_FOLDS = 400, 3  # a trial: with many targets a few folds tell, and all are kept for ...
-FINAL = 4  # ... so many trials
+ENOUGH, LEAST_TARGETS = 1.5e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 HUBER = 1.0  # times the usual error; at 1.345, the textbook's, RegMix with 51 runs is worse by .03%
 QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
 
@@ -53,26 +52,33 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
     start = problem.estimate(share[None]).x[0]
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
-    search = _Search(problem, share, masks, fold)
-    few = search.some(max(LEAST_FOLDS, ENOUGH_FITS // start.shape[0]))
+    sample = _sample(problem, len(masks))
+    few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
-    first = few.trial(usual, start)
-    noise = few.noise(first)
-    problem = replace(
-        problem, believed=replace(problem.believed, noise=noise), threshold=HUBER * float(np.median(noise))
-    )
-    search, few = replace(search, problem=problem), replace(few, problem=problem)
+    first = few.trial(usual, start[sample])
+    search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
+    few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
-    if len(few.masks) < len(masks):
-        trials = [search.trial(trial.knobs, trial.x.mean(axis=0)) for trial in few.best(trials)]
+    if len(sample) < len(start):
+        trials = [search.trial(few.best(trials).knobs, start)]
     believed = Believed.chosen([trial.believed for trial in trials], search.choice(trials, fold >= 0))
-    predicted = np.full(problem.observed.log_loss.shape, np.nan)
-    for number in range(len(masks)):
-        others = (fold >= 0) & (fold != number) if len(masks) > 1 else fold >= 0
-        which = search.choice(trials, others)
-        rows = masks[number]
-        predicted[rows] = np.stack([trial.predicted for trial in trials])[which, :, np.arange(len(which))].T[rows]
-    return Tuned(replace(problem, believed=believed), start, np.exp(predicted))
+    return Tuned(replace(search.problem, believed=believed), start, np.exp(search.predicted(trials)))
+
+
+def _sample(problem: Problem, folds: int) -> IntArray:
+    """Some targets, evenly spread, on which the knobs are walked: all, unless that took too long."""
+    targets, unknowns = len(problem.inputs.targets), len(problem.packing.names)
+    operations = unknowns**3 + len(problem.observed.N) * unknowns**2
+    count = max(LEAST_TARGETS, int(ENOUGH / operations / folds))
+    return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
+
+
+def _with_noise(problem: Problem, noise: FloatArray, sample: IntArray) -> Problem:
+    """The problem with the usual error of the targets of a sample, and of the others their median."""
+    usual = float(np.median(noise))
+    every = np.full(len(problem.inputs.targets), usual)
+    every[sample] = noise
+    return replace(problem, believed=replace(problem.believed, noise=every), threshold=HUBER * usual)
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,21 @@ class _Search:
         chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
         return Trial(dict(knobs), believed, x, chosen)
 
-    def some(self, folds: int) -> _Search:
-        """The same on the first folds alone."""
-        return replace(self, masks=self.masks[:folds], fold=np.where(self.fold < folds, self.fold, -1))
+    def best(self, trials: list[Trial]) -> Trial:
+        """The trial that all targets together like best."""
+        return trials[int(self.pooled(trials, self.fold >= 0).argmin())]
 
-    def best(self, trials: list[Trial]) -> list[Trial]:
-        """The few trials that all targets together like best."""
-        return [trials[place] for place in np.argsort(self.pooled(trials, self.fold >= 0), kind="stable")[:FINAL]]
+    def predicted(self, trials: list[Trial]) -> FloatArray:
+        """Log losses (R, K) of each fold by the choice of the others; NaN where a fit was told nothing of a target."""
+        stacked = np.stack([trial.predicted for trial in trials])
+        found = np.full(stacked.shape[1:], np.nan)
+        weight = self.problem.observed.weight * self.share[:, None]
+        for number, rows in enumerate(self.masks):
+            others = (self.fold >= 0) & (self.fold != number) if len(self.masks) > 1 else self.fold >= 0
+            which = self.choice(trials, others)
+            told = weight[~rows].sum(axis=0) > 0
+            found[rows] = np.where(told, stacked[which, :, np.arange(len(which))].T[rows], np.nan)
+        return found
 
     def walk(self, first: Trial, progress: Progress | None) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
@@ -110,7 +124,7 @@ class _Search:
                 knobs = {**best.knobs, name: value}
                 if all(knobs != trial.knobs for trial in trials):
                     trials.append(self.trial(knobs, best.x))
-            best = trials[int(self.pooled(trials, self.fold >= 0).argmin())]
+            best = self.best(trials)
             if progress is not None:
                 progress(number + 1, len(order))
         return trials
