@@ -85,10 +85,7 @@ def test_runs_that_are_planned_already_count_as_trained(log: RunLog, fitted: sm.
     """A plan in two calls is as good as one, and repeats nothing."""
     for first in (sm.design(4, sources=FIVE, run_N=1e7, run_D=1e9), sm.design(4, log, fit=fitted)):
         waiting = sm.read_runs(first.columns(), losses="optional")
-        both = [waiting]
-        if first.trained:
-            blank = np.full((4, len(log.targets)), np.nan)
-            both = [log, replace(waiting, targets=log.targets, loss=blank)]
+        both = [waiting, log] if first.trained else [waiting]
         second = sm.design(4, both, fit=fitted if first.trained else None)
         assert second.trained == first.trained + 4
         assert not set(second.runs) & set(first.runs)

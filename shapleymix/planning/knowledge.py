@@ -173,7 +173,7 @@ def _read(given: Logs) -> RunLog:
         If there are none, or they have no ratios.
     """
     read = [one if isinstance(one, RunLog) else read_runs(one, losses="optional") for one in listed(given)]
-    log = concat(read)
+    log = concat(read, losses="optional")
     kept = log.select(log.trained)
     if not len(kept) or not kept.sources:
         place = Location(file=log.origin)
