@@ -82,6 +82,29 @@ def test_a_measured_target_of_its_own_gets_what_the_other_does_on_its_own():
     assert phi_of(alike.law)[4, 0] == phi_of(found.law)[2, 0]
 
 
+OF_INPUTS = [("learned-base", "own"), ("learned-own", "own"), ("shapley-tempered", "nsv")]
+
+
+@pytest.mark.parametrize(("name", "symbol"), OF_INPUTS)
+@pytest.mark.parametrize("column", [False, True])
+def test_its_data_are_the_own_data_of_its_target(name, symbol, column):
+    """They were raised to the exponent of other sources' data, whether or not the log had an empty column."""
+    given = inputs(5, 5)
+    log = simulate(true_law(name, given), given, mixtures(40, 5), sizes=(1e8,), tokens=(3e9,))
+    fewer = log.p[:, :4] / log.p[:, :4].sum(axis=1, keepdims=True)
+    empty = replace(log, p=np.column_stack([fewer, np.zeros(40)]))
+    held = empty if column else replace(log, p=fewer, sources=log.sources[:4])
+    found = sm.fit(held, name, given.transfer, **{**FAST, "bootstrap": 5})
+    alike = like(found, {NAMES[4]: "fr"})
+    assert alike.sources == given.sources
+    for law in (alike.law, alike.replicates):
+        mine = np.asarray(getattr(law, symbol))
+        if symbol == "own":
+            np.testing.assert_array_equal(mine, np.broadcast_to(np.eye(5), mine.shape))
+        elif law is alike.law:
+            assert mine[4, 4] == mine[2, 2], "its normalised value on its own target is the other's on its own"
+
+
 def test_replicates_are_as_wide_as_what_is_not_known(known):
     alike = like(known, "oc=fr")
     ratio = np.log(phi_of(alike.replicates)[:, 4] / phi_of(known.replicates)[:, 2])

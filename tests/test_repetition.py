@@ -296,6 +296,27 @@ def test_a_source_like_another_is_priced_as_well(found: Fit):
     assert mix.relative_gap < 1e-7
 
 
+def test_at_rate_zero_repeated_tokens_are_fresh_ones(found: Fit):
+    """No fit gives a rate of 0, but a file may: it was divided by."""
+    assert found.repetition is not None
+    assert found.repetition.rates is not None
+    free = replace(found.repetition, rate=0.0, rates=np.zeros_like(found.repetition.rates))
+    fresh = replace(found, repetition=free)
+    assert free.told_lines() == ["  repeated tokens: worth as much as fresh ones, 90% interval inf .. inf"]
+    assert "nan" not in str(fresh)
+    half = replace(free, rates=np.linspace(0, 0.4, 8)).told_lines(1.0)[0]
+    assert half.endswith(".. inf")
+    even = "en=0.4,de=0.3,fr=0.3"
+    scarce, plenty = (fresh.predict(even, N, D, available=tokens) for tokens in (SUPPLY, None))
+    np.testing.assert_allclose(scarce.losses, plenty.losses, rtol=1e-12)
+    for objective in ("mean", "worst"):
+        mix, free_mix = (optimize(fresh, N, D, available=tokens, objective=objective) for tokens in (SUPPLY, None))
+        assert mix.relative_gap < 1e-6
+        np.testing.assert_allclose(mix.objective, free_mix.objective, rtol=1e-5)
+    barely = replace(free, told=False).warnings(np.ones(3) / 3, np.array([2e7, 1e8, 1e12]), D, fresh.sources)
+    assert "R* = inf epochs" in barely[0]
+
+
 @pytest.mark.parametrize("part", [{"rate": -1.0}, {"rate": np.nan}, {"rates": np.array([np.inf])}])
 def test_rates_that_no_fit_gives_are_refused(found: Fit, part: dict):
     assert found.repetition is not None

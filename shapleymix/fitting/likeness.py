@@ -132,9 +132,13 @@ class _Place:
         if symbol.axes == "K":
             return value
         row, own = np.array(value[..., self.known, :]), self.own[self.known]
-        if "families" in law.needs or own < 0:  # of the same family, which is all that such a law asks
+        if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
-        if self.mine >= 0 and symbol.fitted:
+        if not self.fresh and not symbol.fitted and "transfer" not in law.needs:  # its label says that, and is known
+            return np.array(value[..., self.row, :])
+        if own < 0:
+            return row
+        if self.mine >= 0:  # of what is given, too: whether the data are the target's own
             row[..., self.mine] = row[..., own]
         row[..., own] = self._middle(value[..., own])
         return row

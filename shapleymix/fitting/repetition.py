@@ -29,7 +29,7 @@ class Repetition(Record):
     Attributes
     ----------
     rate : float
-        The rate lambda; 1 / rate is R*, the number of repetitions beyond which little is left.
+        The rate lambda; 1 / rate is R*, the number of repetitions beyond which little is left. At 0 nothing is lost.
     rates : array (B,), optional
         The rates of the replicates.
     told : bool
@@ -79,14 +79,19 @@ class Repetition(Record):
         """The rate as a row of a fit's parameters, where the log told it."""
         return [("lambda", None, EVERY_TARGET, self.rate, *self.interval(level).tolist())] if self.told else []
 
+    def stars(self, level: float = 0.9) -> FloatArray:
+        """R*, the epochs beyond which little is left, with the bounds of its interval (3,); infinite at rate 0."""
+        rates = np.array([self.rate, *self.interval(level)[::-1]])
+        return np.divide(1.0, rates, out=np.full(3, np.inf), where=rates != 0)
+
     def told_lines(self, level: float = 0.9) -> list[str]:
         """The rate in words, where the log told it."""
         if not self.told:
             return []
-        star = f"R* = {1 / self.rate:.3g} epochs"
-        low, high = 1 / self.interval(level)[::-1]
+        star, low, high = self.stars(level)
         spread = "" if np.isnan(low) else f", {level:.0%} interval {low:.3g} .. {high:.3g}"
-        return [f"  repeated tokens: worth little beyond {star}{spread}"]
+        worth = f"worth little beyond R* = {star:.3g} epochs" if np.isfinite(star) else "worth as much as fresh ones"
+        return [f"  repeated tokens: {worth}{spread}"]
 
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"
@@ -97,7 +102,7 @@ class Repetition(Record):
         most = np.nan_to_num(self.epochs[:, 1])
         if not self.told:
             named = _named(sources, epochs, often)
-            star = f"R* = {1 / self.rate:.3g} epochs"
+            star = f"R* = {self.stars()[0]:.3g} epochs"
             few = "hardly any tokens" if (most > ONCE).any() else "nothing"
             text = f"{who} repeats {named}, the fitted runs {few}: what it costs rests on the published {star}"
             return [text] if often else []

@@ -103,16 +103,17 @@ def _effective(cp: ModuleType, terms: PowerTerms, p: Expression) -> tuple[Expres
     """
     if terms.unique is None or terms.rate is None:
         return p, []
-    limited = np.flatnonzero(terms.unique < 1)
-    u = np.maximum(terms.unique[limited], TINY_SUPPLY)
-    rate = np.broadcast_to(terms.rate, terms.unique.shape)[limited]
+    rates = np.broadcast_to(terms.rate, terms.unique.shape)
+    costs = (terms.unique < 1) & (rates > 0)  # at rate 0 repeated tokens are worth what fresh ones are
+    limited = np.flatnonzero(costs)
+    u, rate = np.maximum(terms.unique[limited], TINY_SUPPLY), rates[limited]
     q, fresh, again = (
         cp.Variable(p.shape[0]),
         cp.Variable(len(limited), nonneg=True),
         cp.Variable(len(limited), nonneg=True),
     )
     worth = cp.multiply(u / rate, 1 - cp.exp(-cp.multiply(rate / u, again)))
-    others = np.flatnonzero(~(terms.unique < 1))
+    others = np.flatnonzero(~costs)
     cones = [fresh + again == p[limited], fresh <= u, q[limited] <= fresh + worth]
     return q, [*cones, *([q[others] == p[others]] if len(others) else [])]
 
