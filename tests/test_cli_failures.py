@@ -98,7 +98,7 @@ def test_every_fault_is_in_the_json(run: Run, tmp_path: Path) -> None:
         ("compare {log} --folds 3 --split", "exclude each other", None),
         ("compare {log} --split", "no split column", "fit and held-out"),
         ("transfer {log} --drops en=x", "no list of loss drops", "en=2.9"),
-        ("laws nothing", "there is no law 'nothing'", "known:"),
+        ("laws zzzzzz", "there is no law 'zzzzzz'", "known:"),
     ],
 )
 def test_bad_calls_exit_with_2(

@@ -48,7 +48,10 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
         else:
             rho = e**2 / 2
         prior = settings.prior * min(delta, 1e-2) * (np.array(problem.packing.names) == "coefficients")
-        return rho.mean() + prior @ x**2 / 2, score @ jacobian / len(e) + prior * x
+        believed = problem.believed  # noise^2 / (runs spread^2), an infinite spread being no belief
+        prior = prior + believed.noise[target] ** 2 / len(e) / believed.spread[target] ** 2 * (settings.prior / 1e-5)
+        off = x - believed.center[target]
+        return rho.mean() + prior @ off**2 / 2, score @ jacobian / len(e) + prior * off
 
     best = min(
         optimize.minimize(
@@ -93,7 +96,7 @@ def test_weightings_are_independent_of_each_other():
 def test_resampling_with_the_data_themselves_stays_put():
     problem = problem_of("learned", rows=30, noise=5e-3)
     found = problem.estimate(ones(problem))
-    again = problem.resample(ones(problem, 2), found.x[0])
+    again = problem.resample(ones(problem, 2), found.x[0], 0)
     np.testing.assert_allclose(again.cost, np.repeat(found.cost, 2, axis=0), rtol=1e-6)
     assert (again.cost <= np.repeat(found.cost, 2, axis=0)).all()
     assert again.law.E.shape == (2, 4)  # type: ignore[attr-defined]
@@ -103,7 +106,7 @@ def test_replicates_from_the_solution_reach_what_a_fresh_search_reaches():
     problem = problem_of("shapley-tempered", rows=40, noise=5e-3)
     found = problem.estimate(ones(problem))
     shares = bootstrap_shares(problem.evidence.log, 8, seed=2)
-    warm, fresh = problem.resample(shares, found.x[0]), problem.estimate(shares)
+    warm, fresh = problem.resample(shares, found.x[0], 0), problem.estimate(shares)
     assert np.median(warm.cost / fresh.cost) <= 1 + 1e-6
     assert (warm.cost <= fresh.cost * 1.01).all()
 

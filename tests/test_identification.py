@@ -79,7 +79,7 @@ def test_replicates_of_equivalent_logs_are_equal(real):
     for change, every in ((lambda log: log, 1), (doubled, 2)):
         problem = problem_of(change(log), inputs, "shapley")
         start = problem.estimate(ones(problem.evidence)).x[0]
-        fitted = problem.resample(np.repeat(shares, every, axis=1), start).law
+        fitted = problem.resample(np.repeat(shares, every, axis=1), start, 0).law
         drawn.append(fitted(np.full((1, 5), 0.2), np.array([97_600.0]), np.array([8e6])))
     np.testing.assert_allclose(drawn[0], drawn[1], rtol=1e-6)
 

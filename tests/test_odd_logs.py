@@ -67,7 +67,7 @@ def test_numbers_near_the_ends_of_floating_point_are_refused_by_place(column, la
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_log_of_one_or_two_rows_is_fitted_or_refused_by_name(rows, law):
     _, given, log = log_of("shapley-tempered", rows=rows, noise=1e-2)
-    if law == "chinchilla":
+    if law == "chinchilla" or (law == "exponential" and rows == 2):  # what it believes stands in for runs
         found = fit(log, law, given.transfer, given.languages, **FAST)
         losses = found.law(log.p, log.N, log.D)
         assert (losses >= log.loss.min(axis=0) * 0.999).all()

@@ -8,6 +8,7 @@ import io
 import sys
 import tempfile
 import time
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ HEADER = "run,N,D,p_en,p_de,loss_en,loss_de\n"
 SIZES = st.floats(min_value=1e-3, max_value=1e25)
 RATIOS = st.lists(st.floats(min_value=0, max_value=1), min_size=3, max_size=3).filter(lambda row: sum(row) > 0.1)
 IDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6).filter(
-    lambda text: text == text.strip()
+    lambda text: text == text.strip() and text == unicodedata.normalize("NFC", text)  # names are read composed
 )
 
 

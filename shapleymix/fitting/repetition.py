@@ -190,7 +190,7 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
         return np.broadcast_to(supply, p.shape)
     try:
         limits = np.broadcast_to(np.asarray(given, dtype=np.float64), p.shape)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         hint = f"give an array of {p.shape[0]} x {p.shape[1]} (points x sources), NaN where there is no limit"
         raise UsageError(
             f"unique tokens: {described(given)} is not one number a point and source", hint=hint

@@ -86,7 +86,7 @@ class Settings:
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")
         if not isinstance(self.last_only, bool):
             raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
-        if self.purpose not in (WITHIN, BEYOND):
+        if not (isinstance(self.purpose, str) and self.purpose in (WITHIN, BEYOND)):
             known_purposes = f"the purposes are {WITHIN} and {BEYOND}: of budgets inside of the fitted ones, or outside"
             raise UsageError(f"purpose: {self.purpose!r:.60} is none", hint=known_purposes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from shapleymix.errors import FitError, ShapleyMixError, described
 from shapleymix.records import FloatArray
 
 Answer = TypeVar("Answer")
+PACKAGE = Path(__file__).parents[1]
 ABSURD = 1e100
 """What is beyond is no loss, and its square is near the end of floating point."""
 
@@ -34,10 +36,11 @@ def asked(name: str, question: Callable[[], Answer]) -> Answer:
 
 
 def _place(error: Exception) -> str:
-    """Where in the asked code, which begins two calls below `asked`, its own file was left last."""
-    calls = traceback.extract_tb(error.__traceback__)[2:]
-    lines = [call.lineno for call in calls if call.filename == calls[0].filename]
-    return f" at {calls[0].filename}:{lines[-1]}" if lines else ""
+    """Where the asked code, the first that is not this package's, left its own file last."""
+    calls = traceback.extract_tb(error.__traceback__)[1:]
+    theirs = [call for call in calls if not Path(call.filename).is_relative_to(PACKAGE)] or calls
+    lines = [call.lineno for call in theirs if call.filename == theirs[0].filename]
+    return f" at {theirs[0].filename}:{lines[-1]}" if lines else ""
 
 
 def as_losses(name: str, answer: object, shape: tuple[int, ...]) -> FloatArray:

@@ -137,9 +137,11 @@ def _worths(problem: Problem, answer: Answer) -> FloatArray:
     repetition; NaN where the tokens are not known."""
     bounds = problem.constraints
     capped = np.array([why == "tokens" for why in bounds.cap_origin])
-    by_caps = np.where(capped, answer.worth * np.where(np.isfinite(bounds.epochs), bounds.epochs, 0.0), 0.0)
-    worth = (by_caps + worths_of_tokens(problem, answer)) * round_tokens(bounds.D) / bounds.D
-    return np.where(np.isnan(bounds.available), np.nan, worth)
+    priced = capped & np.isfinite(bounds.epochs)
+    by_caps = np.where(priced, answer.worth, 0.0) * np.where(priced, bounds.epochs, 0.0)
+    known = ~np.isnan(bounds.available)
+    worth = np.where(known, by_caps + worths_of_tokens(problem, answer), np.nan)
+    return worth * (round_tokens(bounds.D) / bounds.D)
 
 
 def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
