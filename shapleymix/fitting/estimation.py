@@ -125,9 +125,13 @@ class Problem:
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows, shares)
 
-    def follow(self, shares: FloatArray, start: FloatArray) -> FloatArray:
-        """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P): for cross-validation."""
-        stop = _Stop(REPLICATE_ITERATIONS, max(BELIEVED_TOLERANCE, self.settings.tolerance))
+    def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
+        """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
+
+        Cross-validation needs no last digits; who compares objectives names a tolerance.
+        """
+        enough = max(BELIEVED_TOLERANCE, self.settings.tolerance) if tolerance is None else tolerance
+        stop = _Stop(REPLICATE_ITERATIONS, enough)
         x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 

@@ -88,7 +88,7 @@ class Told:
                 stream = GROUPS * seed + number  # what is believed is drawn anew for every group
                 rates[part] = study.evidence.rate
                 fresh = Problem.of(self.law, study.evidence, study.inputs, study.settings)
-                there = replace(fresh, believed=problem.believed)
+                there = replace(fresh, believed=problem.believed, threshold=problem.threshold)
             stage = _within(progress, done, len(part), len(shares))
             again[part] = there.resample(shares[part], x, stream, stage).x
             done += len(part)
@@ -186,7 +186,10 @@ class _Search:
         there = at_rate(self.study, float(np.exp(log_rate)))
         problem = Problem.of(self.law, there.evidence, there.inputs, there.settings, self.shares[0] > 0)
         near = min(self.x, key=lambda known: abs(known - log_rate), default=None)
-        x = problem.estimate(self.shares).x if near is None else problem.follow(self.shares, self.x[near][None])
+        if near is None:
+            x = problem.estimate(self.shares).x
+        else:
+            x = problem.follow(self.shares, self.x[near][None], self.study.settings.tolerance)
         self.x[log_rate] = x[0]
         residual = problem.observed.log_loss - problem.predicted(x)[0]
         self.residuals[log_rate] = np.where(problem.observed.weight > 0, residual, 0.0)
