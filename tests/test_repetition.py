@@ -213,6 +213,22 @@ def test_the_worth_of_tokens_is_the_slope_of_the_optimum(found: Fit, bounds: dic
             np.testing.assert_allclose(price.per_unit, mix.token_worths[mix.sources.index(price.source)], rtol=1e-9)
 
 
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_tokens_seen_thousands_of_times_have_their_worth(found: Fit, objective: str):
+    """More of one's ratio is worth nothing then, and the worth of tokens was taken to be nothing with it."""
+    supply = {"en": 3e4, "de": 3e4, "fr": 1e12}
+    mix = optimize(found, N, D, available=supply, objective=objective, floors={"en": 0.2, "de": 0.2})
+    assert (mix.epochs[:2] > 5000).all()
+    for place, name in enumerate(("en", "de")):
+        values = []
+        for step in (300, -300):
+            losses = found.predict(mix.p, N, D, available={**supply, name: supply[name] + step}).losses[0]
+            values.append(losses.mean() if objective == "mean" else losses.max())
+        slope = (values[1] - values[0]) / 600 * 1e7
+        np.testing.assert_allclose(mix.token_worths[place], slope, rtol=1e-3 if objective == "mean" else 0.02)
+        assert slope > 0 or objective == "worst"
+
+
 def test_what_if_answers_as_asking_again(found: Fit):
     mix = optimize(found, N, D, available=SUPPLY, what_if="en+30M")
     again = optimize(found, N, D, available={**SUPPLY, "en": 5e7})
