@@ -12,10 +12,10 @@ from simulated import inputs, mixtures, true_law
 from shapleymix import Fit, Mixture, compare, compare_mixtures, evaluate, fit, frontier, optimize, optimize_scales
 from shapleymix.errors import UsageError
 from shapleymix.fitting.likeness import like
-from shapleymix.fitting.rates import Told
+from shapleymix.fitting.rates import Told, _Search
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
-from shapleymix.laws import Exponential, LearnedConcave
+from shapleymix.laws import Exponential, LearnedBase, LearnedConcave
 from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD, effective
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.run_reading import read_runs
@@ -71,6 +71,19 @@ def test_the_rate_of_the_simulation_is_found(found: Fit):
     assert np.std(np.log(known.rates)) < PUBLISHED_SPREAD / 3
     assert ("lambda", None, "*", known.rate) == found.parameters()[-1][:4]
     assert "R* = 2.5" in found.summary()
+
+
+def test_no_two_rates_of_a_profile_are_about_one(log: RunLog):
+    """Where two steps led to one rate but for rounding, the spline through both swung far beside them."""
+    study = study_of(log, None, None, Settings(**QUICK), 0)
+    search = _Search(study, LearnedConcave, np.ones((1, len(log))))
+    for rate in (-1.0, -1.0 + 1e-12, 0.0, -0.995):
+        search.visit(rate)
+    assert sorted(search.x) == [-1.0, 0.0]
+    for law in (LearnedConcave, LearnedBase):
+        profile = Told.of(study, law).profile
+        assert profile is not None
+        assert np.diff(profile.log_rates).min() > 0.01
 
 
 def test_taking_repetition_into_account_predicts_new_runs_better(log: RunLog, found: Fit):
