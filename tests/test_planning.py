@@ -152,6 +152,23 @@ def test_a_fit_without_its_runs_says_by_replicates_how_sure_it_is(fitted: sm.Fit
         sm.design(4, fit=replace(fitted, replicates=None))
 
 
+def test_tokens_are_repeated_as_it_pays_where_the_fit_knows_what_that_costs(log: RunLog, fitted: sm.Fit):
+    """As in `optimize`; a plan capped them at four epochs, which left no mixture of scarce tokens."""
+    scarce = dict.fromkeys(fitted.sources, 1e9)
+    plan = sm.design(3, log, fit=fitted, N=1e9, D=1e11, available=scarce)
+    assert len(plan.p) == 3
+    with pytest.raises(sm.InfeasibleError):
+        sm.design(3, log, fit=fitted, N=1e9, D=1e11, available=scarce, max_epochs=4)
+
+
+def test_a_law_without_replicates_is_told_what_would_plan(log: RunLog, fitted: sm.Fit):
+    """It was told to give the log, which it had."""
+    bare = replace(sm.fit(log, "hellinger", bootstrap=0, folds=0, threads=1), replicates=None)
+    with pytest.raises(sm.UsageError, match="how sure it is") as refused:
+        sm.design(2, log, fit=bare)
+    assert "learned-base" in str(refused.value.hint)
+
+
 def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: RunLog):
     """It was taken for one percent, also where the runs scatter by ten."""
     noisy = replace(log, loss=log.loss * np.exp(0.1 * np.random.default_rng(0).normal(size=log.loss.shape)))
