@@ -247,7 +247,7 @@ def _held_step(curvature: FloatArray, gradient: FloatArray, edge: FloatArray) ->
     """The step with some unknowns held at `edge` (NaN where free), and the slope of the quadratic there."""
     held = ~np.isnan(edge)
     if not held.any():
-        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        step = np.asarray(-np.linalg.solve(curvature, gradient[..., None])[..., 0], dtype=np.float64)
         return step, np.zeros_like(step)
     fixed = np.where(held, edge, 0.0)
     slope = gradient + (curvature @ fixed[..., None])[..., 0]
