@@ -122,6 +122,8 @@ def draw_figure(curves: Curves, path: Path) -> None:
         ticks = SIZES[name]
         panel.set_xticks(ticks, labels=[str(size) for size in ticks], minor=False)
         panel.set_xticks([], minor=True)
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
     panels[0].set_ylabel("held-out PE, %")
     panels[-1].legend(fontsize=7)
     with rc_context({"svg.hashsalt": "curves", "svg.fonttype": "none"}):  # the same bytes again, and text as text
