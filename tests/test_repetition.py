@@ -18,6 +18,7 @@ from shapleymix.fitting.study import study_of
 from shapleymix.laws import Exponential, LearnedConcave
 from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD, effective
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
 RATE, D, N = 0.4, 1e9, 1e8
@@ -328,8 +329,8 @@ def test_rates_that_no_fit_gives_are_refused(found: Fit, part: dict):
 
 def test_replicates_tell_how_firmly_the_runs_hold_the_rate(fixtures):
     """Fault: fits along the grid that ended early kept the start's digits, and every replicate had the same rate."""
-    log = sm.read_runs(fixtures / "repetition_runs.csv")
-    found = sm.fit(log, "learned-base", bootstrap=20, folds=0, threads=1)
+    log = read_runs(fixtures / "repetition_runs.csv")
+    found = fit(log, "learned-base", bootstrap=20, folds=0, threads=1)
     assert found.repetition is not None
-    assert found.repetition.replicates is not None
-    assert 0.15 < np.std(np.log(found.repetition.replicates)) < 0.6
+    assert found.repetition.rates is not None
+    assert 0.15 < np.std(np.log(found.repetition.rates)) < 0.6
