@@ -107,6 +107,7 @@ def draw_figure(curves: Curves, path: Path) -> None:
         for by_law in curves.error.values():
             text_chart(by_law)
         return
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(curves.error), 3.6), layout="constrained")
@@ -121,9 +122,12 @@ def draw_figure(curves: Curves, path: Path) -> None:
         ticks = SIZES[name]
         panel.set_xticks(ticks, labels=[str(size) for size in ticks], minor=False)
         panel.set_xticks([], minor=True)
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
     panels[0].set_ylabel("held-out PE, %")
     panels[-1].legend(fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "curves", "svg.fonttype": "none"}):  # the same bytes again, and text as text
+        figure.savefig(path, metadata={"Date": None})
     print(f"\n{path} is drawn")
 
 
