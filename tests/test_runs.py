@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulated import same_rows, with_loss
 
@@ -339,6 +339,7 @@ def test_a_large_log_is_read_in_well_under_a_second(tmp_path):
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"run,N,D,loss\n", b'{"run":', b"PAR1", b"\x1f\x8b"]))
+@example(tail=b",", head=b"")
 def test_no_bytes_break_the_reader(tail, head):
     """Whatever the file, the answer is a log or a DataError."""
     with tempfile.TemporaryDirectory() as folder:

@@ -108,7 +108,7 @@ def read_csv(text: str, origin: str) -> Cells:
     any cell is skipped.
     """
     quoted = '"' in text or "\r" in text.replace("\r\n", "\n")
-    columns, widths, lines = _quoted_columns(text, origin) if quoted else _plain_columns(text)
+    columns, widths, lines = _quoted_columns(text, origin) if quoted else _plain_columns(text, origin)
     _check_separator([column[0] for column in columns[: widths[0]]], origin)
     _check_widths(widths, lines, origin)
     header = _header([column[0].strip() for column in columns], origin)
@@ -120,11 +120,13 @@ _Columns = tuple[list[list[str]], list[int], list[int]]
 """Columns with their names on top; the number of cells of each row; the line of each row."""
 
 
-def _plain_columns(text: str) -> _Columns:
+def _plain_columns(text: str, origin: str) -> _Columns:
     """Columns of text without quote marks, cut in one go: four times faster than row by row."""
     rows = text.replace("\r\n", "\n").split("\n")
     lines = [line for line, row in enumerate(rows, start=1) if row.strip(", \t")]
     kept = [rows[line - 1] for line in lines]
+    if not kept:
+        raise _refusal(origin, "is empty", "a table needs a header and at least one row")
     widths = [row.count(",") + 1 for row in kept]
     flat = ",".join(kept if len(set(widths)) == 1 else kept[:1]).split(",")
     return [flat[place :: widths[0]] for place in range(widths[0])], widths, lines
