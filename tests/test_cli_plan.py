@@ -42,6 +42,18 @@ def test_the_table_is_a_run_log_that_the_next_plan_reads(run: Run, tmp_path: Pat
     assert "plan2-1" in again.out
 
 
+def test_a_plan_is_given_back_beside_the_log_that_it_was_made_from(run: Run, fixtures: Path, tmp_path: Path):
+    """It has no losses, and was refused for that: a user had to copy its rows into the log."""
+    log, goal = fixtures / "multilingual5_runs.csv", tmp_path / "plan.csv"
+    words = ("--law", "learned", "--n", 2, "--purpose", "region")
+    assert run(*PLAN, log, *words, "-o", goal).code == 0
+    after = run(*PLAN, log, goal, *words)
+    assert after.code == 0, after.err
+    assert "after 42 mixtures" in after.out
+    assert "plan2-1" in after.out
+    assert run("fit", log, goal).code == 1, "a fit is to runs that were trained"
+
+
 def test_a_fit_says_where_the_optimum_is(run: Run, fixtures: Path, tmp_path: Path):
     log, fit = fixtures / "multilingual5_runs.csv", tmp_path / "fit.json"
     words = ("--law", "learned", "--min-own-tokens", "20k", "--bootstrap", 8, "--folds", 3)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from simulated import inputs, mixtures, simulate, true_law
 from test_optimization import TOKENS, FakeFit
 
+import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import PowerTerms
@@ -208,6 +210,23 @@ def test_where_replicates_draw_what_is_not_known_gains_stay_about_the_promise():
     assert any("drawn in the replicates" in text and "code" in text for text in told[0].notices)
     held = optimize(Thin(), "1B", "100B", caps="code=0")
     assert held.baselines[0].gain < held.baselines[0].promised
+
+
+@pytest.mark.parametrize("which", ["rival", "candidate"])
+def test_a_gain_over_a_source_that_no_run_held_lies_in_its_interval(which: str):
+    """The optimum held none of it, and its rival did: replicates draw its effect to one side of what is fitted."""
+    given = inputs()
+    p = np.column_stack([mixtures(24, 3), np.zeros(24)])
+    never = simulate(true_law("learned-base", given), given, p, sizes=(1e8,), tokens=(1e9,), noise=2e-3)
+    found = sm.fit(never, "learned-base", folds=0, bootstrap=60, threads=1)
+    assert found.unseen == (given.sources[3],)
+    if which == "rival":
+        one = optimize(found, 1e8, 1e9, compare_to={"new": "zh=0.5,en=0.5"}, level=0.5).baselines[0]
+    else:
+        pair = {"new": "zh=0.5,en=0.5", "a": "en=0.3,de=0.3,fr=0.4"}
+        one = sm.compare_mixtures(found, pair, 1e8, 1e9, level=0.5).entries[1]
+    assert one.gain_low < one.gain < one.gain_high
+    assert (one.probability > 0.5) == (one.gain > 0)
 
 
 def test_luck_is_at_most_all_of_a_promise():

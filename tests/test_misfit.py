@@ -128,12 +128,13 @@ def test_missing_losses_are_left_out_and_a_target_without_any_has_no_scale():
     assert misfit.scale[3] == 0
 
 
-def test_what_the_replicates_spread_is_no_misfit():
+def test_what_the_replicates_spread_is_no_misfit_but_for_a_runs_own_seed():
+    """Fault: where replicates spread as much as the residuals, a gain held no noise of a run at all."""
     case = drawn(60, 6)
     some = flat(np.random.default_rng(0).normal(0, 0.05, 40))
     assert (found(case, replicates=some).scale <= found(case).scale).all()
     much = flat(np.random.default_rng(0).normal(0, 1.0, 40))
-    assert (found(case, replicates=much).scale == 0).all()
+    np.testing.assert_allclose(found(case, replicates=much).scale, found(case).scale / 2)
 
 
 @pytest.mark.parametrize("lost", ["predictions", "mixtures", "sources"])

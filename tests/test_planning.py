@@ -85,10 +85,7 @@ def test_runs_that_are_planned_already_count_as_trained(log: RunLog, fitted: sm.
     """A plan in two calls is as good as one, and repeats nothing."""
     for first in (sm.design(4, sources=FIVE, run_N=1e7, run_D=1e9), sm.design(4, log, fit=fitted)):
         waiting = sm.read_runs(first.columns(), losses="optional")
-        both = [waiting]
-        if first.trained:
-            blank = np.full((4, len(log.targets)), np.nan)
-            both = [log, replace(waiting, targets=log.targets, loss=blank)]
+        both = [waiting, log] if first.trained else [waiting]
         second = sm.design(4, both, fit=fitted if first.trained else None)
         assert second.trained == first.trained + 4
         assert not set(second.runs) & set(first.runs)
@@ -153,6 +150,23 @@ def test_a_fit_without_its_runs_says_by_replicates_how_sure_it_is(fitted: sm.Fit
     assert np.isfinite(plan.optimum_error).all()
     with pytest.raises(sm.UsageError, match="how sure it is"):
         sm.design(4, fit=replace(fitted, replicates=None))
+
+
+def test_tokens_are_repeated_as_it_pays_where_the_fit_knows_what_that_costs(log: RunLog, fitted: sm.Fit):
+    """As in `optimize`; a plan capped them at four epochs, which left no mixture of scarce tokens."""
+    scarce = dict.fromkeys(fitted.sources, 1e9)
+    plan = sm.design(3, log, fit=fitted, N=1e9, D=1e11, available=scarce)
+    assert len(plan.p) == 3
+    with pytest.raises(sm.InfeasibleError):
+        sm.design(3, log, fit=fitted, N=1e9, D=1e11, available=scarce, max_epochs=4)
+
+
+def test_a_law_without_replicates_is_told_what_would_plan(log: RunLog, fitted: sm.Fit):
+    """It was told to give the log, which it had."""
+    bare = replace(sm.fit(log, "hellinger", bootstrap=0, folds=0, threads=1), replicates=None)
+    with pytest.raises(sm.UsageError, match="how sure it is") as refused:
+        sm.design(2, log, fit=bare)
+    assert "learned-base" in str(refused.value.hint)
 
 
 def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: RunLog):

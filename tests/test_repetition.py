@@ -12,10 +12,10 @@ from simulated import inputs, mixtures, true_law
 from shapleymix import Fit, Mixture, compare, compare_mixtures, evaluate, fit, frontier, optimize, optimize_scales
 from shapleymix.errors import UsageError
 from shapleymix.fitting.likeness import like
-from shapleymix.fitting.rates import Told
+from shapleymix.fitting.rates import Told, _Search
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
-from shapleymix.laws import Exponential, LearnedConcave
+from shapleymix.laws import Exponential, LearnedBase, LearnedConcave
 from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD, effective
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.run_reading import read_runs
@@ -71,6 +71,19 @@ def test_the_rate_of_the_simulation_is_found(found: Fit):
     assert np.std(np.log(known.rates)) < PUBLISHED_SPREAD / 3
     assert ("lambda", None, "*", known.rate) == found.parameters()[-1][:4]
     assert "R* = 2.5" in found.summary()
+
+
+def test_no_two_rates_of_a_profile_are_about_one(log: RunLog):
+    """Where two steps led to one rate but for rounding, the spline through both swung far beside them."""
+    study = study_of(log, None, None, Settings(**QUICK), 0)
+    search = _Search(study, LearnedConcave, np.ones((1, len(log))))
+    for rate in (-1.0, -1.0 + 1e-12, 0.0, -0.995):
+        search.visit(rate)
+    assert sorted(search.x) == [-1.0, 0.0]
+    for law in (LearnedConcave, LearnedBase):
+        profile = Told.of(study, law).profile
+        assert profile is not None
+        assert np.diff(profile.log_rates).min() > 0.01
 
 
 def test_taking_repetition_into_account_predicts_new_runs_better(log: RunLog, found: Fit):
@@ -211,6 +224,22 @@ def test_the_worth_of_tokens_is_the_slope_of_the_optimum(found: Fit, bounds: dic
     for price in mix.binding:
         if price.origin == "tokens":
             np.testing.assert_allclose(price.per_unit, mix.token_worths[mix.sources.index(price.source)], rtol=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_tokens_seen_thousands_of_times_have_their_worth(found: Fit, objective: str):
+    """More of one's ratio is worth nothing then, and the worth of tokens was taken to be nothing with it."""
+    supply = {"en": 3e4, "de": 3e4, "fr": 1e12}
+    mix = optimize(found, N, D, available=supply, objective=objective, floors={"en": 0.2, "de": 0.2})
+    assert (mix.epochs[:2] > 5000).all()
+    for place, name in enumerate(("en", "de")):
+        values = []
+        for step in (300, -300):
+            losses = found.predict(mix.p, N, D, available={**supply, name: supply[name] + step}).losses[0]
+            values.append(losses.mean() if objective == "mean" else losses.max())
+        slope = (values[1] - values[0]) / 600 * 1e7
+        np.testing.assert_allclose(mix.token_worths[place], slope, rtol=1e-3 if objective == "mean" else 0.02)
+        assert slope > 0 or objective == "worst"
 
 
 def test_what_if_answers_as_asking_again(found: Fit):

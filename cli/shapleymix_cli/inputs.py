@@ -29,7 +29,7 @@ def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "
     logs = [read_runs(path, losses=losses) for path in paths]
     for path, one in zip(paths, logs, strict=True):
         out.used(path, one.digest)
-    log = concat(logs)
+    log = concat(logs, losses=losses)
     out.note(log.notices)
     return log
 

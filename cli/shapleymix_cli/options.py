@@ -265,7 +265,7 @@ class EstimationOptions(_Estimation):
 class EstimationKeywords(_Estimation):
     """Those options as the core takes them."""
 
-    delta: float
+    delta: float | None
 
 
 def estimation_settings(given: EstimationOptions) -> EstimationKeywords:

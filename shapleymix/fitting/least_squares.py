@@ -247,14 +247,15 @@ def _held_step(curvature: FloatArray, gradient: FloatArray, edge: FloatArray) ->
     """The step with some unknowns held at `edge` (NaN where free), and the slope of the quadratic there."""
     held = ~np.isnan(edge)
     if not held.any():
-        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0].astype(np.float64, copy=False)
         return step, np.zeros_like(step)
     fixed = np.where(held, edge, 0.0)
     slope = gradient + (curvature @ fixed[..., None])[..., 0]
     matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, curvature)
     diagonal = np.einsum("qpp->qp", matrix)
     diagonal[:] = np.where(held, 1.0, diagonal)
-    step = fixed - np.linalg.solve(matrix, np.where(held, 0.0, slope)[..., None])[..., 0]
+    free = np.linalg.solve(matrix, np.where(held, 0.0, slope)[..., None])[..., 0]
+    step = (fixed - free).astype(np.float64, copy=False)
     return step, gradient + (curvature @ step[..., None])[..., 0]
 
 

@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from shapleymix.fitting.uncertainty import LEAST_SCATTER
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
@@ -160,7 +161,7 @@ def misfit_of(
         return None
     explained = sum((one.explained for one in slices), np.zeros_like(seen))
     smooth, reach, variance = _most_likely(slices)
-    left = 1 - np.minimum(explained / np.where(seen > 0, seen, 1.0), 1.0)
+    left = np.maximum(1 - explained / np.where(seen > 0, seen, 1.0), LEAST_SCATTER)  # a run's seed is in no replicate
     runs = sum(len(one.distance) for one in slices)
     return Misfit(np.sqrt(variance * left), _shared(slices), smooth, reach, runs)
 

@@ -33,6 +33,8 @@ COARSE = np.log(PUBLISHED) + np.linspace(-4.2, 4.2, 9)
 FINER = ((0.35, 3), (0.1, 2))
 """Steps around the best so far, and how many to each side: well-told rates have a narrow minimum."""
 STEP = 0.005
+APART = 0.02
+"""Rates nearer than this (in logarithms) are one: a spline through both would follow the rounding of their fits."""
 REFERENCES = (LearnedBase, LearnedOwn, LearnedConcave, Learned)
 GROUPS = 10
 """Rates that the replicates of one fit have, at most: each asks for a search of its own."""
@@ -182,10 +184,12 @@ class _Search:
         self.residuals: dict[float, FloatArray] = {}
 
     def visit(self, log_rate: float) -> None:
-        """Fit at one rate, from the symbols of the nearest that was visited."""
+        """Fit at one rate, from the symbols of the nearest that was visited; not twice at what is about one rate."""
+        near = min(self.x, key=lambda known: abs(known - log_rate), default=None)
+        if near is not None and abs(near - log_rate) < APART:
+            return
         there = at_rate(self.study, float(np.exp(log_rate)))
         problem = Problem.of(self.law, there.evidence, there.inputs, there.settings, self.shares[0] > 0)
-        near = min(self.x, key=lambda known: abs(known - log_rate), default=None)
         if near is None:
             x = problem.estimate(self.shares).x
         else:

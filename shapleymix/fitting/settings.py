@@ -78,9 +78,9 @@ class Settings:
                 raise UsageError(f"{name}: more than {MOST:,}", hint=f"the usual number is {known[name]}")
         for name in ("min_tokens", "min_own_tokens"):
             object.__setattr__(self, name, parse_size(getattr(self, name), name))
-        for name in ("delta", "tolerance"):
-            if (given := getattr(self, name)) is not None or name == "tolerance":
-                _real(given, name, above=True)
+        if self.delta is not None:
+            _real(self.delta, "delta", above=True)
+        _real(self.tolerance, "tolerance", above=True)
         _real(self.prior, "prior", above=False)
         if not math.isfinite(self.prior):
             raise UsageError(f"prior: {self.prior} is not finite", hint=f"the usual prior is {Settings.prior:g}")

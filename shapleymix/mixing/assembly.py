@@ -13,7 +13,7 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, misfit_of
+from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, little_told, misfit_of
 from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
@@ -63,9 +63,9 @@ class Summary:
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
         choices = self.choices if self.cautious else self.optima
-        drawn = bool(drawn_sources(self.fit, self.problem.constraints))
-        if drawn:
+        if drawn_sources(self.fit, self.problem.constraints):
             choices = None  # what they choose follows from what was drawn, which the fitted law did not choose by
+        drawn = little_told(self.fit, self.problem.constraints.sources)
         return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level, drawn)
 
     @property

@@ -15,11 +15,10 @@ import numpy as np
 from shapleymix import laws
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
-from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
-from shapleymix.mixing.demands import Predicted
-from shapleymix.mixing.gains import interval, widened
+from shapleymix.mixing.demands import Predicted, little_told
+from shapleymix.mixing.gains import about, interval, widened
 from shapleymix.mixing.repeating import supply_of
 from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
@@ -221,7 +220,7 @@ def compare_mixtures(
         weights_origin=found.origin,
         level=level,
         replicates=0 if replicates is None else len(replicates),
-        entries=_entries(tuple(named), p, predicted, replicates, getattr(fit, "misfit", None), found, level),
+        entries=_entries(tuple(named), p, predicted, replicates, fit, found, level),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
@@ -306,10 +305,11 @@ def _entries(
     p: FloatArray,
     predicted: Predicted,
     replicates: FloatArray | None,
-    misfit: Misfit | None,
+    fit: PredictingFit,
     weights: Weights,
     level: float,
 ) -> tuple[Candidate, ...]:
+    misfit, drawn = getattr(fit, "misfit", None), little_told(fit, fit.sources)
     objectives = weighted(predicted.losses, weights.mean)
     values = _replicated(objectives, replicates, weights.mean)
     at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
@@ -323,7 +323,8 @@ def _entries(
         own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))
         apart = 0.0 if misfit is None else misfit.spread(p[place], at[place], p[0], at[0])
         with np.errstate(invalid="ignore"):
-            gains = widened(values[:, 0] - values[:, place], apart)
+            gains = values[:, 0] - values[:, place]
+            gains = widened(about(objectives[0] - objectives[place], gains, p[[0, place]], drawn), apart)
         better = float(np.mean(0.5 * (1 + np.sign(gains)))) if place and not blank else np.nan
         return Candidate(
             names[place], p[place], predicted.losses[place], predicted.low[place], predicted.high[place],

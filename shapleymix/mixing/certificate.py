@@ -69,7 +69,9 @@ class Answer:
     group_worth, group_cost : array (G,)
         The same for the caps and floors of the groups.
     gradient : array (M,)
-        Gradient of the objective; for the worst case, at the target weights of the saddle point.
+        Gradient of the objective.
+    of_targets : array (K,)
+        Weights of the targets at which it is taken; for the worst case, those of the saddle point.
     engine : str
         Name of the engine that found the mixture.
     """
@@ -81,6 +83,7 @@ class Answer:
     group_worth: FloatArray
     group_cost: FloatArray
     gradient: FloatArray
+    of_targets: FloatArray
     engine: str
 
     @property
@@ -109,6 +112,7 @@ def certified(problem: Problem, p: FloatArray, engine: str) -> Answer:
         group_worth=np.maximum(-proof.multipliers.groups, 0.0),
         group_cost=np.maximum(proof.multipliers.groups, 0.0),
         gradient=proof.gradient,
+        of_targets=proof.multipliers.w,
         engine=engine,
     )
 
@@ -180,7 +184,7 @@ def uncertified(problem: Problem, p: FloatArray, engine: str) -> Answer:
     none = np.full(len(p), np.nan)
     groups = np.full(len(problem.constraints.group_names), np.nan)
     certificate = Certificate(problem.total(p), np.nan, np.nan, np.nan, np.nan)
-    return Answer(p, certificate, none, none, groups, groups, none, engine)
+    return Answer(p, certificate, none, none, groups, groups, none, problem.w, engine)
 
 
 def _gap_of_a_program(problem: Problem, p: FloatArray, base: FloatArray) -> float:

@@ -32,7 +32,7 @@ from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
 from shapleymix.mixing.repeating import Rates, epochs_allowed, repeated
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 from shapleymix.tables.baselines import Rivals, mixture_of
 from shapleymix.tables.simplex import MixtureSpec
@@ -289,11 +289,16 @@ def misfit_of(fit: FitLike) -> Misfit | None:
     return getattr(fit, "misfit", None)
 
 
+def little_told(fit: object, sources: Sequence[str]) -> BoolArray:
+    """Sources (M,) whose effect the replicates draw, since the runs tell little of it; some fits need not know."""
+    little = {*getattr(fit, "unseen", ()), *getattr(fit, "thin", {})}
+    return np.array([name in little for name in sources], dtype=bool)
+
+
 def drawn_sources(fit: FitLike, constraints: Constraints) -> tuple[str, ...]:
-    """Sources that may get a ratio, and whose effect the replicates draw, since the runs tell little of it."""
-    little = {*unseen_sources(fit), *getattr(fit, "thin", {})}
-    used = zip(constraints.sources, constraints.upper.tolist(), strict=True)
-    return tuple(name for name, cap in used if cap > 0 and name in little)
+    """Those of them that may get a ratio."""
+    used = (little_told(fit, constraints.sources) & (constraints.upper > 0)).tolist()
+    return tuple(name for name, one in zip(constraints.sources, used, strict=True) if one)
 
 
 def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.problem import Problem
-from shapleymix.records import FloatArray, Record
+from shapleymix.records import BoolArray, FloatArray, Record
 
 SURE = 0.9
 """P(better) below which a gain is not told."""
@@ -131,9 +131,9 @@ class Beliefs:
         What would have been chosen under each replicate, such as its optimum; None where nothing was chosen.
     level : float
         Probability of the intervals.
-    drawn : bool
-        Whether replicates draw the effect of some sources, of which the runs tell little: their spread about their own
-        middle counts then, not where that lies.
+    drawn : bool array (M,), optional
+        Sources whose effect the replicates draw, since the runs tell little of it: where a mixture holds one, their
+        spread about their own middle counts, not where that lies.
     """
 
     problem: Problem
@@ -141,7 +141,7 @@ class Beliefs:
     misfit: Misfit | None
     choices: FloatArray | None
     level: float
-    drawn: bool = False
+    drawn: BoolArray | None = None
 
     @property
     def blank(self) -> bool:
@@ -170,7 +170,7 @@ class Beliefs:
             return Gain(promised, promised, np.nan, np.nan, np.nan)
         with np.errstate(invalid="ignore"):
             paired = self._values(other) - self._values(better)
-            paired = paired - np.median(paired) + promised if self.drawn else paired
+            paired = about(promised, paired, np.stack([better, other]), self.drawn)
             values = widened(paired, self._misfit(better, other, runs)) - optimism
         return Gain(promised, promised - optimism, *self._interval(values), float(np.mean(values > 0)))
 
@@ -194,7 +194,8 @@ class Beliefs:
         if self.replicates is None or self.choices is None:
             return 0.0
         with np.errstate(invalid="ignore"):
-            excess = self._values(other) - float(self.problem.value(other)) + self._disappointment
+            known = float(self.problem.value(other))
+            excess = about(known, self._values(other), other[None], self.drawn) - known + self._disappointment
         excess = excess[np.isfinite(excess)]
         return max(float(np.median(excess)), 0.0) if excess.size else 0.0
 
@@ -227,6 +228,12 @@ def sensitivity(problem: Problem, p: FloatArray) -> FloatArray:
     """(K,) what the mean or worst loss at a mixture (M,) changes by for a change of each log loss."""
     parts = np.where(problem.w > 0, problem.w * np.nan_to_num(problem.terms.losses(p), posinf=0.0), 0.0)
     return np.where(np.arange(len(parts)) == parts.argmax(), parts, 0.0) if problem.worst else parts
+
+
+def about(middle: float, values: FloatArray, mixtures: FloatArray, drawn: BoolArray | None) -> FloatArray:
+    """Values (V,) moved to lie about what the law says, where a mixture (R, M) holds a source that is drawn (M,)."""
+    held = drawn is not None and np.any(mixtures[:, drawn] > 0)
+    return values - np.median(values) + middle if held else values
 
 
 def widened(values: FloatArray, spread: float) -> FloatArray:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.laws.repeated import SMALLEST, effective_slopes, slope_in_supply
+from shapleymix.laws.repeated import slope_in_supply
 from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.problem import Problem
@@ -119,10 +119,9 @@ def worths_of_tokens(problem: Problem, answer: Answer) -> FloatArray:
     terms = problem.terms
     if terms.unique is None or terms.rate is None:
         return np.zeros(terms.n_sources)
-    slope = np.maximum(effective_slopes(answer.p, terms.unique, terms.rate).slope, SMALLEST)
-    by_ratio = (answer.gradient - problem.penalty_gradient(answer.p)) / slope
     more = slope_in_supply(answer.p, terms.unique, terms.rate)
-    return np.where(more > 0, -by_ratio * more, 0.0)
+    by_effective = terms.without_repetition().gradient(terms.effective(answer.p), answer.of_targets)
+    return np.multiply(-by_effective, more, out=np.zeros_like(more), where=more > 0)
 
 
 def _binding(problem: Problem, answer: Answer) -> list[_Bound]:

@@ -19,6 +19,7 @@ from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
 from shapleymix.mixing.demands import Demands, Size
+from shapleymix.mixing.repeating import epochs_allowed
 from shapleymix.mixing.weights import WeightSpec
 from shapleymix.planning.candidates import MixturesSpec, asked, drawn, mixtures_of, trained
 from shapleymix.planning.designs import OPTIMUM, PURPOSES, REGION, Design
@@ -179,7 +180,7 @@ def _mixtures(
     if np.isnan(D) and (np.isfinite(supply).any() or demands.min_tokens is not None):
         raise UsageError("bounds by tokens need the tokens of the run that is planned for", hint="give D")
     tokens = ANY_BUDGET if np.isnan(D) else D
-    area = Region.of(demands.bounds(held.sources, tokens))
+    area = Region.of(demands.bounds(held.sources, tokens, epochs=epochs_allowed(held.fit)))
     listed = None if candidates is None else mixtures_of(candidates, held.sources, supply, tokens)
     if region is not None:
         points = mixtures_of(region, held.sources, supply, tokens)

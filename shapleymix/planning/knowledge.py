@@ -95,6 +95,8 @@ class Knowledge:
         replicates = fit.replicates
         if replicates is None:
             hint = "give the log of its runs as well, or a fit with replicates"
+            if self.log is not None:
+                hint = "plan with a law whose symbols have replicates, such as 'learned-base'"
             raise UsageError("the fit does not say how sure it is of mixtures that were not trained", hint=hint)
 
         def log_losses(p: FloatArray) -> FloatArray:
@@ -173,7 +175,7 @@ def _read(given: Logs) -> RunLog:
         If there are none, or they have no ratios.
     """
     read = [one if isinstance(one, RunLog) else read_runs(one, losses="optional") for one in listed(given)]
-    log = concat(read)
+    log = concat(read, losses="optional")
     kept = log.select(log.trained)
     if not len(kept) or not kept.sources:
         place = Location(file=log.origin)

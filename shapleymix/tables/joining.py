@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -14,15 +15,18 @@ from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.names import align
 from shapleymix.tables.runs import RunLog
 
+Losses = Literal["required", "optional"]
+"""Whether each log must have losses."""
 Model = tuple[str, float, str, str]
 """Id, N, mixture and seed of a run: what makes its trajectory."""
 
 
-def concat(logs: Sequence[RunLog]) -> RunLog:
+def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
     """Several logs as one, with the columns of the first.
 
-    All must have the same sources and targets, in any order. Where two logs use one run id for different models
-    (another N, mixture or seed), the ids are prefixed with the names of their files.
+    All must have the same sources and targets, in any order; where losses are optional, a log without any (a plan, a
+    table of points) has none of those of the others. Where two logs use one run id for different models (another N,
+    mixture or seed), the ids are prefixed with the names of their files.
 
     Raises
     ------
@@ -33,11 +37,22 @@ def concat(logs: Sequence[RunLog]) -> RunLog:
         raise DataError("there is no run log to read")
     if len(logs) == 1:
         return logs[0]
+    if losses == "optional":
+        logs = _with_targets(logs)
     ordered = [_like(log, logs[0]) for log in logs]
     faults = list(_shared_rows(ordered))
     if faults:
         raise DataError.of(faults, "the run logs")
     return _joined(_with_own_ids(ordered))
+
+
+def _with_targets(logs: Sequence[RunLog]) -> list[RunLog]:
+    """The logs, those without any target with the targets of the others, not measured."""
+    heads = next((log.targets for log in logs if log.targets), ())
+    return [
+        log if log.targets else replace(log, targets=heads, loss=np.full((len(log), len(heads)), np.nan))
+        for log in logs
+    ]
 
 
 def _like(log: RunLog, first: RunLog) -> RunLog:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.joining import concat
+from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
@@ -50,7 +49,7 @@ class _Roles:
         return tuple(self.ratios or self.tokens)
 
 
-def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "optional"] = "required") -> RunLog:
+def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -> RunLog:
     """Read a run log, or several as one.
 
     Parameters
@@ -68,7 +67,7 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Literal["required", "o
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
     logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
-    return logs[0] if len(logs) == 1 else concat(logs)
+    return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
 
 
 def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:

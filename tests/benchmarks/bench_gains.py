@@ -24,7 +24,7 @@ from _report import finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
-from shapleymix.mixing.demands import Demands, drawn_sources
+from shapleymix.mixing.demands import Demands, drawn_sources, little_told
 from shapleymix.mixing.gains import Beliefs, sensitivity
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
@@ -153,9 +153,9 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
     values = np.asarray(now.problem.value(others.p))
     replicated = now.problem.value(others.p[:, None, :], now.replicates).T  # (B, R)
     best, measured = int(values.argmin()), others.loss @ w
-    drawn = bool(drawn_sources(fit, free))
-    now = replace(now, choices=None if drawn else others.p[replicated.argmin(axis=1)], drawn=drawn)
-    before = replace(now, misfit=None, choices=None, drawn=False)
+    choices = None if drawn_sources(fit, free) else others.p[replicated.argmin(axis=1)]
+    now = replace(now, choices=choices, drawn=little_told(fit, fit.sources))
+    before = replace(now, misfit=None, choices=None, drawn=None)
     for rival in rivals(others.p, values, best, rng):
         gained = float(measured[rival] - measured[best])
         for beliefs, told in ((before, into.before), (now, into.now)):
