@@ -171,8 +171,9 @@ def test_several_and_wrong_likenesses(known):
         like(both, "oc=de")
     with pytest.raises(UsageError, match="no run holds 'oc' itself"):
         like(both, "gsw=oc")
-    with pytest.raises(UsageError, match="names no two sources"):
-        like(known, {})
+    for nothing in ({}, 5, ["oc=fr", None], [1]):
+        with pytest.raises(UsageError, match="names no two sources"):
+            like(known, nothing)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="law 'hellinger' has no coefficients"):
         like(sm.fit(log_of("learned")[2], "hellinger", **FAST), "oc=fr")
 

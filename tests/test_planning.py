@@ -169,6 +169,17 @@ def test_a_law_without_replicates_is_told_what_would_plan(log: RunLog, fitted: s
     assert "learned-base" in str(refused.value.hint)
 
 
+def test_losses_of_hardly_any_own_data_are_left_out_of_the_fit_that_is_made(log: RunLog, fitted: sm.Fit):
+    least = 0.15 * float(log.D.min())
+    how = {"law": "learned", "purpose": "optimum", "seed": 0}
+    made = sm.design(3, log, min_own_tokens=least, **how)
+    given = sm.design(3, log, fit=sm.fit(log, "learned", bootstrap=64, min_own_tokens=least), **how)
+    np.testing.assert_array_equal(made.p, given.p)
+    assert not np.array_equal(made.optimum, sm.design(3, log, **how).optimum)
+    with pytest.raises(sm.UsageError, match="min_own_tokens does nothing"):
+        sm.design(3, log, fit=fitted, min_own_tokens=least)
+
+
 def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: RunLog):
     """It was taken for one percent, also where the runs scatter by ten."""
     noisy = replace(log, loss=log.loss * np.exp(0.1 * np.random.default_rng(0).normal(size=log.loss.shape)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import UsageError, caution
+from shapleymix.errors import UsageError, caution, described
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
@@ -194,6 +194,8 @@ def _pairs(given: LikeSpec) -> dict[str, str]:
         listed = [(str(new), str(known)) for new, known in given.items()]
     else:
         texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+            raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
         parts = [str(part).partition("=") for text in texts for part in text.split(",")]
         listed = [(new.strip(), known.strip()) for new, _, known in parts]
     for new, known in listed or [("", "")]:
@@ -207,7 +209,7 @@ def _pairs(given: LikeSpec) -> dict[str, str]:
 def _require_coefficients(fit: Fit) -> None:
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
-        hint = "fit a law that has them, such as 'learned-own'"
+        hint = "fit a law that has them, such as 'learned-base'"
         raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
 
 

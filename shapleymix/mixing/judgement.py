@@ -26,13 +26,13 @@ class Judgement:
     Attributes
     ----------
     optimum : Predicted
-        Predicted Prediction of the optimum alone.
+        Prediction of the optimum alone.
     targets : tuple of str
-        tuple[str, ...] Names of the K targets.
-    outside, above : bool array
-        BoolArray (1 + rivals, K) whether a target is outside of what its fit used, or above an untrained model's loss.
+        Names of the K targets.
+    outside, above : bool array (1 + rivals, K)
+        Whether a target is outside of what its fit used, or above an untrained model's loss.
     warnings : tuple of str
-        tuple[str, ...] Of the optimum, then of each rival what is not said of the optimum already.
+        Of the optimum, then of each rival what is not said of the optimum already.
     strict : bool
         Whether what lies outside has no number.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.settings import AUTO
+from shapleymix.fitting.settings import AUTO, FitKeywords
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSpec, Ratios, TokensSpec
@@ -24,7 +24,7 @@ from shapleymix.mixing.weights import WeightSpec
 from shapleymix.planning.candidates import MixturesSpec, asked, drawn, mixtures_of, trained
 from shapleymix.planning.designs import OPTIMUM, PURPOSES, REGION, Design
 from shapleymix.planning.exchange import MOST_GROUPS, Chosen, Progress, choose
-from shapleymix.planning.knowledge import Knowledge, knowledge_of
+from shapleymix.planning.knowledge import REPLICATES, Knowledge, knowledge_of
 from shapleymix.planning.optimum import Optimum, optimum_of
 from shapleymix.planning.questions import Questions
 from shapleymix.planning.region import Region
@@ -65,6 +65,7 @@ def design(
     targets: Sequence[str] | None = None,
     fit: Fit | None = None,
     law: str | type[Law] = AUTO,
+    min_own_tokens: Size = 0.0,
     N: Size | None = None,
     D: Size | None = None,
     run_N: Size | None = None,
@@ -93,6 +94,9 @@ def design(
         The fit of the log; None = made here, under `law`.
     law : str or type[Law]
         The law that is fitted to the log, as for `fit`.
+    min_own_tokens : Size
+        Losses of languages with fewer tokens of their own are left out of that fit: they follow another law, and an
+        optimum sought among them is near to one source alone.
     N, D : Size, optional
         The budget for which the optimum is wanted, and at which bounds by tokens hold; None = that of the runs.
     run_N, run_D : Size, optional
@@ -124,7 +128,12 @@ def design(
     if parts > count:
         raise UsageError(f"{parts} batches of {count} runs", hint="give no more batches than runs")
     demands = Demands(**keywords, allow_unseen=True)
-    held = knowledge_of(log, fit, law, demands.table, sources, targets, demands.seed)
+    least = parse_size(min_own_tokens, "min_own_tokens")
+    if least > 0 and fit is not None:
+        hint = "leave out min_own_tokens here, and give it where the law is fitted"
+        raise UsageError("min_own_tokens does nothing to a fit that is given", hint=hint)
+    settings: FitKeywords = {"seed": demands.seed, "bootstrap": REPLICATES, "min_own_tokens": least}
+    held = knowledge_of(log, fit, law, demands.table, sources, targets, settings)
     usual = held.usual_budget()
     goal, runs = _budget((N, D), usual), _budget((run_N, run_D), usual)
     pool, points = _mixtures(held, demands, goal[1], candidates, region)

@@ -61,6 +61,12 @@ def command(ctx: click.Context) -> None:
 @click.option("--fit", "fit_path", metavar="FIT", help="The fit of the logs; made here where it is not given.")
 @options.law_file
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law that is fitted to the logs.")
+@click.option(
+    "--min-own-tokens",
+    type=options.SIZE_OR_ZERO,
+    default=0.0,
+    help="Leave losses of languages with fewer tokens of their own out of that fit.",
+)
 @click.option("-N", "N", type=options.SIZE, help="Model size for which the optimum is wanted.")
 @click.option("-D", "D", type=options.SIZE, help="Token count for which it is wanted, and at which bounds hold.")
 @click.option("--run-N", "run_N", type=options.SIZE, help="Model size of the planned runs.  [default: as so far]")
@@ -89,6 +95,7 @@ def mixtures(
     fit_path: str | None,
     law_file: str | None,
     law: str,
+    min_own_tokens: float,
     N: float | None,
     D: float | None,
     run_N: float | None,
@@ -121,6 +128,7 @@ def mixtures(
         targets=_names(targets),
         fit=None if fit_path is None else inputs.load_fit(out, fit_path, law_file),
         law=chosen if isinstance(chosen, str) else chosen.law,
+        min_own_tokens=min_own_tokens,
         N=N,
         D=D,
         run_N=run_N,
