@@ -54,7 +54,7 @@ class Believed:
         return Believed(self.center[targets], self.spread[targets], self.noise[targets])
 
     def prior(self, target: IntArray, alone: FloatArray, draws: FloatArray | None = None) -> Prior:
-        """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one mixture, of 1 for all.
+        """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one run, of 1 for all.
 
         Parameters
         ----------

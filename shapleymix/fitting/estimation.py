@@ -19,7 +19,6 @@ from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
 from shapleymix.fitting.packing import Packing
-from shapleymix.fitting.questions import trajectories
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
 from shapleymix.fitting.unseen import filled
@@ -223,10 +222,11 @@ class Problem:
         return Loss(self.delta, min(TAIL * self.delta, 1.0))
 
     @cached_property
-    def _mixtures(self) -> FloatArray:
-        """Which row is of which mixture, (R, G) of 0 and 1."""
-        groups = self.evidence.log.groups
-        return (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
+    def _alike(self) -> FloatArray:
+        """Which rows have one mixture, N and D, (R, G) of 0 and 1: a row twice at half weight is one row."""
+        log = self.evidence.log
+        place = np.unique(np.stack([log.groups, log.N, log.D]), axis=1, return_inverse=True)[1].ravel()
+        return (place[:, None] == np.arange(place.max() + 1)).astype(np.float64)
 
     @property
     def delta(self) -> float:
@@ -249,8 +249,8 @@ class Problem:
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
-        by_mixture = weight @ self._mixtures  # rows of one mixture, checkpoints too, are one piece of evidence
-        believed = self.believed.prior(target, np.square(by_mixture).sum(axis=1), draws)
+        together = weight @ self._alike
+        believed = self.believed.prior(target, np.square(together).sum(axis=1), draws)
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
         untold = coefficient & np.isinf(self.believed.spread[target])
@@ -264,7 +264,8 @@ class Problem:
     @property
     def _rows_a_run(self) -> float:
         """Checkpoints of one run err together: for an exponent they are one observation."""
-        return len(self.evidence.log) / len(np.unique(trajectories(self.evidence.log)))
+        log = self.evidence.log
+        return self._alike.shape[1] / len(np.unique(np.stack([log.groups, log.N]), axis=1).T)
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))

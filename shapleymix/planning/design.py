@@ -132,8 +132,8 @@ def design(
     if least > 0 and fit is not None:
         hint = "leave out min_own_tokens here, and give it where the law is fitted"
         raise UsageError("min_own_tokens does nothing to a fit that is given", hint=hint)
-    settings: FitKeywords = {"seed": demands.seed, "bootstrap": REPLICATES, "min_own_tokens": least}
-    held = knowledge_of(log, fit, law, demands.table, sources, targets, settings)
+    settings: FitKeywords = {"bootstrap": REPLICATES, "min_own_tokens": least}
+    held = knowledge_of(log, fit, law, demands.table, sources, targets, demands.seed, settings)
     usual = held.usual_budget()
     goal, runs = _budget((N, D), usual), _budget((run_N, run_D), usual)
     pool, points = _mixtures(held, demands, goal[1], candidates, region)

@@ -143,6 +143,7 @@ def knowledge_of(
     languages: Languages | None,
     sources: Sequence[str] | None,
     targets: Sequence[str] | None,
+    seed: int,
     settings: FitKeywords,
 ) -> Knowledge:
     """What is known, with labels from whatever says them: the fit, the log, the names given, the languages table.
@@ -159,7 +160,7 @@ def knowledge_of(
         raise UsageError("sources are those of the runs so far", hint="leave out sources, or the log and the fit")
     notices: tuple[str, ...] = ()
     if runs is not None and fit is None and runs.measured.any():
-        fit, notices = _fitted(runs, law, settings)
+        fit, notices = _fitted(runs, law, seed, settings)
     if fit is not None:
         return Knowledge(fit.sources, fit.targets, _like(runs, fit.sources, fit.targets), fit, notices)
     names = _named(sources, languages) if runs is None else runs.sources
@@ -184,10 +185,10 @@ def _read(given: Logs) -> RunLog:
     return kept
 
 
-def _fitted(log: RunLog, law: str | type[Law], settings: FitKeywords) -> tuple[Fit | None, tuple[str, ...]]:
+def _fitted(log: RunLog, law: str | type[Law], seed: int, settings: FitKeywords) -> tuple[Fit | None, tuple[str, ...]]:
     """The law fitted to the rows that have a loss, or why there is none."""
     try:
-        found = fitted_to(log.select(log.measured.any(axis=1)), law, **settings)
+        found = fitted_to(log.select(log.measured.any(axis=1)), law, seed=seed, **settings)
     except (FitError, DataError) as error:
         return None, (f"no law could be fitted to the runs so far ({error.message}): {NO_FIT}",)
     return found, ()
