@@ -225,7 +225,8 @@ class Problem:
     def _alike(self) -> FloatArray:
         """Which rows have one mixture, N and D, (R, G) of 0 and 1: a row twice at half weight is one row."""
         log = self.evidence.log
-        place = np.unique(np.stack([log.groups, log.N, log.D]), axis=1, return_inverse=True)[1].ravel()
+        rows = np.column_stack([log.groups, self.observed.p, log.N, log.D])  # p knows of repeated tokens, too
+        place = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         return (place[:, None] == np.arange(place.max() + 1)).astype(np.float64)
 
     @property
@@ -265,7 +266,7 @@ class Problem:
     def _rows_a_run(self) -> float:
         """Checkpoints of one run err together: for an exponent they are one observation."""
         log = self.evidence.log
-        return self._alike.shape[1] / len(np.unique(np.stack([log.groups, log.N]), axis=1).T)
+        return self._alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
