@@ -49,6 +49,10 @@ class Believed:
         center, spread = (np.stack([getattr(one, name) for one in several])[place] for name in ("center", "spread"))
         return cls(center, spread, several[0].noise)
 
+    def same(self, other: Believed) -> bool:
+        """Whether two beliefs are one."""
+        return np.array_equal(self.center, other.center) and np.array_equal(self.spread, other.spread)
+
     def only(self, targets: IntArray) -> Believed:
         """The same for some targets alone."""
         return Believed(self.center[targets], self.spread[targets], self.noise[targets])

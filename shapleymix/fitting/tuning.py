@@ -23,7 +23,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 
 POOLED = 0.5  # share of all targets' errors in the choice of one
 CAUTION = 1.0  # how much one unit of distance from the usual must save, as a share of the error, times the runs
-UNIT = {"u": 1.5, "gamma": 1.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
+UNIT = {"u": 1.5, "gamma": 1.0, "sv": 4.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
 ENOUGH, LEAST_TARGETS = 1.5e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 HUBER = 1.0  # times the usual error; at 1.345, the textbook's, RegMix with 51 runs is worse by .03%
 QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
@@ -88,11 +88,15 @@ class _Search:
     masks: BoolArray
     fold: IntArray  # (R,), -1 where a row is never held out
 
+    def believed(self, knobs: Knobs) -> Believed:
+        """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
+        problem = self.problem
+        return Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+
     def trial(self, knobs: Knobs, start: FloatArray) -> Trial:
         """Fits (V, K, P) to all but each fold, each from its start or from one (K, P), and what they predict of it."""
-        problem = self.problem
+        problem, believed = self.problem, self.believed(knobs)
         start = np.broadcast_to(start, (len(self.masks), *start.shape[-2:]))
-        believed = Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
         x = replace(problem, believed=believed).follow(self.share * ~self.masks, start)
         predicted = problem.predicted(x)
         chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
@@ -122,7 +126,7 @@ class _Search:
         for number, name in enumerate(order):
             for value in law.knobs[name]:
                 knobs = {**best.knobs, name: value}
-                if all(knobs != trial.knobs for trial in trials):
+                if not any(self.believed(knobs).same(trial.believed) for trial in trials):
                     trials.append(self.trial(knobs, best.x))
             best = self.best(trials)
             if progress is not None:

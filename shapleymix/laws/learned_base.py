@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.laws.base import Inputs, Observations
+from shapleymix.laws.base import Inputs, Observations, require_transfer
 from shapleymix.laws.core import EXPONENT
 from shapleymix.laws.symbols import Belief, Knobs, fitted, given, over_runs
 from shapleymix.laws.terms import PowerTerms
@@ -29,7 +29,8 @@ SPREADS = {"gamma": 0.5, "a": 0.3, "c": 0.3}  # of their logarithms among target
 class LearnedBase(TransferLaw):
     """`Theta_j = 1 + sum_i (u_ij / gamma_j) p_i^s_ij`, u >= 0, s = a for the target's own source and c for the others.
 
-    A target that is no source has no own data, and its `a` is set to its `c`.
+    A target that is no source has no own data, and its `a` means nothing. Where a transfer matrix is given, the u of
+    other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps; else to zero.
     """
 
     kind = "law/learned-base"
@@ -43,6 +44,7 @@ class LearnedBase(TransferLaw):
         "gamma": (0.2, 0.05, 0.1, 0.4, 1.0, 3.0),
         "c": (0.45, 0.3, 0.6, 0.8),
         "a": (0.45, 0.3, 0.6, 0.8),
+        "sv": (0.02, 0.5, 2.0),
     }
 
     a: FloatArray = concavity(0.45)
@@ -51,6 +53,7 @@ class LearnedBase(TransferLaw):
         "MK", role="coefficients", positive=False, low=0.0, high=1e3, start=(FIRST,), typical=(0.05, 0.8)
     )
     own: FloatArray = given("MK")
+    nsv: FloatArray = given("MK")
 
     def phi(self) -> FloatArray:
         return self.u / self.gamma[..., None, :]
@@ -89,14 +92,19 @@ class LearnedBase(TransferLaw):
 
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
-        spread = knobs["u"] * np.where(givens["own"] > 0, RELIEF, 1.0)
+        own = givens["own"] > 0
+        spread = knobs["u"] * np.where(own, RELIEF, 1.0)
+        center = np.where(own, 0.0, knobs["sv"] * knobs["u"] * givens["nsv"])
         shapes = {name: Belief(float(np.log(knobs[name])), sd) for name, sd in SPREADS.items()}
-        return shapes | {"alpha": EXPONENT["N"], "beta": EXPONENT["D"], "u": Belief(0.0, spread)}
+        return shapes | {"alpha": EXPONENT["N"], "beta": EXPONENT["D"], "u": Belief(center, spread)}
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         same = [[source == target for target in inputs.targets] for source in inputs.sources]
-        return {"own": np.array(same, dtype=np.float64).reshape(len(inputs.sources), len(inputs.targets))}
+        own = np.array(same, dtype=np.float64).reshape(len(inputs.sources), len(inputs.targets))
+        if inputs.transfer is None:
+            return {"own": own, "nsv": np.zeros_like(own)}
+        return {"own": own, "nsv": require_transfer(inputs, cls.name).nsv}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:

@@ -1,0 +1,61 @@
+"""The law with a base where a transfer matrix is given: believed as far as cross-validation says that it helps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shapleymix as sm
+from shapleymix.fitting.fits import Fit
+from shapleymix.records import FloatArray
+from shapleymix.tables.runs import RunLog
+
+K, GAMMA = 8, 0.3
+NAMES = tuple(f"l{place}" for place in range(K))
+pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+
+
+def matrix(rng: np.random.Generator) -> tuple[sm.TransferMatrix, FloatArray]:
+    """Random Shapley values, their own largest, and the normalised ones."""
+    sv = rng.uniform(-3, 0, (K, K))
+    np.fill_diagonal(sv, 0.0)
+    rows = {
+        "source": np.repeat(NAMES, K).tolist(),
+        "target": list(NAMES) * K,
+        "sv": sv.ravel().tolist(),
+    }
+    return sm.read_transfer(rows), np.exp(sv)
+
+
+def log_of(p: FloatArray, u: FloatArray, rng: np.random.Generator) -> RunLog:
+    """Runs under the law with coefficients u (M, K)."""
+    theta = 1 + p**0.45 @ (u / GAMMA)
+    loss = 2.5 * theta**-GAMMA * np.exp(rng.normal(0, 2e-3, p.shape))
+    columns = {"run": [f"r{row}" for row in range(len(p))], "N": [1e7] * len(p), "D": [1e9] * len(p)}
+    columns |= {f"p_{name}": p[:, i] for i, name in enumerate(NAMES)}
+    return sm.read_runs(columns | {f"loss_{name}": loss[:, j] for j, name in enumerate(NAMES)})
+
+
+def error(found: Fit, log: RunLog) -> float:
+    return float(np.abs(np.log(found.law.losses(log.p, log.N, log.D) / log.loss)).mean())
+
+
+@pytest.mark.parametrize(("told", "runs", "most"), [(True, 5, 0.5), (True, 12, 0.9), (False, 5, 1.2), (False, 12, 1.2)])
+def test_a_matrix_is_believed_where_it_helps_and_does_little_harm_where_not(told, runs, most):
+    errors = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        given, nsv = matrix(rng)
+        u = nsv if told else rng.permutation(nsv.ravel()).reshape(K, K)
+        p = rng.dirichlet(np.full(K, 0.5), 112)
+        log = log_of(p, np.where(np.eye(K) > 0, 1.5, u), rng)
+        few, rest = log.select(np.arange(runs)), log.select(np.arange(runs, 112))
+        errors.append([error(sm.fit(few, "learned-base", sv, bootstrap=0), rest) for sv in (given, None)])
+    with_matrix, without = np.mean(errors, axis=0)
+    assert with_matrix < most * without
+
+
+def test_without_a_matrix_nothing_is_tried_for_it():
+    rng = np.random.default_rng(4)
+    log = log_of(rng.dirichlet(np.full(K, 0.5), 12), np.eye(K), rng)
+    assert not np.any(sm.fit(log, "learned-base", bootstrap=0).law.nsv)
