@@ -29,8 +29,8 @@ class Settings:
     Attributes
     ----------
     delta : float, optional
-        Huber's threshold on log residuals; `inf` is plain least squares. None for the law's own: .01 for
-        `learned-base`, .001 for the others, as in Chinchilla's replications.
+        Huber's threshold on log residuals; `inf` is plain least squares. None for the law's own: the usual
+        held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
     prior : float
         Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
         delta; what a law believes of its symbols weighs more or less in proportion.
