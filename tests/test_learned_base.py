@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,3 +62,31 @@ def test_without_a_matrix_nothing_is_tried_for_it():
     rng = np.random.default_rng(4)
     log = log_of(rng.dirichlet(np.full(K, 0.5), 12), np.eye(K), rng)
     assert not np.any(sm.fit(log, "learned-base", bootstrap=0).law.nsv)
+
+
+def test_a_target_of_one_loss_has_no_held_out_error_and_no_say():
+    """Faults: its error was 0, from the fit that had seen it; weights were 0 / 0; and 0 bent the choice of all."""
+    rng = np.random.default_rng(5)
+    log = log_of(rng.dirichlet(np.full(K, 0.5), 24), np.eye(K) * 1.5, rng)
+    loss = log.loss.copy()
+    loss[1:, 3] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = sm.fit(replace(log, loss=loss), "learned-base", bootstrap=5, threads=1)
+    assert found.held_out is not None
+    assert np.isnan(found.held_out.PE[3])
+    others = np.delete(np.arange(K), 3)
+    alone = sm.fit(log.select(np.arange(24)), "learned-base", bootstrap=0, threads=1)
+    assert alone.held_out is not None
+    np.testing.assert_allclose(found.held_out.PE[others], alone.held_out.PE[others], rtol=0.2)
+
+
+def test_a_matrix_without_a_language_of_the_log_is_refused_by_name():
+    """Fault: every law that takes the matrix dropped out of auto, and another won without a word."""
+    rng = np.random.default_rng(6)
+    log = log_of(rng.dirichlet(np.full(K, 0.5), 12), np.eye(K), rng)
+    short = [(i, j) for i in range(K - 1) for j in range(K - 1)]
+    rows = {"source": [NAMES[i] for i, _ in short], "target": [NAMES[j] for _, j in short], "sv": [-0.1] * len(short)}
+    for law in ("auto", "learned-base"):
+        with pytest.raises(sm.ShapleyMixError, match="l7"):
+            sm.fit(log, law, sm.read_transfer(rows), bootstrap=0)

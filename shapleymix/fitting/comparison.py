@@ -197,14 +197,17 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
 
     Raises
     ------
-    UsageError, FitError
-        If cross-validation was not asked for, or there are too few mixtures for it.
+    UsageError, FitError, DataError
+        If cross-validation was not asked for, there are too few mixtures for it, or the transfer matrix has not all
+        labels of the log.
     """
     if study.settings.folds < 2:
         raise UsageError("law auto needs cross-validation", hint="ask for 2 or more folds, or name a law")
     if study.mixtures < MIXTURES_NEEDED:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
+    if study.inputs.transfer is not None:  # else every law that takes it drops out, and a lesser one wins
+        study.inputs.transfer.aligned(study.inputs.sources, study.inputs.targets)
     contenders = [candidate(name) for name in study.allowed() if not LAWS[name].superseded]
     if study.settings.purpose == BEYOND:
         return contest(contenders, study, *study.beyond(), progress)

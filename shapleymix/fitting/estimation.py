@@ -212,7 +212,7 @@ class Problem:
         `draws` (Q, P), standard normal, move the centres of what is believed.
         """
         weight = self.observed.weight.T[target] * shares
-        weight = weight / weight.sum(axis=1, keepdims=True)
+        weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
         return Objective(self._residuals(target), weight, self.loss, low, high, self._prior(target, weight, draws))
 

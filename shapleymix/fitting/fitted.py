@@ -105,6 +105,6 @@ def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
     """Learned transfer wants about three mixtures a source."""
     sources, mixtures = len(evidence.log.sources), len(set(evidence.log.mixture_keys))
     learns = any(known.axes == "MK" for known in law.fitted())
-    if not learns or mixtures >= 3 * sources:
+    if not learns or law.knobs or mixtures >= 3 * sources:  # what is believed stands in for mixtures
         return ()
     return (f"{mixtures} mixtures for {sources} sources: learned transfer wants {3 * sources}, and 5 a source is safe",)

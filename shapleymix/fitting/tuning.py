@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from shapleymix.fitting.beliefs import Believed
+from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.estimation import Problem, Progress
 from shapleymix.laws import Law
 from shapleymix.laws.symbols import Knobs
@@ -110,13 +111,18 @@ class _Search:
         """Log losses (R, K) of each fold by the choice of the others; NaN where a fit was told nothing of a target."""
         stacked = np.stack([trial.predicted for trial in trials])
         found = np.full(stacked.shape[1:], np.nan)
-        weight = self.problem.observed.weight * self.share[:, None]
         for number, rows in enumerate(self.masks):
             others = (self.fold >= 0) & (self.fold != number) if len(self.masks) > 1 else self.fold >= 0
             which = self.choice(trials, others)
-            told = weight[~rows].sum(axis=0) > 0
-            found[rows] = np.where(told, stacked[which, :, np.arange(len(which))].T[rows], np.nan)
-        return found
+            found[rows] = stacked[which, :, np.arange(len(which))].T[rows]
+        return np.where(self.told, found, np.nan)
+
+    @cached_property
+    def told(self) -> BoolArray:
+        """Whether the fit that predicts a row was told anything of the target, (R, K); else it stays at its start."""
+        weight = self.problem.observed.weight * self.share[:, None]
+        of_fold = np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
+        return of_fold[np.maximum(self.fold, 0)]
 
     def walk(self, first: Trial, progress: Progress | None) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
@@ -136,7 +142,7 @@ class _Search:
     def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
         """Mean absolute held-out error of log losses, (H, K), over some rows."""
         seen = self.problem.observed
-        weight = seen.weight * (self.share * rows)[:, None]
+        weight = seen.weight * (self.share * rows)[:, None] * self.told
         off = np.abs(np.stack([trial.predicted for trial in trials]) - seen.log_loss)
         total = weight.sum(axis=0)
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
@@ -153,8 +159,10 @@ class _Search:
         )
 
     def noise(self, trial: Trial) -> FloatArray:
-        """The usual held-out error of each target's log loss, (K,)."""
-        return np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
+        """The usual held-out error of each target's log loss, (K,); that of the others where no fit was told of one."""
+        found = np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
+        known = (self.told & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
+        return np.where(known, found, np.median(found[known]) if known.any() else NOISE)
 
     def _price(self, trials: list[Trial]) -> FloatArray:
         law: type[Law] = self.problem.packing.law

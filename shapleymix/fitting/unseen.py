@@ -27,7 +27,8 @@ def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
     x = x.copy()
     for place in _of_sources(packing):
         if _above_zero(packing, place):  # most sources help little, and the target's own one is no usual source
-            usual = np.nan_to_num(np.nanmedian(np.where(seen, x[..., place], np.nan), axis=-1, keepdims=True))
+            donors = seen | ~seen.any(axis=-1, keepdims=True)  # of a target that nothing is told of, all as they are
+            usual = np.nanmedian(np.where(donors, x[..., place], np.nan), axis=-1, keepdims=True)
         else:
             low, high = _range(x[..., place], seen)
             usual = 0.5 * (low + high)
