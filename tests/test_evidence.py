@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
+import shapleymix as sm
 from shapleymix.errors import DataError
 from shapleymix.fitting.coverage import Coverage, coverage_of, untrained_losses
 from shapleymix.fitting.evidence import Filters, gather, own_source, own_tokens
@@ -152,3 +153,10 @@ def test_a_source_that_no_used_run_has_and_those_that_few_have_are_named():
     assert set(covered(log, Filters()).thin(log.sources, log.targets)) == {"yy", "xx"}
     weight = np.where(log.p[:, 2] > 0, 0.0, 1.0)
     assert covered(replace(log, weight=weight), Filters()).unseen(log.sources) == ("yy", "xx")
+
+
+def test_rows_of_weight_zero_are_not_counted_as_fitted():
+    """The table of held-out errors said 20 rows where 13 had a weight."""
+    _, _, log = log_of("chinchilla", rows=20, noise=1e-3)
+    found = sm.fit(replace(log, weight=np.where(np.arange(20) < 7, 0.0, 1.0)), "chinchilla", bootstrap=0, folds=0)
+    assert found.rows == 13

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shapleymix_cli.views.fit import fit_view
+from shapleymix_cli.views.tables import show
 
 import shapleymix as sm
 from shapleymix.fitting.fits import Fit
@@ -90,3 +92,28 @@ def test_a_matrix_without_a_language_of_the_log_is_refused_by_name():
     for law in ("auto", "learned-base"):
         with pytest.raises(sm.ShapleyMixError, match="l7"):
             sm.fit(log, law, sm.read_transfer(rows), bootstrap=0)
+
+
+def test_the_exponent_of_own_data_is_shown_only_where_there_are_own_data(capsys):
+    """For targets that are no sources it was shown with an interval, and made their fit look ill-conditioned."""
+    rng = np.random.default_rng(3)
+    log = log_of(rng.dirichlet(np.ones(K), 12), matrix(rng)[1], rng)
+    foreign = replace(log, targets=("code", *log.targets[1:]))
+    found = sm.fit(foreign, "learned-base", bootstrap=3, folds=0)
+    shown = {symbol: [row[2] for row in found.parameters() if row[0] == symbol] for symbol in ("a", "c")}
+    assert shown == {"a": [*foreign.targets[1:]], "c": [*foreign.targets]}
+    show(fit_view(found, verbose=False))
+    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("a "))
+    assert row[1] == "-"
+    assert "-" not in row[2:]
+
+
+def test_a_symbol_without_any_effect_trades_with_no_other():
+    """The condition of a target that is no source was infinite."""
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(2), 60)
+    u = rng.uniform(0.5, 1.0, (2, 2))
+    loss = 2.5 * (1 + p**0.45 @ (u / GAMMA)) ** -GAMMA
+    columns = {"N": [1e7] * 60, "D": [1e9] * 60, "p_en": p[:, 0], "p_de": p[:, 1], "loss_code": loss[:, 0]}
+    found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", bootstrap=0)
+    assert [one.state for one in found.status] == ["converged"]

@@ -29,7 +29,8 @@ Modules, in reading order:
   candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   learning_curve  how far more runs would bring the held-out error
-  fitted          one law fitted to one study, with its replicates and held-out predictions
+  fitted          one law fitted to one study, with its replicates
+  residuals       how far a fitted law is from the losses that it was fitted to, and from those that it did not see
   fits            from logs to a fitted law with its error bars, and what of it is not known
   likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen

@@ -157,7 +157,8 @@ class Problem:
         weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
         gram = weighted.swapaxes(1, 2) @ weighted
         scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
-        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]))
+        alone = (gram == 0).all(axis=1)[:, None, :] * np.eye(gram.shape[1])  # moves no loss, so trades with nothing
+        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]) + alone)
         return values[:, -1] / np.maximum(values[:, self.packing.law.gauges()], 1e-300)
 
     def _starts(self, share: FloatArray) -> FloatArray:

@@ -12,24 +12,24 @@ from numpy.typing import ArrayLike
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
 from shapleymix.files import Json
-from shapleymix.fitting.candidates import law_of, require_losses
+from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
-from shapleymix.fitting.fitted import estimated, held_out_losses, learned
-from shapleymix.fitting.misfit import Misfit, misfit_of
+from shapleymix.fitting.fitted import estimated, learned
+from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
-from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.residuals import errors_of
+from shapleymix.fitting.scores import Scores
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import Spread, check_quantiles, law_variance, residual_quantiles, scatter
+from shapleymix.fitting.uncertainty import Spread, check_quantiles
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import Terms
@@ -63,6 +63,8 @@ class Fit(Tabular, Record):
         comparison from which `auto` chose.
     coverage : Coverage
         What the used losses cover, target by target.
+    rows : int
+        Runs of which some loss was used.
     notices : tuple of str
         What was left out, and what the user should check.
     provenance : dict
@@ -317,18 +319,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     told = Told.of(study, law)
     study, log, inputs = told.study, study.log, study.inputs
     point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
-    p = study.evidence.ratios if law.takes_repetition else log.p
-    fitted_losses = point.law.losses(p, log.N, log.D)
-    require_losses(law.name, fitted_losses, point.used, log)
-    losses, notes = (
-        held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
-    )
-    odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
-    seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
-    residuals = None if losses is None else residual_quantiles(seen, losses)
-    if residuals is not None and point.replicates is not None:
-        residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
-    narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
+    errors = errors_of(study, point)
+    narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
         replicates=point.replicates,
@@ -336,14 +328,14 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         targets=inputs.targets,
         status=point.status,
         held=point.held,
-        fitted_scores=score(inputs.targets, seen, fitted_losses),
-        held_out=None if losses is None else score(inputs.targets, seen, losses),
-        residuals=residuals,
+        fitted_scores=errors.fitted,
+        held_out=errors.held_out,
+        residuals=errors.residuals,
         selection=None,
-        misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
+        misfit=errors.misfit,
         coverage=point.coverage,
-        rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
+        rows=int(point.used.any(axis=1).sum()),
+        notices=(*log.notices, *study.evidence.notices, *errors.notes, *point.notes, *narrow, *errors.odd),
         provenance=study.provenance(law),
         repetition=point.repetition,
     )

@@ -1,4 +1,4 @@
-"""One law fitted to one study: its symbols, its replicates, its held-out predictions, and how the fit ended."""
+"""One law fitted to one study: its symbols, its replicates, and how the fit ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import FitError
-from shapleymix.fitting.candidates import candidate, learned_by, require_runs
+from shapleymix.fitting.candidates import learned_by, require_runs
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
@@ -16,7 +15,7 @@ from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -35,20 +34,6 @@ class Fitted:
     used: BoolArray
     repetition: Repetition | None
     held_out: FloatArray | None = None
-
-
-def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, list[str]]:
-    """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
-    folds, mixtures = study.settings.folds, study.mixtures
-    if folds == 0:
-        return None, ["no held-out error was asked for (folds = 0)"]
-    if mixtures < MIXTURES_NEEDED:
-        return None, [f"{mixtures} different mixtures are too few for a held-out error"]
-    masks, _ = study.cross_validation(min(folds, mixtures))
-    try:
-        return candidate(law).predict_held_out(study, masks), []
-    except FitError as error:
-        return None, [f"no held-out error: in a fold, {error.message}"]
 
 
 def learned(told: Told, law: type[BlackBox]) -> Fitted:

@@ -21,9 +21,10 @@ def parameters_of(
     targets: tuple[str, ...],
     level: float,
 ) -> list[Parameter]:
-    """Every fitted symbol, but those that were held at zero; bounds are NaN without replicates."""
+    """Every fitted symbol that means something, but those that were held at zero; bounds are NaN without replicates."""
     tails = [0.5 - level / 2, 0.5 + level / 2]
     rows: list[Parameter] = []
+    idle, none = law.idle(), np.zeros(len(targets), dtype=bool)
     for known in type(law).fitted():
         if known.name in held and not np.any(getattr(law, known.name)):
             continue
@@ -35,6 +36,7 @@ def parameters_of(
         rows += [
             (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
             for j, target in enumerate(targets)
+            if not idle.get(known.name, none)[j]
             for i, source in enumerate(labels)
         ]
     return rows

@@ -178,6 +178,10 @@ class Law(Record):
         """Directions of a target's symbols that change no prediction at all."""
         return sum(known.gauge for known in cls.fitted())
 
+    def idle(self) -> dict[str, BoolArray]:
+        """Symbols per target on which nothing hangs for some targets, with those (K,); nobody is shown them there."""
+        return {}
+
     def targets_count(self) -> int:
         """K."""
         return np.shape(getattr(self, self.parameters()[0].name))[-1]

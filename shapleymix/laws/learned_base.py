@@ -29,7 +29,7 @@ SPREADS = {"gamma": 0.5, "a": 0.3, "c": 0.3}  # of their logarithms among target
 class LearnedBase(TransferLaw):
     """`Theta_j = 1 + sum_i (u_ij / gamma_j) p_i^s_ij`, u >= 0, s = a for the target's own source and c for the others.
 
-    A target that is no source has no own data, and its `a` means nothing. Where a transfer matrix is given, the u of
+    A target that is no source has no own data, and no `a` (`idle`). Where a transfer matrix is given, the u of
     other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps; else to zero.
     """
 
@@ -84,6 +84,9 @@ class LearnedBase(TransferLaw):
             "a": of_own,
             "c": steep,
         }
+
+    def idle(self) -> dict[str, BoolArray]:
+        return {"a": ~np.any(self.own > 0, axis=-2)}
 
     def terms(self, N: float, D: float) -> PowerTerms:
         scale = self.core_at(N, D)

@@ -91,10 +91,10 @@ def _rows(
     """A matrix of values (bounds, for `bounded` ones that are not told apart from 0); below each row its intervals."""
     names, cells = [], []
     for name, row in rows.items():
-        ordered = [row[target] for target in found.targets]
+        ordered = [row.get(target) for target in found.targets]
         names.append(name)
-        cells.append([_value(cell, bounded) for cell in ordered])
-        spread = [_spread(low, high) for _, low, high in ordered]
+        cells.append(["-" if cell is None else _value(cell, bounded) for cell in ordered])
+        spread = ["" if cell is None else _spread(*cell[1:]) for cell in ordered]
         if intervals and any(spread):
             names.append("")
             cells.append(spread)
