@@ -56,6 +56,7 @@ def test_the_tighter_bound_holds_and_says_where_it_is_from(cap, fixed, floor, to
     assert found.upper[0] == min(sides.values())
     assert sides[found.cap_origin[0]] == found.upper[0]
     assert found.lower[0] == max(floor, fixed)
+    assert found.lower[0] == {"given": floor, "fixed": fixed, "": 0.0}[found.floor_origin[0]]
     assert found.upper[1] == cap
     assert found.lower[1] == 0
 
@@ -65,6 +66,11 @@ def test_fixed_is_a_floor_and_a_cap():
     assert (found.lower[0], found.upper[0], found.cap_origin[0]) == (0.3, 0.3, "fixed")
     with pytest.raises(InfeasibleError, match=r"above the ratio 0\.3 at which it is fixed"):
         Demands(fix="en=0.3", floors="en=0.5").bounds(NAMES, 1e9)
+    with pytest.raises(InfeasibleError, match=r"the fixed ratio 0\.3 of en is above its cap 0\.2") as caught:
+        Demands(fix="en=0.3", caps="en=0.2").bounds(NAMES, 1e9)
+    assert caught.value.hint == "lower its fixed ratio by 0.1, or raise its cap to 0.3"
+    with pytest.raises(InfeasibleError, match=r"the minimum of tokens, as a ratio 0\.3 of en is above its cap 0\.2"):
+        Demands(min_tokens="en=300M", caps="en=0.2").bounds(NAMES, 1e9)
     with pytest.raises(UsageError, match="has no name"):
         Demands(fix=0.3).bounds(NAMES, 1e9)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from shapleymix_cli.options import in_flags
+from shapleymix_cli.flags import flags_of, in_flags
 
 from shapleymix import errors
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, did_you_mean
@@ -102,6 +102,6 @@ def test_the_command_line_writes_keywords_of_hints_as_its_options(hint, told):
     flags = {"transfer": "--transfer", "kind": "--kind", "sampled": "--sampled", "caps": "--cap", "floors": "--floor"}
     command = click.Command("x", params=[click.Option([flag, name]) for name, flag in flags.items()])
     fault = Fault("f", hint=hint)
-    typed = in_flags(errors.DataError("wrong", hint=hint, faults=[fault]), command)
+    typed = in_flags(errors.DataError("wrong", hint=hint, faults=[fault]), flags_of(command))
     assert isinstance(typed, errors.DataError)
     assert (typed.hint, typed.faults[0].hint) == (told, told)

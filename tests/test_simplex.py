@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from shapleymix.errors import DataError, UsageError
+from shapleymix.errors import DataError, StoreError, UsageError
 from shapleymix.tables import simplex
 
 AMOUNTS = arrays.arrays(np.float64, st.integers(1, 12), elements=st.floats(1e-6, 1.0))
@@ -81,3 +81,30 @@ def test_a_wrong_mixture_says_what_and_what_to_do(text, parts):
     with pytest.raises(UsageError) as caught:
         simplex.parse_mixture(text, ["en", "de"])
     assert all(part in str(caught.value) for part in parts)
+
+
+def test_a_file_of_ratios_by_name_is_a_mixture(tmp_path):
+    path = tmp_path / "plain.json"
+    path.write_text('{"en": 0.25, "de": 0.75}')
+    np.testing.assert_array_equal(simplex.parse_mixture(path, ("de", "en", "fr")), [0.75, 0.25, 0])
+    np.testing.assert_array_equal(simplex.parse_mixture(str(path), ("de", "en", "fr")), [0.75, 0.25, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "holds no mixture"),
+        ("[0.5, 0.5]", "holds no mixture"),
+        ('{"en": 2}', "sums to 2, expected 1"),
+        ('{"xx": 1}', "'xx' is not one of the sources"),
+        ('{"en": [1]}', "not a number"),
+        ('{"kind": "predictions", "en": 1}', "holds predictions, expected a mixture"),
+        ('{"kind": "fit", "mixture": {"en": 1}}', "holds a fit, expected a mixture"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_with_its_place(tmp_path, text, message):
+    path = tmp_path / "plain.json"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=message) as caught:
+        simplex.parse_mixture(path, ("de", "en"))
+    assert caught.value.location.file == str(path)

@@ -6,6 +6,7 @@ Modules, in reading order:
   budgets    sizes and token counts that a command works at: those given, or the one that the fit knows
   own_laws   laws by name, or from a user's own file, whose faults are told as the user's
   documents  what `--json` prints and `-o` writes
+  flags      keywords of the core in a text as the flags of the command that runs
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
   options    options that commands share, the types of their values, and the commands' own form of help

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from shapleymix.errors import printable
 from shapleymix_cli.documents.plain import print_document
+from shapleymix_cli.flags import Flags, bracketed
 from shapleymix_cli.streams import say
 
 if TYPE_CHECKING:
@@ -33,13 +34,16 @@ class Output:
         Show all rows of tables, and tracebacks.
     command_line : str
         The call, as it is written into results.
+    flags : Flags
+        The command's flags, in which remarks of the core are worded.
     """
 
-    def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, command_line: str) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, command_line: str, flags: Flags) -> None:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
         self.command_line = command_line
+        self._flags = flags
         self.inputs: dict[str, str] = {}
         self._line = StatusLine(sys.stderr, shown=not quiet)
 
@@ -65,7 +69,7 @@ class Output:
             return
         self._line.clear()
         for message in dict.fromkeys(messages):
-            say(f"{kind}{message}")
+            say(f"{kind}{bracketed(message, self._flags)}")
 
     def emit(self, document: Callable[[], Mapping[str, object]], view: Callable[[], Iterable[Part]]) -> None:
         """Show the result: the document with `--json`, else the view (texts and rich tables)."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import click
 
@@ -17,7 +15,6 @@ from shapleymix_cli.streams import say, silenced
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 MOST_FAULTS = 1000
-_KEYWORD = re.compile(r"\((not )?([a-z_]+)\)")
 
 
 def exit_code_of(run: Callable[[], object], arguments: Sequence[str]) -> int:
@@ -32,7 +29,7 @@ def exit_code_of(run: Callable[[], object], arguments: Sequence[str]) -> int:
         close_stdout()
         return OK
     except (ShapleyMixError, click.ClickException) as error:
-        return _report(in_flags(_own(error), arguments), "--json" in arguments)
+        return _report(_own(error), "--json" in arguments)
     except OSError as error:
         close_stdout()
         say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
@@ -54,34 +51,6 @@ def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
     context = getattr(error, "ctx", None)
     hint = f"see `{context.command_path} --help`" if context else None
     return UsageError(error.format_message().rstrip("."), hint=hint)
-
-
-def in_flags(error: ShapleyMixError, arguments: Sequence[str]) -> ShapleyMixError:
-    """The error with `(allow_unseen)`, a keyword of the core, as the flag of the running command."""
-    flags = _flags(arguments)
-
-    def flag(keyword: re.Match[str]) -> str:
-        found = f"--{keyword[2].replace('_', '-')}"
-        return f"({'without ' if keyword[1] else ''}{found})" if found in flags else keyword[0]
-
-    def told(text: str) -> str:
-        return _KEYWORD.sub(flag, text)
-
-    hint = None if error.hint is None else told(error.hint)
-    faults = [
-        replace(fault, message=told(fault.message), hint=None if fault.hint is None else told(fault.hint))
-        for fault in error.faults
-    ]
-    return type(error)(told(error.message), hint=hint, location=error.location, faults=faults)
-
-
-def _flags(arguments: Sequence[str]) -> set[str]:
-    """The flags of the command that runs, which is imported already."""
-    module = sys.modules.get(f"shapleymix_cli.commands.{next(iter(arguments), '')}")
-    command = getattr(module, "command", None)
-    return (
-        {option for known in command.params for option in known.opts} if isinstance(command, click.Command) else set()
-    )
 
 
 def _report(error: ShapleyMixError, as_json: bool) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -17,6 +15,7 @@ from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
 from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 from shapleymix_cli.console import Output
+from shapleymix_cli.flags import flags_of, in_flags
 from shapleymix_cli.own_laws import blaming
 
 _OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
@@ -41,13 +40,15 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
     def make(function: Callable[..., None]) -> Command:
         @functools.wraps(function)
         def call(as_json: bool, quiet: bool, verbose: bool, **options: object) -> None:
-            line = recorded_command(click.get_current_context().find_root().obj or [])
+            context = click.get_current_context()
+            line, flags = recorded_command(context.find_root().obj or []), flags_of(context.command)
+            out = Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line, flags=flags)
             check_output(options)
             try:
                 with blaming():
-                    function(Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line), **options)
+                    function(out, **options)
             except ShapleyMixError as error:
-                raise in_flags(error, click.get_current_context().command) from error
+                raise in_flags(error, flags) from error
 
         settings = {"help_option_names": ["-h", "--help"]}
         made = click.command(cls=Command, context_settings=settings)(call)
@@ -56,28 +57,6 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
         return made
 
     return make
-
-
-def in_flags(error: ShapleyMixError, command: click.Command) -> ShapleyMixError:
-    """An error of the core whose hints name this command's options (`caps=0.3`) as they are typed: `--cap 0.3`."""
-    flags = {known.name: max(known.opts, key=len) for known in command.params if isinstance(known, click.Option)}
-
-    def typed(hint: str | None) -> str | None:
-        return hint and _KEYWORD.sub(lambda found: _flag(found, flags), hint)
-
-    faults = [replace(fault, hint=typed(fault.hint)) for fault in error.faults]
-    return type(error)(error.message, hint=typed(error.hint), location=error.location, faults=faults)
-
-
-_KEYWORD = re.compile(r"(?<![\w-])(\w+)=(True\b)?")
-
-
-def _flag(found: re.Match[str], flags: Mapping[str, str]) -> str:
-    name, truth = found.groups()
-    if name not in flags:
-        return found[0]
-    ends = found.end() == len(found.string) or not found.string[found.end()].isalnum()
-    return flags[name] if truth or ends else f"{flags[name]} "
 
 
 def _common() -> list[click.Option]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import cut, short
-from shapleymix.errors import caution
+from shapleymix.errors import UsageError, caution
 from shapleymix.files import Json
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
@@ -26,7 +26,7 @@ from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.residuals import errors_of
 from shapleymix.fitting.scores import Scores
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
+from shapleymix.fitting.settings import AUTO, BEYOND, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
@@ -298,8 +298,12 @@ def fit(
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
     checked("fit", keywords, FitKeywords.__annotations__)
-    study = study_of(log, transfer, languages, Settings(**keywords), seed, vocabulary=vocabulary)
-    selection = selected(study, progress) if isinstance(law, str) and law == AUTO else None
+    settings, free = Settings(**keywords), isinstance(law, str) and law == AUTO
+    if settings.purpose == BEYOND and not free:
+        hint = "leave it out (purpose), or let auto choose (law)"
+        raise UsageError(f"purpose {BEYOND!r}: it says how 'auto' chooses, and the law is named", hint=hint)
+    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
+    selection = selected(study, progress) if free else None
     chosen = law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)

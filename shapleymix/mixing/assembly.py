@@ -28,7 +28,10 @@ from shapleymix.tables.baselines import epochs_of
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
-NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
+NO_REPLICATES = (
+    "the fit has no bootstrap replicates: ratios have no intervals, and those of the objective and of gains, if any, "
+    "hold the scatter of held-out runs alone"
+)
 TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
 """Notices of what is not there, which are no reason to distrust what is: no warnings."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.mixing.groups import Group, families_of, groups_of
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.amounts import parse_choice, parse_number, parse_positive, parse_ratio, ratio_number
 from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.by_source import Amount, Amounts, Ratios, amounts, column_of, parse_tokens, tokens_at_hand
@@ -27,7 +27,9 @@ DEFAULT_EPOCHS = 4.0
 L1, KL = "l1", "kl"
 LEAST_KL = 1e-9
 FIXED, TOKENS, GIVEN, UNSEEN = "fixed", "tokens", "given", "unseen"
-"""Where an upper bound comes from."""
+"""Where a bound comes from."""
+Side = tuple[FloatArray, tuple[str, ...]]
+"""Bounds (M,) of one side, and where each comes from."""
 
 EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
 TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
@@ -61,6 +63,8 @@ class Constraints:
         Ones where a source is in a group, else zeros.
     near : Near, optional
         The ball around a mixture within which to stay.
+    floor_origin : tuple of str (M,)
+        Where each lower bound comes from: "given", "fixed", "tokens", or "" for none; empty where nobody needs to know.
     """
 
     sources: tuple[str, ...]
@@ -75,6 +79,7 @@ class Constraints:
     group_upper: FloatArray
     group_names: tuple[str, ...]
     near: Near | None = None
+    floor_origin: tuple[str, ...] = ()
 
     @property
     def grouped(self) -> bool:
@@ -153,7 +158,7 @@ class Bounds:
         """
         names = tuple(sources)
         tokens, repeats = self.supply(names), self._repeats(names, epochs)
-        lower, upper, origin = self._sides(names, _most_tokens(tokens, repeats) / D, D)
+        (lower, floored), (upper, origin) = self._sides(names, _most_tokens(tokens, repeats) / D, D)
         held = np.isin(names, list(unseen))
         groups = groups_of(self.groups, names, families_of(self.table, names))
         shape = (len(groups), len(names))
@@ -170,6 +175,7 @@ class Bounds:
             group_upper=np.array([group.upper for group in groups], dtype=float),
             group_names=tuple(group.label for group in groups),
             near=self._near(names, tokens, D),
+            floor_origin=floored,
         )
 
     def supply(self, sources: Sequence[str]) -> FloatArray:
@@ -182,26 +188,29 @@ class Bounds:
         own = amounts(own, self.max_epochs, names, parse_positive, "epochs")
         return np.where(np.isnan(own), usual, own)
 
-    def _sides(
-        self, names: tuple[str, ...], supplied: FloatArray, D: float
-    ) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
-        """Lower and upper bounds (M,), and where the upper come from."""
+    def _sides(self, names: tuple[str, ...], supplied: FloatArray, D: float) -> tuple[Side, Side]:
+        """Lower and upper bounds (M,), and where they come from."""
         none = np.full(len(names), np.nan)
         given = amounts(none, self.caps, names, parse_ratio, "cap")
         fixed = none if self.fix is None else amounts(none, _by_name(self.fix), names, parse_ratio, "fixed ratio")
         least = amounts(none, self.min_tokens, names, parse_tokens, "minimal tokens") / D
-        lower = amounts(none, self.floors, names, parse_ratio, "floor")
-        sides = np.stack([fixed, given, supplied, np.ones(len(names))])
-        tightest = np.nanargmin(sides, axis=0)
-        upper = np.nanmin(sides, axis=0)
-        origins = np.array([FIXED, GIVEN, TOKENS, ""])[np.where(upper < 1, tightest, 3)]
-        return np.fmax(np.fmax(np.fmax(lower, fixed), least), 0.0), upper, tuple(origins.tolist())
+        floors = amounts(none, self.floors, names, parse_ratio, "floor")
+        above = np.stack([fixed, given, supplied, np.ones(len(names))])
+        below = np.nan_to_num([fixed, floors, least])
+        upper, lower = np.nanmin(above, axis=0), np.maximum(below.max(axis=0), 0.0)
+        tightest = np.where(upper < 1, np.nanargmin(above, axis=0), 3)
+        highest = np.where(lower > 0, below.argmax(axis=0), 3)
+        return (lower, _origins(highest)), (upper, _origins(tightest))
 
     def _near(self, names: tuple[str, ...], tokens: FloatArray, D: float) -> Near | None:
         if self.near is None or self.within is None:
             return None
         radius = _kl_radius(self.within) if self.distance == KL else _l1_radius(self.within)
         return Near(mixture_of(self.near, names, tokens, D), radius, self.distance)
+
+
+def _origins(places: IntArray) -> tuple[str, ...]:
+    return tuple(np.array([FIXED, GIVEN, TOKENS, ""])[places].tolist())
 
 
 def tightened(constraints: Constraints) -> Constraints:

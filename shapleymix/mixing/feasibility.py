@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import linprog
 
-from shapleymix.errors import Fault, InfeasibleError, SolveError
+from shapleymix.errors import Fault, InfeasibleError, Location, SolveError
 from shapleymix.mixing.bounds import FIXED, L1, TOKENS, UNSEEN, Constraints, Near
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sizes import format_size
@@ -285,26 +285,32 @@ INFEASIBLE = 2
 
 
 def _floor_kind(constraints: Constraints, i: int) -> str:
-    return "fixed ratio" if constraints.cap_origin[i] == FIXED else "floor"
+    """What a lower bound is: a floor, a fixed ratio, or the fewest tokens that are asked for."""
+    kinds = {FIXED: "fixed ratio", TOKENS: "minimum of tokens, as a ratio"}
+    return kinds.get(constraints.floor_origin[i] if constraints.floor_origin else "", "floor")
 
 
 def _crossed(constraints: Constraints) -> list[Fault]:
-    faults = []
-    for i in np.flatnonzero(constraints.lower > constraints.upper + SLACK):
-        name, low, high = constraints.sources[i], constraints.lower[i], constraints.upper[i]
-        hint = f"lower its floor by {low - high:.4g}, or raise its cap to {low:.4g}"
-        if constraints.cap_origin[i] == TOKENS and constraints.available[i] > 0:
-            need = low * constraints.D / constraints.available[i]
-            hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
-        text = f"the floor {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}"
-        if constraints.cap_origin[i] == UNSEEN:
-            text = f"{name} has a floor of {low:.4g}, but no run of the fit ever saw it: it is held at 0"
-            hint = "drop the floor, fit on runs that hold it, or allow sources that were never seen (allow_unseen)"
-        elif constraints.cap_origin[i] == FIXED:
-            text = f"the floor {low:.4g} of {name} is above the ratio {high:.4g} at which it is fixed"
-            hint = "give one of the two"
-        faults.append(Fault(text, value=f"{low - high:.6g}", hint=hint))
-    return faults
+    crossed = np.flatnonzero(constraints.lower > constraints.upper + SLACK).tolist()
+    return [Fault(*_crossing(constraints, i)) for i in crossed]
+
+
+def _crossing(constraints: Constraints, i: int) -> tuple[str, Location, str, str]:
+    """Message, (no) place, value and hint for one source whose lower bound is above its upper one."""
+    name, low, high = constraints.sources[i], constraints.lower[i], constraints.upper[i]
+    kind, value = _floor_kind(constraints, i), f"{low - high:.6g}"
+    if constraints.cap_origin[i] == UNSEEN:
+        text = f"{name} has a {kind} of {low:.4g}, but no run of the fit ever saw it: it is held at 0"
+        hint = f"drop the {kind}, fit on runs that hold it, or allow sources that were never seen (allow_unseen)"
+        return text, Location(), value, hint
+    if constraints.cap_origin[i] == FIXED:
+        text = f"the {kind} {low:.4g} of {name} is above the ratio {high:.4g} at which it is fixed"
+        return text, Location(), value, "give one of the two"
+    hint = f"lower its {kind} by {low - high:.4g}, or raise its cap to {low:.4g}"
+    if constraints.cap_origin[i] == TOKENS and constraints.available[i] > 0:
+        need = low * constraints.D / constraints.available[i]
+        hint += f" ({need:.3g} epochs of its {format_size(constraints.available[i])} tokens)"
+    return f"the {kind} {low:.4g} of {name} is above its cap {high:.4g}, by {low - high:.4g}", Location(), value, hint
 
 
 def _sums(constraints: Constraints) -> list[Fault]:

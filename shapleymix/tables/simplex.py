@@ -81,9 +81,9 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     Parameters
     ----------
     given : MixtureSpec
-        `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one, or the
-        word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of one is taken for rounding and
-        renormalised.
+        `en=0.5,de=50%`, a mapping, ratios in the order of `names`, a `Mixture`, the `.json` file of a saved one or of
+        `{"en": 0.5, "de": 0.5}`, or the word `uniform`. Names that are not given have ratio zero; a sum within 5e-3 of
+        one is taken for rounding and renormalised.
 
     Raises
     ------
@@ -119,11 +119,11 @@ def _of_text(text: str, names: Sequence[str]) -> FloatArray:
 
 
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
-    """The mixture of a saved result, or of what a command printed with `--json`."""
+    """The mixture of a saved result, of what a command printed with `--json`, or of ratios by name alone."""
     document, place = read_json(path), Location(file=path)
     known = document if isinstance(document, dict) else {}
-    found = known.get("mixture")
-    if not isinstance(found, dict) or known.get("kind") != "mixture":
+    found = known.get("mixture") if "kind" in known else known
+    if not isinstance(found, dict) or not found or known.get("kind", "mixture") != "mixture":
         raise _no_mixture(known, place)
     try:
         return parse_mixture(found, names)
@@ -131,16 +131,19 @@ def _saved(path: str, names: Sequence[str]) -> FloatArray:
         raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
 
 
+_WRITTEN = "give what optimize wrote, or ratios by name"
+
+
 def _no_mixture(document: Mapping[str, object], place: Location) -> StoreError:
     """What a file holds instead of one mixture, and how to get one."""
     kind, entries = document.get("kind"), document.get("entries")
     if not isinstance(kind, str):
-        return StoreError("holds no mixture", location=place, hint="give what optimize wrote")
+        return StoreError("holds no mixture", location=place, hint=_WRITTEN)
     if kind in SEVERAL and isinstance(entries, list):
         hint = f"optimize and write the one that is meant: {SEVERAL[kind]}"
         return StoreError(f"holds {len(entries)} mixtures, expected one", location=place, hint=hint)
-    holds = f"holds a {kind:.60}, expected a mixture"
-    return StoreError(holds, location=place, hint="give what optimize wrote")
+    holds = f"holds {'' if kind.endswith('s') else 'a '}{kind:.60}, expected a mixture"
+    return StoreError(holds, location=place, hint=_WRITTEN)
 
 
 def _in_order(given: object, names: Sequence[str]) -> FloatArray:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shapleymix.mixing.bounds import Bounds
     from shapleymix.mixing.candidates import Candidates
     from shapleymix.records import FloatArray
+    from shapleymix.tables.languages import Languages
     from shapleymix.tables.simplex import MixtureSpec
     from shapleymix_cli.views.tables import Part
 
@@ -100,6 +101,7 @@ def command(
     known = read_table(out, languages)
     if table:
         points = _table_points(out, fit, table)
+        _require_one_supply(out, table, points, known, available)
     else:
         from shapleymix.mixing.bounds import Bounds
         from shapleymix.tables.baselines import rivals_of
@@ -139,6 +141,19 @@ def _table_points(out: Output, fit: Fit, path: str) -> Points:
     out.note([f"left out {untrained} untrained rows (D = 0)"] if untrained else [])
     kept = log.select(log.trained)
     return Points(kept.runs, kept.p, kept.N, kept.D, kept.unique)
+
+
+def _require_one_supply(
+    out: Output, table: str, points: Points, languages: Languages | None, available: str | None
+) -> None:
+    """Refuse unique tokens beside a table that has them for each point; a languages table may know more than them."""
+    if points.unique is None:
+        return
+    if available is not None:
+        hint = "leave --available out, or the columns tokens_unique_<source>; there an empty cell is no limit"
+        raise UsageError(f"{table} says itself which unique tokens each point has", hint=hint)
+    if languages is not None:
+        out.note([f"{table} says which unique tokens each point has: those of {languages.origin} do not count"])
 
 
 def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds) -> Points:

@@ -12,8 +12,8 @@ Form = Callable[[float], str]
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals: losses, ratios."""
-    return _or_missing(value, f".{digits}f")
+    """A number with so many decimals: losses, ratios; what rounds to zero has no sign."""
+    return _or_missing(value, f"z.{digits}f")
 
 
 def significant(value: float | None, digits: int = 4) -> str:
@@ -23,7 +23,7 @@ def significant(value: float | None, digits: int = 4) -> str:
 
 def percent(value: float | None, digits: int = 2) -> str:
     """A fraction as percent."""
-    return _or_missing(value, f".{digits}%")
+    return _or_missing(value, f"z.{digits}%")
 
 
 def size(value: float | None) -> str:
