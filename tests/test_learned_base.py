@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shapleymix_cli.documents.fits import fit_document
 from shapleymix_cli.views.fit import fit_view
 from shapleymix_cli.views.tables import show
 
 import shapleymix as sm
+from shapleymix.fitting.beliefs import knobs_told
 from shapleymix.fitting.fits import Fit
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
@@ -117,3 +119,31 @@ def test_a_symbol_without_any_effect_trades_with_no_other():
     columns = {"N": [1e7] * 60, "D": [1e9] * 60, "p_en": p[:, 0], "p_de": p[:, 1], "loss_code": loss[:, 0]}
     found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", bootstrap=0)
     assert [one.state for one in found.status] == ["converged"]
+
+
+def test_a_fit_says_what_it_believed_before_any_run(tmp_path, capsys):
+    """The choice of cross-validation was nowhere to be read."""
+    rng = np.random.default_rng(3)
+    given, nsv = matrix(rng)
+    log = log_of(rng.dirichlet(np.ones(K), 8), nsv, rng)
+    plain, told = (sm.fit(log, "learned-base", sv, bootstrap=0, folds=3) for sv in (None, given))
+    values = type(plain.law).knobs
+    assert set(plain.knobs) == {"u", "gamma", "c", "a"}, "without a matrix its share says nothing"
+    assert set(told.knobs) == set(values)
+    assert all(np.isin(chosen, values[name]).all() for name, chosen in told.knobs.items())
+    told.save(tmp_path / "fit.json")
+    read = Fit.load(tmp_path / "fit.json")
+    assert read.to_document() == told.to_document()
+    assert fit_document(read)["knobs"]["u"][NAMES[0]] == told.knobs["u"][0]
+    show(fit_view(read, verbose=False))
+    assert "Believed before any run, by cross-validation: u " in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(ValueError, match="knobs: u holds not one finite number"):
+        replace(told, knobs={"u": told.knobs["u"][:-1]})
+
+
+def test_what_was_chosen_is_told_by_its_targets():
+    chosen = {"u": np.array([0.5, 0.15, 0.5]), "c": np.full(3, 0.45)}
+    assert knobs_told(chosen, ("en", "de", "fr")) == [
+        "believed before any run, by cross-validation: u 0.5 (0.15 for de), c 0.45"
+    ]
+    assert knobs_told({}, ("en",)) == []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import cut, short
-from shapleymix.errors import UsageError, caution
+from shapleymix.errors import caution
 from shapleymix.files import Json
+from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
@@ -26,7 +27,7 @@ from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.residuals import errors_of
 from shapleymix.fitting.scores import Scores
-from shapleymix.fitting.settings import AUTO, BEYOND, LEVEL, SEED, FitKeywords, Settings
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings, require_purpose
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
@@ -71,6 +72,8 @@ class Fit(Tabular, Record):
         Inputs and settings from which the fit can be made again.
     repetition : Repetition, optional
         The rate at which repeated tokens lose their worth; None for a law that has no place for it.
+    knobs : dict of str to array (K,)
+        What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     """
 
     kind = "fit"
@@ -92,15 +95,15 @@ class Fit(Tabular, Record):
     notices: tuple[str, ...]
     provenance: dict[str, Json]
     repetition: Repetition | None = None
+    knobs: dict[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
             if law is not None:
                 law.check(len(self.sources), len(self.targets), leading)
         self.coverage.check(len(self.sources), len(self.targets))
-        if len(self.status) != len(self.targets):
-            raise ValueError("the states do not match the languages")
         check_quantiles(self.residuals, len(self.targets))
+        check_knobs(self.knobs, len(self.targets))
         for part in filter(None, (self.misfit, self.repetition)):
             part.check(len(self.sources), len(self.targets))
 
@@ -120,6 +123,7 @@ class Fit(Tabular, Record):
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
                 *([] if self.repetition is None else self.repetition.told_lines()),
+                *map(cut, knobs_told(self.knobs, self.targets)),
                 *told[:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
@@ -299,9 +303,7 @@ def fit(
     """
     checked("fit", keywords, FitKeywords.__annotations__)
     settings, free = Settings(**keywords), isinstance(law, str) and law == AUTO
-    if settings.purpose == BEYOND and not free:
-        hint = "leave it out (purpose), or let auto choose (law)"
-        raise UsageError(f"purpose {BEYOND!r}: it says how 'auto' chooses, and the law is named", hint=hint)
+    require_purpose(settings, free)
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
     selection = selected(study, progress) if free else None
     chosen = law_of(law if selection is None else selection.preferred())
@@ -342,4 +344,5 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         notices=(*log.notices, *study.evidence.notices, *errors.notes, *point.notes, *narrow, *errors.odd),
         provenance=study.provenance(law),
         repetition=point.repetition,
+        knobs=dict(point.knobs),
     )

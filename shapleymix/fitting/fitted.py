@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Fitted:
     used: BoolArray
     repetition: Repetition | None
     held_out: FloatArray | None = None
+    knobs: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 def learned(told: Told, law: type[BlackBox]) -> Fitted:
@@ -55,10 +56,11 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
+    knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.inner_folds(np.ones(len(log), dtype=bool))
         best = study.memory.tuned(problem, every[0], masks, stage)
-        problem, losses = best.problem, best.losses
+        problem, losses, knobs = best.problem, best.losses, best.knobs
         estimate = problem.estimate(every, None, best.start)
     else:
         estimate = problem.estimate(every, stage)
@@ -73,7 +75,7 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     thin, repetition = _thin(law, evidence), told.known(rates)
-    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition, losses)
+    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition, losses, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:

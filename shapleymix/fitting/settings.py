@@ -114,6 +114,19 @@ class FitKeywords(CompareKeywords, total=False):
     purpose: Purpose
 
 
+def require_purpose(settings: Settings, free: bool) -> None:
+    """Refuse a purpose by which nothing is chosen: where the law is not `free`, but named.
+
+    Raises
+    ------
+    UsageError
+        If budgets beyond the fitted ones are the purpose and the law is named.
+    """
+    if settings.purpose == BEYOND and not free:
+        hint = "leave it out (purpose), or let auto choose (law)"
+        raise UsageError(f"purpose {BEYOND!r}: it says how 'auto' chooses, and the law is named", hint=hint)
+
+
 MOST = 10**9
 """Of anything that is counted."""
 

@@ -47,6 +47,7 @@ class Tuned:
     problem: Problem
     start: FloatArray  # (K, P), near the fit to all rows
     losses: FloatArray
+    knobs: Mapping[str, FloatArray]  # what won for each target, (K,)
 
 
 def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progress | None = None) -> Tuned:
@@ -62,8 +63,10 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
         trials = [search.trial(few.best(trials).knobs, start)]
-    believed = Believed.chosen([trial.believed for trial in trials], search.choice(trials, fold >= 0))
-    return Tuned(replace(search.problem, believed=believed), start, np.exp(search.predicted(trials)))
+    won = search.choice(trials, fold >= 0)
+    believed = Believed.chosen([trial.believed for trial in trials], won)
+    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
+    return Tuned(replace(search.problem, believed=believed), start, np.exp(search.predicted(trials)), knobs)
 
 
 def _sample(problem: Problem, folds: int) -> IntArray:
@@ -93,6 +96,17 @@ class _Search:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         problem = self.problem
         return Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+
+    def telling(self) -> list[str]:
+        """The knobs that change anything: without a transfer matrix its share does not."""
+        law = self.problem.packing.law
+        usual = {name: values[0] for name, values in law.knobs.items()}
+        first = self.believed(usual)
+        return [
+            name
+            for name, values in law.knobs.items()
+            if not all(self.believed({**usual, name: value}).same(first) for value in values)
+        ]
 
     def trial(self, knobs: Knobs, start: FloatArray) -> Trial:
         """Fits (V, K, P) to all but each fold, each from its start or from one (K, P), and what they predict of it."""

@@ -40,6 +40,7 @@ def fit_document(found: Fit) -> dict[str, Json]:
             "p": by_name(found.sources, found.p_range),
         },
         "repetition": _repetition(found),
+        "knobs": {name: by_name(found.targets, values) for name, values in found.knobs.items()},
         "unseen": found.unseen,
         "thin": found.thin,
         "notices": found.notices,

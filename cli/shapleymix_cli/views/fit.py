@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from shapleymix.fitting.beliefs import knobs_told
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.repetition import EVERY_TARGET, Repetition
+from shapleymix.fitting.repetition import EVERY_TARGET
 from shapleymix_cli.documents.laws import formula_of
 from shapleymix_cli.views.numbers import count, interval, percent, significant, size
 from shapleymix_cli.views.scores import comparison_view, scores_table
@@ -33,13 +34,18 @@ def fit_view(found: Fit, verbose: bool) -> list[Part]:
     if found.selection is not None:
         parts += [*comparison_view(found.selection, law.name), ""]
     parts += [*_scores(found, verbose), "", *_parameters(found, verbose), *_left_out(found)]
-    parts += [] if found.repetition is None else _told(found.repetition)
+    parts += _told([*knobs_told(found.knobs, found.targets), *_repetition(found)])
     return [*parts, *_advice(found), _ranges(found)]
 
 
-def _told(known: Repetition) -> list[Part]:
+def _told(texts: list[str]) -> list[Part]:
+    """Texts as sentences."""
+    return [f"{text[:1].upper()}{text[1:]}." for text in map(str.strip, texts)]
+
+
+def _repetition(found: Fit) -> list[str]:
     """What the log told of repeated tokens."""
-    return [f"{text[:1].upper()}{text[1:]}." for text in map(str.strip, known.told_lines())]
+    return [] if found.repetition is None else found.repetition.told_lines()
 
 
 def _scores(found: Fit, verbose: bool) -> list[Part]:
