@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from shapleymix.fitting.study import Study
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
 from shapleymix.laws.base import Observations
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.runs import RunLog
 
 UNCOUNTED = 10**6  # a black box is never the simplest
@@ -55,9 +55,24 @@ class Candidate(Protocol):
         """Number of fitted values per target."""
         ...
 
+    @property
+    def joint(self) -> bool:
+        """Whether predictions of one fold hang on the other folds, which choose what is believed."""
+        ...
+
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere."""
         ...
+
+
+def predicted_in_parts(contender: Candidate, parts: Sequence[tuple[Study, IntArray]], masks: BoolArray) -> FloatArray:
+    """What `predict_held_out` gives, each mask (V, R) with a study of its own: those of the parts that name it."""
+    first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
+    found = np.full((masks.shape[1], len(parts[0][0].inputs.targets)), np.nan)
+    for study, numbers in parts:
+        rows = np.isin(first, numbers)
+        found[rows] = contender.predict_held_out(study, masks if contender.joint else masks[numbers])[rows]
+    return found
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,10 @@ class LawCandidate:
     @property
     def name(self) -> str:
         return self.law.name
+
+    @property
+    def joint(self) -> bool:
+        return bool(self.law.knobs)
 
     def size(self, study: Study) -> int:
         return len(Packing(self.law, len(study.log.sources), study.evidence.held(self.law)).names)
@@ -118,6 +137,8 @@ class BlackBoxCandidate:
 
     learner: type[BlackBox]
 
+    joint: ClassVar[bool] = False
+
     @property
     def name(self) -> str:
         return self.learner.name
@@ -147,6 +168,8 @@ class FixedCandidate:
 
     predictor: Predictor
     label: str
+
+    joint: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -9,9 +9,9 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
+from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
-from shapleymix.fitting.rates import for_comparison
+from shapleymix.fitting.rates import Part, for_comparison
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
@@ -173,13 +173,13 @@ def contest(
     FitError
         If no law could be fitted.
     """
-    study = for_comparison(study, masks)
+    parts = for_comparison(study, masks)
     predictions: list[FloatArray | None] = []
     faults: list[ShapleyMixError | None] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
-        predicted, fault = _attempt(contender, study, masks)
+        predicted, fault = _attempt(contender, parts, masks)
         predictions.append(predicted)
         faults.append(fault)
     if all(predicted is None for predicted in predictions):
@@ -214,10 +214,12 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 
-def _attempt(contender: Candidate, study: Study, masks: BoolArray) -> tuple[FloatArray | None, ShapleyMixError | None]:
+def _attempt(
+    contender: Candidate, parts: Sequence[Part], masks: BoolArray
+) -> tuple[FloatArray | None, ShapleyMixError | None]:
     """A law that these data cannot support drops out with its reason; the others go on."""
     try:
-        return contender.predict_held_out(study, masks), None
+        return predicted_in_parts(contender, parts, masks), None
     except ShapleyMixError as error:
         if len(masks) and isinstance(error, UsageError):
             raise

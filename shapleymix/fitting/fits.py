@@ -325,7 +325,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     told = Told.of(study, law)
     study, log, inputs = told.study, study.log, study.inputs
     point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
-    errors = errors_of(study, point)
+    errors = errors_of(told, point)
     narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,

@@ -20,9 +20,10 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.errors import FitError, UsageError, described
-from shapleymix.fitting.candidates import Candidate, candidate, law_of
+from shapleymix.fitting.candidates import Candidate, candidate, law_of, predicted_in_parts
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.rates import Told
 from shapleymix.fitting.scores import score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import Progress, Study, study_of
@@ -180,10 +181,10 @@ def learning_curve(
     checked("learning_curve", keywords, CompareKeywords.__annotations__)
     study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed)
     chosen = selected(study, progress).preferred() if isinstance(law, str) and law == AUTO else law
-    contender, level = candidate(law_of(chosen)), parse_level(level)
-    sizes, notices = _fitted(contender, study, list(_designs(study, _checked_parts(parts))), progress)
-    if held_out is not None and study.mixtures > study.settings.folds > 1:
-        folds = study.settings.folds
+    law, level, folds = law_of(chosen), parse_level(level), study.settings.folds
+    contender, listed, told = candidate(law), _checked_parts(parts), Told.of(study, law)
+    sizes, notices = _fitted(contender, told, list(_designs(study, listed)), progress)
+    if held_out is not None and study.mixtures > folds > 1 and folds not in listed:  # else it is there already
         sizes.append(_Size(study.mixtures * (1 - 1 / folds), parse_number(held_out, "held_out"), folds))
     if len(sizes) < SIZES_NEEDED:
         message = (
@@ -205,7 +206,7 @@ class _Size:
 
 
 def _fitted(
-    contender: Candidate, study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
+    contender: Candidate, told: Told, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
 ) -> tuple[list[_Size], list[str]]:
     """The errors at every size that the law can be fitted to, and why it cannot be at the others."""
     found: list[_Size] = []
@@ -214,7 +215,7 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = _errors(contender, study, masks)
+            errors = _errors(contender, told, masks)
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
             continue
@@ -257,9 +258,9 @@ def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolAr
             yield size, masks[k]
 
 
-def _errors(contender: Candidate, study: Study, masks: BoolArray) -> list[float]:
+def _errors(contender: Candidate, told: Told, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
-    predicted = contender.predict_held_out(study, masks)
+    study, predicted = told.study, predicted_in_parts(contender, told.without(masks), masks)
     seen = np.where(study.evidence.weight > 0, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))

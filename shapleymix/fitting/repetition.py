@@ -103,7 +103,7 @@ class Repetition(Record):
         if not self.told:
             named = _named(sources, epochs, often)
             star = f"R* = {self.stars()[0]:.3g} epochs"
-            few = "hardly any tokens" if (most > ONCE).any() else "nothing"
+            few = "too seldom to tell" if (most > ONCE).any() else "nothing"
             text = f"{who} repeats {named}, the fitted runs {few}: what it costs rests on the published {star}"
             return [text] if often else []
         found = []

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.candidates import candidate, require_losses
+from shapleymix.fitting.candidates import candidate, predicted_in_parts, require_losses
 from shapleymix.fitting.fitted import Fitted
 from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.questions import questions_of_fit
+from shapleymix.fitting.rates import Told
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.study import MIXTURES_NEEDED, Study
+from shapleymix.fitting.study import MIXTURES_NEEDED
 from shapleymix.fitting.uncertainty import law_variance, residual_quantiles, scatter
-from shapleymix.laws import Law
 from shapleymix.records import FloatArray
 
 
@@ -33,19 +33,20 @@ class Errors:
     notes: tuple[str, ...]
 
 
-def errors_of(study: Study, point: Fitted) -> Errors:
-    """The errors of a fitted law on the study's rows.
+def errors_of(told: Told, point: Fitted) -> Errors:
+    """The errors of a fitted law on the rows of the study that told its rate of repetition.
 
     Raises
     ------
     FitError
         If the law gives no loss where one was measured.
     """
-    law, log, targets = type(point.law), study.log, study.inputs.targets
+    study, law = told.study, type(point.law)
+    log, targets = study.log, study.inputs.targets
     p = study.evidence.ratios if law.takes_repetition else log.p
     fitted = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted, point.used, log)
-    losses, notes = _held_out(study, point)
+    losses, notes = _held_out(told, point)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
     residuals = None if losses is None else residual_quantiles(seen, losses)
     if residuals is not None and point.replicates is not None:
@@ -60,15 +61,16 @@ def errors_of(study: Study, point: Fitted) -> Errors:
     )
 
 
-def _held_out(study: Study, point: Fitted) -> tuple[FloatArray | None, tuple[str, ...]]:
+def _held_out(told: Told, point: Fitted) -> tuple[FloatArray | None, tuple[str, ...]]:
     """What choosing beliefs predicted of held-out rows, else what fits made for that predict; None with the reason."""
-    if point.held_out is not None and study.settings.folds:
+    if point.held_out is not None and told.study.settings.folds and told.profile is None:
         return point.held_out, ()
-    return held_out_losses(study, type(point.law))
+    return held_out_losses(told)
 
 
-def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
+def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
+    study = told.study
     folds, mixtures = study.settings.folds, study.mixtures
     if folds == 0:
         return None, ("no held-out error was asked for (folds = 0)",)
@@ -76,6 +78,6 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tu
         return None, (f"{mixtures} different mixtures are too few for a held-out error",)
     masks, _ = study.cross_validation(min(folds, mixtures))
     try:
-        return candidate(law).predict_held_out(study, masks), ()
+        return predicted_in_parts(candidate(told.law), told.without(masks), masks), ()
     except FitError as error:
         return None, (f"no held-out error: in a fold, {error.message}",)

@@ -151,7 +151,7 @@ def _curve(
     from shapleymix.fitting.learning_curve import FEW_PARTS, PARTS, learning_curve
 
     held_out = None if found.held_out is None else found.held_out.mean["PE"]
-    law, parts = type(found.law), PARTS if held_out is None else FEW_PARTS
+    law, parts = type(found.law), PARTS if held_out is None or how.get("folds") in FEW_PARTS else FEW_PARTS
     try:
         return learning_curve(
             log, law, matrix, table, parts=parts, held_out=held_out, seed=seed, progress=out.progress, **how
