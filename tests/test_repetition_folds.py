@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulated import inputs, mixtures, true_law
 
 from shapleymix import compare, fit, learning_curve
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.rates import Told
+from shapleymix.fitting.requirements import settings_of
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
-from shapleymix.laws import Chinchilla, Exponential, LearnedBase
-from shapleymix.laws.repeated import PUBLISHED
+from shapleymix.laws import Chinchilla, EffectiveData, Exponential, LearnedBase
+from shapleymix.laws.repeated import PUBLISHED, effective
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
@@ -98,3 +101,22 @@ def test_a_learning_curve_is_at_the_rates_of_its_fits_and_counts_a_split_once(lo
     assert alone.PE[size] == pytest.approx(told, rel=0.05), "the means of folds and of all rows differ a little"
     more = learning_curve(log, "mariner", parts=(3,), held_out=told, **how)
     assert more.PE[-1] == told
+
+
+def test_runs_that_differ_in_their_unique_tokens_alone_are_different_runs() -> None:
+    """Twelve of them, six mixtures each fresh and repeated, counted as six: too few for a law of seven numbers."""
+    given = inputs(3, 2)
+    p = np.repeat(mixtures(6, 3), 2, axis=0)
+    unique = np.where(np.arange(12)[:, None] % 2 == 0, np.nan, p * 1e9 / 8)
+    law = true_law("effective-data", given)
+    rows, budget = tuple(f"run-{row}" for row in range(12)), (np.full(12, 1e8), np.full(12, 1e9))
+    q = effective(p, np.where(np.isnan(unique), np.inf, unique) / 1e9, 0.4)
+    log = RunLog(rows, *budget, p, law(q, *budget), given.sources, given.targets, unique=unique)
+    study = study_of(log, None, None, Settings(**QUICK), 0)
+    problem = Problem.of(EffectiveData, study.evidence, study.inputs, study.settings)
+    assert len(np.unique(settings_of(problem, study.log))) == 12
+    fresh = Problem.of(Exponential, study.evidence, study.inputs, study.settings)
+    assert len(np.unique(settings_of(fresh, study.log))) == 6, "to this law repeated tokens are fresh ones"
+    plenty = study_of(replace(log, unique=unique * 1e3), None, None, Settings(**QUICK), 0)
+    same = Problem.of(EffectiveData, plenty.evidence, plenty.inputs, plenty.settings)
+    assert len(np.unique(settings_of(same, plenty.log))) == 6, "limits that nothing reaches change nothing"

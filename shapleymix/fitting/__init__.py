@@ -26,6 +26,7 @@ Modules, in reading order:
   rates           the rate at which repeated tokens lose their worth: told by the log, or published
   identification  which symbols a fit cannot tell, because the objective stays where it is while they move
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
+  requirements    whether there are runs enough for the numbers that a law fits
   candidates      what a comparison takes: laws, black boxes, fixed predictors
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   learning_curve  how far more runs would bring the held-out error

@@ -9,10 +9,11 @@ from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from shapleymix.errors import FitError, Location, UsageError, did_you_mean
+from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.requirements import require_runs
 from shapleymix.fitting.study import Study
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.answers import ABSURD, as_losses, asked
@@ -307,41 +308,3 @@ def named_law(name: str) -> type[Law]:
     if name not in known:
         raise UsageError(f"no law is called {name!r}", hint=did_you_mean(name, known))
     return known[name]
-
-
-def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
-    """Refuse a law with more numbers per target than there are runs to tell them.
-
-    Raises
-    ------
-    FitError
-        Naming the law, the target, what is there and what is needed.
-    """
-    log = evidence.log
-    _require_mixtures(problem, evidence, rows)
-    if problem.packing.law.knobs:
-        return  # what is believed tells the numbers that the runs do not
-    settings = {(key, n, d) for key, n, d in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)}
-    number = {setting: index for index, setting in enumerate(sorted(settings))}
-    which = np.array([number[s] for s in zip(log.mixture_keys, log.N.tolist(), log.D.tolist(), strict=True)])
-    needed = len(problem.packing.names)
-    for index, target in enumerate(log.targets):
-        use = rows & (problem.observed.weight[:, index] > 0)
-        count = len(np.unique(which[use]))
-        if count < needed:
-            message = (
-                f"law {problem.packing.law.name!r} fits {needed} numbers for target {target!r} "
-                f"but has {count} different runs for it"
-            )
-            hint = "add runs, loosen the filters, or choose a law with fewer symbols"
-            raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))
-
-
-def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
-    """One mixture tells nothing about mixtures."""
-    if "mixture" not in problem.packing.law.needs:
-        return
-    keys = {key for key, use in zip(evidence.log.mixture_keys, rows, strict=True) if use}
-    if len(keys) < 2:
-        message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
-        raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")

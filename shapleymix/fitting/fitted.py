@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shapleymix.fitting.candidates import learned_by, require_runs
+from shapleymix.fitting.candidates import learned_by
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
 from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
+from shapleymix.fitting.requirements import require_runs
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress
 from shapleymix.fitting.unseen import drawn
