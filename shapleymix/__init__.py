@@ -13,6 +13,7 @@ The wings, in the order in which data flows; each imports only from those above 
   keywords  keywords that several functions share, named and typed once
   files     files read once, with their hash, and written whole
   display   results as people see them: a few lines, a table, a summary
+  fields    what the fields of a record hold: labels once, lengths that agree, numbers within their range
   records   results as versioned JSON, read back bit for bit
   tables    what comes in: run logs, transfer matrices, languages tables
   game      coalitions, payoffs, exact and sampled Shapley values

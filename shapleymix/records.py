@@ -14,7 +14,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.fields import Range, odd_fields
 from shapleymix.files import Json, Origin, atomic_write, parse_json, read_once
 
 SCHEMA_VERSION = 1
@@ -35,7 +36,6 @@ Hint = object  # what an annotation says: a class, or a generic alias, for which
 T = typing.TypeVar("T")
 
 _KINDS: dict[str, type[Record]] = {}
-_LABELS = ("sources", "targets")
 _DEEPEST = 32  # nested lists and objects in a field of free content
 IMPORT_FIRST = "import the module that defines it first"
 _REWRITE = "write it again with the command that made it"
@@ -47,11 +47,12 @@ class Record(Shown):
     A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter for each axis for
     tuples and arrays, `{"sources": "M", "targets": "K", "losses": "K", "phi": "MK"}`. Loading holds fields of one
     letter to one length; a digit is that length itself. The first field with a letter says how long it is, so the
-    labels come first.
+    labels come first. It may set `ranges`, the lowest and highest number of a field: `{"probability": SHARE}`.
     """
 
     kind: ClassVar[str]
     axes: ClassVar[Mapping[str, str]] = {}
+    ranges: ClassVar[Mapping[str, Range]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -199,8 +200,8 @@ def _decode_record(cls: type[Record], document: Mapping[str, object], place: _Pl
         if name not in document:
             place.at(name).refuse(f"lacks the field {name!r}")
     values = {name: _decode_field(hints[name], document[name], place.at(name)) for name in names}
-    _check_labels(values, place)
-    _check_axes(cls, values, place)
+    for name, odd in odd_fields(values, cls.axes, cls.ranges):
+        place.at(name).refuse(f"the field {name!r} {odd}")
     try:
         record = cls(**values)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -219,32 +220,6 @@ def _check_derived(record: Record, document: Mapping[str, object], known: set[st
         if derived[name] != document[name]:
             hint = "it is written for those who read the file: change the fields that it follows from"
             place.at(name).refuse(f"the field {name!r} does not follow from the others", hint)
-
-
-def _check_labels(values: dict[str, object], place: _Place) -> None:
-    for name in _LABELS:
-        labels = typing.cast("tuple[str, ...]", values.get(name) or ())
-        again = next((label for label in labels if labels.count(label) > 1), None)
-        if again is not None:
-            place.at(name).refuse(f"the field {name!r} holds {again!r} twice")
-
-
-def _check_axes(cls: type[Record], values: dict[str, object], place: _Place) -> None:
-    """Hold fields to their axes; an empty array, of which JSON forgets the other lengths, gets its shape back."""
-    lengths: dict[str, int] = {}
-    for name, axes in cls.axes.items():
-        value = values[name]
-        if not isinstance(value, Sized):  # None: the field is left out
-            continue
-        found = value.shape if isinstance(value, np.ndarray) else (len(value),)
-        if len(found) == len(axes):
-            for letter, length in zip(axes, found, strict=True):
-                lengths.setdefault(letter, int(letter) if letter.isdigit() else length)
-        shape = tuple(lengths.get(letter, 0) for letter in axes)
-        if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
-            values[name] = value.reshape(shape)
-        elif found != shape:
-            place.at(name).refuse(f"the field {name!r} has shape {found}, expected {shape}")
 
 
 def _decode_field(hint: Hint, value: object, place: _Place) -> object:

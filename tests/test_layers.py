@@ -123,7 +123,9 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_the_core_is_found():
     assert {"shapleymix", "shapleymix.errors", "shapleymix.laws.terms"} <= set(CORE_MODULES)
-    assert imported_modules(CORE / "records.py") == {f"shapleymix.{name}" for name in ("errors", "files", "display")}
+    assert imported_modules(CORE / "records.py") == {
+        f"shapleymix.{name}" for name in ("errors", "fields", "files", "display")
+    }
     assert len(functions(CORE / "records.py")) > 10
 
 

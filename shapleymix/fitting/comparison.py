@@ -9,6 +9,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
+from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.rates import Part, for_comparison
@@ -39,6 +40,7 @@ class Entry(Record):
     """
 
     kind = "comparison/entry"
+    ranges: ClassVar[Mapping[str, Range]] = {"parameters": AMOUNT, "coverage": SHARE, "standard_error": AMOUNT}
 
     law: str
     parameters: int
@@ -57,6 +59,7 @@ class Comparison(Tabular, Record):
 
     kind = "comparison"
     axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
+    ranges: ClassVar[Mapping[str, Range]] = {"better": SHARE, "rows": AMOUNT, "gap_error": AMOUNT}
 
     entries: tuple[Entry, ...]
     better: FloatArray

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from shapleymix.display import short
+from shapleymix.fields import AMOUNT, POSITIVE, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 
@@ -37,6 +40,9 @@ class Coverage(Record):
     """
 
     kind = "fit/coverage"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "p_range": SHARE, "N_range": POSITIVE, "D_range": POSITIVE, "mixtures": AMOUNT, "untrained": POSITIVE,
+    }  # fmt: skip
 
     p_range: FloatArray
     N_range: FloatArray
@@ -50,14 +56,15 @@ class Coverage(Record):
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
 
-    def check(self, sources: int, targets: int) -> None:
-        """Refuse arrays that do not fit the labels.
+    def check(self, labels: Sequence[str], targets: int) -> None:
+        """Refuse what does not fit the labels of the sources and the number of targets.
 
         Raises
         ------
         ValueError
-            If a shape is wrong.
+            If a shape is wrong, a range ends below where it begins, or a likeness names no source.
         """
+        sources = len(labels)
         expected = {
             "p_range": (targets, sources, 2),
             "N_range": (targets, 2),
@@ -71,6 +78,12 @@ class Coverage(Record):
                 raise ValueError(f"{name} has shape {found.shape}, the languages say {shape}")
             if found.shape != shape:  # JSON keeps no shape of an array without entries
                 object.__setattr__(self, name, found.reshape(shape))
+        for name in ("p_range", "N_range", "D_range"):
+            low, high = np.moveaxis(getattr(self, name), -1, 0)
+            if (low > high).any():
+                raise ValueError(f"{name} holds a range that ends below where it begins")
+        if not {*self.alike, *self.alike.values()} <= set(labels):
+            raise ValueError(f"alike names other sources than {short(labels)}")
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
+from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.candidates import law_of
@@ -62,10 +63,8 @@ class Fit(Tabular, Record):
     residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
         Quantiles of how held-out log losses scatter about the law, the field of their errors over mixtures, and the
         comparison from which `auto` chose.
-    coverage : Coverage
-        What the used losses cover, target by target.
-    rows : int
-        Runs of which some loss was used.
+    coverage, rows : Coverage and int
+        What the used losses cover, target by target, and of how many rows they are.
     notices : tuple of str
         What was left out, and what the user should check.
     provenance : dict
@@ -78,6 +77,7 @@ class Fit(Tabular, Record):
 
     kind = "fit"
     axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K", "residuals": "QK"}
+    ranges: ClassVar[Mapping[str, Range]] = {"rows": AMOUNT}
 
     law: Law
     replicates: Law | None
@@ -101,11 +101,13 @@ class Fit(Tabular, Record):
         for law, leading in ((self.law, 0), (self.replicates, 1)):
             if law is not None:
                 law.check(len(self.sources), len(self.targets), leading)
-        self.coverage.check(len(self.sources), len(self.targets))
+        self.coverage.check(self.sources, len(self.targets))
         check_quantiles(self.residuals, len(self.targets))
         check_knobs(self.knobs, len(self.targets))
-        for part in filter(None, (self.misfit, self.repetition)):
-            part.check(len(self.sources), len(self.targets))
+        if self.misfit is not None:
+            self.misfit.check(len(self.targets))
+        if self.repetition is not None:
+            self.repetition.check(len(self.sources), self.replicates)
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -216,7 +218,6 @@ class Fit(Tabular, Record):
         impossible = losses > self.coverage.untrained
         labels, drawn = (self.sources, self.targets), self.replicates is not None
         place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
-        # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = counted.warnings(self.sources, None if runs is None else names)
         warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)

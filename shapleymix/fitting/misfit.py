@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from shapleymix.fields import AMOUNT, POSITIVE, Range
 from shapleymix.fitting.uncertainty import LEAST_SCATTER
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray, IntArray, Record
@@ -45,6 +46,8 @@ REACH, REACH_SPREAD, SMOOTH, SMOOTH_SPREAD = 0.2, 1.2, 0.3, 0.4
 JITTER = 1e-9
 SAME = 1e-9
 """Mixtures whose ratios all differ by less are one."""
+WIDEST = 100.0
+"""No scale of log losses is wider."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Misfit(Record):
 
     kind = "misfit"
     axes: ClassVar[Mapping[str, str]] = {"scale": "K"}
+    ranges: ClassVar[Mapping[str, Range]] = {"scale": (0.0, WIDEST), "reach": POSITIVE, "runs": AMOUNT}
 
     scale: FloatArray
     shared: float
@@ -79,8 +83,8 @@ class Misfit(Record):
         if not (0 <= self.shared <= 1 and 0 <= self.smooth <= 1 and self.reach > 0):
             raise ValueError("shared and smooth lie between 0 and 1, and reach above 0")
 
-    def check(self, _: int, targets: int) -> None:
-        """Raise a ValueError unless there is one scale for each of so many targets; sources do not matter."""
+    def check(self, targets: int) -> None:
+        """Raise a ValueError unless there is one scale for each of so many targets."""
         if self.scale.shape != (targets,):
             raise ValueError(f"misfit: {self.scale.size} scales for {targets} targets")
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
 from shapleymix.errors import Fault, OutsideError, UsageError, described
+from shapleymix.fields import POSITIVE, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.amounts import Ratio
 from shapleymix.tables.baselines import is_name, mixture_of
@@ -56,6 +57,7 @@ class Prediction(Tabular, Record):
         "runs": "R", "sources": "M", "targets": "K", "N": "R", "D": "R", "p": "RM", "losses": "RK", "low": "RK",
         "high": "RK", "outside": "RK", "above_untrained": "RK",
     }  # fmt: skip
+    ranges: ClassVar[Mapping[str, Range]] = {"N": POSITIVE, "D": POSITIVE, "p": SHARE, "level": SHARE}
 
     runs: tuple[str, ...]
     sources: tuple[str, ...]

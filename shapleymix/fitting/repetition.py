@@ -5,19 +5,23 @@ Legend: R rows, M sources, K targets, B replicates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.errors import UsageError, described
+from shapleymix.fields import AMOUNT, Range
 from shapleymix.laws import Law
 from shapleymix.laws.repeated import effective
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import epochs_of
 from shapleymix.tables.repetition import ONCE, repetition, repetitions
 
+FASTEST = 1e6
+"""No rate is higher: nothing is left of a token that was seen once."""
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""
 
@@ -39,6 +43,7 @@ class Repetition(Record):
     """
 
     kind = "repetition"
+    ranges: ClassVar[Mapping[str, Range]] = {"rate": (0.0, FASTEST), "rates": (0.0, FASTEST), "epochs": AMOUNT}
 
     rate: float
     rates: FloatArray | None
@@ -50,10 +55,15 @@ class Repetition(Record):
         if not (np.isfinite(rates) & (rates >= 0)).all():
             raise ValueError("the rates of repetition are not all finite and at least 0")
 
-    def check(self, sources: int, _: int) -> None:
-        """Raise a ValueError unless there are epochs of each of so many sources; targets do not matter."""
+    def check(self, sources: int, replicates: Law | None) -> None:
+        """Raise a ValueError unless there are epochs of each of so many sources, and as many rates as replicates."""
         if self.epochs.shape != (sources, 2):
             raise ValueError(f"repetition: epochs of shape {self.epochs.shape}, expected ({sources}, 2)")
+        if (self.epochs[:, 0] > self.epochs[:, 1]).any():
+            raise ValueError("repetition: fewest epochs above the most")
+        count = None if replicates is None else replicates.batch()
+        if self.rates is not None and self.rates.shape != count:
+            raise ValueError(f"repetition: {len(self.rates)} rates for {count or 'no'} replicates")
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of whose epochs nothing is known."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.stats import rankdata
 
+from shapleymix.fields import AMOUNT, ROUNDING, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 
@@ -23,6 +24,10 @@ class Scores(Tabular, Record):
 
     kind = "scores"
     axes: ClassVar[Mapping[str, str]] = dict.fromkeys(("targets", "PE", "R2", "spearman", "coverage", "rows"), "K")
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "PE": AMOUNT, "R2": (-np.inf, 1 + ROUNDING), "spearman": (-1 - ROUNDING, 1 + ROUNDING), "coverage": SHARE,
+        "rows": AMOUNT,
+    }  # fmt: skip
 
     targets: tuple[str, ...]
     PE: FloatArray

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from shapleymix.display import short
+from shapleymix.fields import ROUNDING
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
@@ -145,8 +146,12 @@ def scatter(residuals: FloatArray, variance: FloatArray) -> FloatArray:
 
 def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
     """Raise a ValueError unless quantiles of residuals are there for each of so many targets, or not at all."""
-    if residuals is not None and residuals.shape != (len(QUANTILES), targets):
+    if residuals is None:
+        return
+    if residuals.shape != (len(QUANTILES), targets):
         raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {targets} targets")
+    if not (np.isfinite(residuals).all() and (np.diff(residuals, axis=0) >= -ROUNDING).all()):
+        raise ValueError("residuals: quantiles are finite, and do not fall")
 
 
 def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:

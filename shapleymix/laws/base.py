@@ -89,7 +89,7 @@ class Law(Record):
         """
         with np.errstate(all="ignore"):
             answer = asked(self.name, lambda: self(p, N, D))
-        return as_losses(self.name, answer, (*self._replicates(), len(p), self.targets_count()))
+        return as_losses(self.name, answer, (*self.batch(), len(p), self.targets_count()))
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Log loss (..., R, K), and its derivative by the logarithm of each fitted symbol (by a real symbol itself).
@@ -186,8 +186,8 @@ class Law(Record):
         """K."""
         return np.shape(getattr(self, self.parameters()[0].name))[-1]
 
-    def _replicates(self) -> tuple[int, ...]:
-        """The axes before those of sources and targets; given symbols have none."""
+    def batch(self) -> tuple[int, ...]:
+        """The axes before those of sources and targets, of replicates; given symbols have none."""
         shapes = (np.shape(getattr(self, known.name))[: -len(known.axes)] for known in self.parameters())
         return max(shapes, key=len, default=())
 
@@ -208,7 +208,10 @@ class Law(Record):
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
             limit = known.largest * 1.001 if not known.vanishes and known.largest < 1e3 else LARGEST
-            if not (np.abs(value) <= limit).all() or (known.low >= 0 and (value < 0).any()):
+            low = 0.0 if known.low >= 0 else -LARGEST
+            low = known.low * 0.999 if known.positive and known.role in ("shape", "exponent") else low
+            absent = (value == 0) & (known.budget is not None)  # held at 0: the log has one N, or one D
+            if not (np.abs(value) <= limit).all() or ((value < low) & ~absent).any():
                 raise ValueError(f"{known.name} holds a value outside of its bounds")
 
     def rescaled(self, N0: float, D0: float) -> Self:

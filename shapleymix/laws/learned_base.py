@@ -55,6 +55,11 @@ class LearnedBase(TransferLaw):
     own: FloatArray = given("MK")
     nsv: FloatArray = given("MK")
 
+    def check(self, sources: int, targets: int, leading: int) -> None:
+        super().check(sources, targets, leading)
+        if not np.isin(self.own, (0.0, 1.0)).all():
+            raise ValueError("own says of each source whether it is the target's own, by 0 or 1")
+
     def phi(self) -> FloatArray:
         return self.u / self.gamma[..., None, :]
 

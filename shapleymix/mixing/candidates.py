@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
+from typing import ClassVar, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from shapleymix import laws
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
+from shapleymix.fields import FINITE, SHARE, Range
 from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted, little_told
@@ -85,6 +86,7 @@ class Candidate(Record):
     """
 
     kind = "candidate"
+    ranges: ClassVar[Mapping[str, Range]] = {"p": SHARE, "objective": FINITE, "gain": FINITE, "probability": SHARE}
 
     name: str
     p: FloatArray
@@ -114,10 +116,8 @@ class Candidates(Tabular, Record):
         Probability of the intervals.
     replicates : int
         Number of bootstrap replicates; with 0, gains have no intervals.
-    warnings : tuple of str
-        Warnings about the predictions.
-    notices : tuple of str
-        Decisions about the weights.
+    warnings, notices : tuple of str
+        Warnings about the predictions, and decisions about the weights.
     """
 
     kind = "candidates"

@@ -9,17 +9,21 @@ whatever the program's tolerance. A mixture that breaks a bound has no proof: it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from shapleymix.fields import AMOUNT, FINITE, Range
 from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.multipliers import Multipliers, multipliers_of
 from shapleymix.mixing.problem import Problem, divergence
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9
+ROUNDED = 1e-9
+"""Relative: by how much a file may round what is derived from its numbers."""
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it and has no proof."""
 ROUNDING = 1e-12
@@ -44,12 +48,20 @@ class Certificate(Record):
     """
 
     kind = "certificate"
+    ranges: ClassVar[Mapping[str, Range]] = {"objective": FINITE, "gap": AMOUNT, "relative_gap": AMOUNT}
 
     objective: float
     gap: float
     relative_gap: float
     lower_bound: float
     price: float
+
+    def __post_init__(self) -> None:
+        bound, share = self.objective - self.gap, self.relative_gap * abs(self.objective)
+        if np.isfinite(self.gap) and not abs(self.lower_bound - bound) <= ROUNDED * max(abs(bound), 1.0):
+            raise ValueError(f"certificate: the lower bound {self.lower_bound:g} is not the objective less the gap")
+        if np.isfinite(self.gap) and not abs(self.gap - share) <= ROUNDED * max(self.gap, 1.0):
+            raise ValueError(f"certificate: the gap {self.gap:g} is not its share of the objective")
 
 
 @dataclass(frozen=True)

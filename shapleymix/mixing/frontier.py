@@ -17,6 +17,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, caution
+from shapleymix.fields import AMOUNT, FINITE, POSITIVE, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
@@ -74,6 +75,7 @@ class FrontierPoint(Record):
     """
 
     kind = "frontier-point"
+    ranges: ClassVar[Mapping[str, Range]] = {"share": SHARE, "p": SHARE, "losses": FINITE}
 
     share: float
     p: FloatArray
@@ -107,6 +109,10 @@ class Frontier(Tabular, Record):
     kind = "frontier"
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
+    }  # fmt: skip
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "N": POSITIVE, "D": POSITIVE, "first_weights": SHARE, "second_weights": SHARE, "level": SHARE,
+        "replicates": AMOUNT,
     }  # fmt: skip
 
     sources: tuple[str, ...]

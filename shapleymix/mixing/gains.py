@@ -12,13 +12,15 @@ Axes: B replicates, M sources, K targets, V values that stand for the distributi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 
+from shapleymix.fields import AMOUNT, FINITE, SHARE, Range
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.problem import Problem
@@ -78,6 +80,13 @@ class Rival(Record):
     """
 
     kind = "rival"
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "p": SHARE,
+        "objective": FINITE,
+        "gain": FINITE,
+        "probability": SHARE,
+        "penalty": AMOUNT,
+    }
 
     name: str
     p: FloatArray

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
 from shapleymix.mixing.closed_forms import EXACT
@@ -60,6 +61,11 @@ class Mixture(Tabular, Record):
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
         "repetition": "K", "token_worths": "M",
+    }  # fmt: skip
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "weights": AMOUNT, "caps": SHARE, "available": AMOUNT, "epochs": AMOUNT, "level": SHARE, "replicates": AMOUNT,
+        "penalty": AMOUNT, "kl": AMOUNT, "distance": (-ROUNDING, 2 + ROUNDING), "repetition": AMOUNT,
+        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "objective": FINITE, "excess": FINITE,
     }  # fmt: skip
 
     sources: tuple[str, ...]

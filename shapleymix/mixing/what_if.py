@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError
+from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
@@ -79,6 +80,10 @@ class WhatIf(Record):
 
     kind = "what-if"
     axes: ClassVar[Mapping[str, str]] = {"p": "M", "caps": "M", "epochs": "M"}
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "p": SHARE, "caps": SHARE, "epochs": AMOUNT, "objective": FINITE, "gain": FINITE, "probability": SHARE,
+        "penalty": AMOUNT,
+    }  # fmt: skip
 
     name: str
     tokens: dict[str, float]
@@ -94,6 +99,10 @@ class WhatIf(Record):
     certificate: Certificate
     reason: str
     notices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not abs(self.p.sum() - 1) <= ROUNDING:
+            raise ValueError(f"what if {self.name}: p is no mixture: its ratios sum to {self.p.sum():g}")
 
 
 def changes_of(given: Sequence[str] | str, sources: tuple[str, ...], available: FloatArray) -> tuple[Change, ...]:
