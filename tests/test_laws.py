@@ -56,8 +56,8 @@ def learned_like(plain: Law, factor: float | np.ndarray = 1.0, **symbols: np.nda
 def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():
     """`(1 + s NSV.p)^-gamma` is `s^-gamma (NSV.p)^-gamma` as s grows: beside large coefficients the base is nothing."""
     plain, much = true_law("shapley", inputs()), 1e9
-    gamma, nsv = plain.gamma, plain.nsv  # type: ignore[attr-defined]
-    learned = learned_like(plain, much**gamma, gamma=gamma, u=much * gamma * nsv)
+    assert isinstance(plain, Shapley)
+    learned = learned_like(plain, much**plain.gamma, gamma=plain.gamma, u=much * plain.gamma * plain.nsv)
     np.testing.assert_allclose(learned(P, N, D), plain(P, N, D), rtol=1e-8)
 
 
