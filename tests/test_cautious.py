@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from known_fits import TOKENS, FakeFit
 from test_gains import MISFIT, Unsure
-from test_optimization import TOKENS, FakeFit
 
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms

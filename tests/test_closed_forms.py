@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_optimization import FakeFit
+from known_fits import FakeFit
 
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.laws.terms import PowerTerms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_optimization import TOKENS, FakeFit
+from known_fits import TOKENS, FakeFit
 
 from shapleymix.errors import UsageError
 from shapleymix.mixing.demands import Demands

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from known_fits import TOKENS, FakeFit
 from simulated import inputs, mixtures, simulate, true_law
-from test_optimization import TOKENS, FakeFit
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_optimization import SOURCES, FakeFit
+from known_fits import SOURCES, FakeFit
 
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Bounds

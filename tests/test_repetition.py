@@ -7,49 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import inputs, mixtures, true_law
+from repeating import QUICK, RATE, SUPPLY, D, N, log_with
 
 from shapleymix import Fit, Mixture, compare, compare_mixtures, evaluate, fit, frontier, optimize, optimize_scales
 from shapleymix.errors import UsageError
 from shapleymix.fitting.likeness import like
-from shapleymix.fitting.rates import Told, _Search
-from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.study import study_of
-from shapleymix.laws import EffectiveData, Exponential, LearnedBase
-from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD, effective
+from shapleymix.laws.repeated import effective
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
-RATE, D, N = 0.4, 1e9, 1e8
-QUICK = {"bootstrap": 8, "folds": 0, "starts": 2, "threads": 1}
-SUPPLY = {"en": 2e7, "de": 1e8, "fr": 1e12}
-
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
-
-
-def log_with(rate: float, rows: int = 60, *, repeats: bool = True, noise: float = 1e-3, seed: int = 1) -> RunLog:
-    """Runs of a concave law on three sources, two thirds of them with scarce ones."""
-    given = inputs(3, 3)
-    law = true_law("learned-base", given)
-    draws = np.random.default_rng(seed)
-    p = mixtures(rows, 3, seed)
-    epochs = np.where(draws.uniform(size=p.shape) < 0.6, draws.choice([2, 4, 8, 16, 32], size=p.shape), 0)
-    unique = np.where((epochs > 0) & repeats, p * D / np.maximum(epochs, 1), np.nan)
-    q = effective(p, np.where(np.isnan(unique), np.inf, unique) / D, rate)
-    loss = law(q, np.full(rows, N), np.full(rows, D))
-    loss = loss * np.exp(noise * draws.normal(size=loss.shape))
-    runs = tuple(f"run-{row}" for row in range(rows))
-    return RunLog(
-        runs,
-        np.full(rows, N),
-        np.full(rows, D),
-        p,
-        loss,
-        given.sources,
-        given.targets,
-        unique=unique if repeats else None,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -62,61 +29,11 @@ def found(log: RunLog) -> Fit:
     return fit(log, "learned-base", **QUICK)
 
 
-def test_the_rate_of_the_simulation_is_found(found: Fit):
-    known = found.repetition
-    assert known is not None
-    assert known.told
-    assert abs(np.log(known.rate / RATE)) < 0.1
-    assert abs(np.log(np.median(known.rates) / RATE)) < 0.1
-    assert np.std(np.log(known.rates)) < PUBLISHED_SPREAD / 3
-    assert ("lambda", None, "*", known.rate) == found.parameters()[-1][:4]
-    assert f"R* = {1 / known.rate:.3g} epochs" in found.summary()
-
-
-def test_no_two_rates_of_a_profile_are_about_one(log: RunLog):
-    """Where two steps led to one rate but for rounding, the spline through both swung far beside them."""
-    study = study_of(log, None, None, Settings(**QUICK), 0)
-    search = _Search(study, LearnedBase, np.ones((1, len(log))))
-    for rate in (-1.0, -1.0 + 1e-12, 0.0, -0.995):
-        search.visit(rate)
-    assert sorted(search.x) == [-1.0, 0.0]
-    for law in (EffectiveData, LearnedBase):
-        profile = Told.of(study, law).profile
-        assert profile is not None
-        assert np.diff(profile.log_rates).min() > 0.01
-
-
 def test_taking_repetition_into_account_predicts_new_runs_better(log: RunLog, found: Fit):
     fresh = log_with(RATE, seed=2)
     blind = fit(replace(log, unique=None), "learned-base", **QUICK)
     assert evaluate(found, fresh).scores.mean["PE"] < 0.002
     assert evaluate(blind, replace(fresh, unique=None)).scores.mean["PE"] > 0.005
-
-
-def test_a_log_without_repetition_leaves_the_published_rate_with_its_spread():
-    plain = log_with(RATE, repeats=False)
-    limited = replace(plain, unique=np.full(plain.p.shape, 2 * D))
-    one, other = (fit(each, "learned-base", **{**QUICK, "bootstrap": 200}) for each in (plain, limited))
-    for symbol in ("gamma", "u", "a", "E"):
-        np.testing.assert_array_equal(getattr(one.law, symbol), getattr(other.law, symbol))
-    known = other.repetition
-    assert known is not None
-    assert not known.told
-    assert known.rate == PUBLISHED
-    assert 0.8 < np.std(np.log(known.rates)) / PUBLISHED_SPREAD < 1.2
-    assert one.summary() == other.summary()
-
-
-@pytest.mark.parametrize("runs", [2, 4])
-def test_a_log_that_barely_repeats_leaves_the_rate_to_the_prior(runs: int):
-    plain = log_with(RATE, repeats=False, noise=0.01)
-    unique = np.full(plain.p.shape, np.nan)
-    unique[:runs, 0] = plain.p[:runs, 0] * D / 1.6
-    known = fit(replace(plain, unique=unique), "learned-base", **{**QUICK, "bootstrap": 100}).repetition
-    assert known is not None
-    assert known.told == (runs == 4)
-    assert abs(np.log(known.rate / PUBLISHED)) < 0.3
-    assert 0.7 < np.std(np.log(known.rates)) / PUBLISHED_SPREAD < 1.3
 
 
 def test_tokens_of_the_languages_table_are_those_of_every_run(log: RunLog):
@@ -299,24 +216,6 @@ def test_boosted_trees_take_effective_ratios(log: RunLog):
     np.testing.assert_allclose(found.losses, trees.predict(found.p, N, D, available=SUPPLY).losses[0])
 
 
-def test_laws_are_compared_at_the_worth_of_tokens_that_the_log_tells(log: RunLog):
-    told, blind = (
-        compare(each, "learned-base", folds=4, starts=2, threads=1).entries[0].scores.mean["PE"]
-        for each in (log, replace(log, unique=None))
-    )
-    assert told < 0.5 * blind
-
-
-def test_the_rate_is_told_by_named_rows_alone(log: RunLog):
-    study = study_of(log, None, None, Settings(**QUICK), 0)
-    seen = np.arange(len(log)) < 40
-    odd = study_of(replace(log, loss=np.where(seen[:, None], log.loss, 9.9)), None, None, Settings(**QUICK), 0)
-    rows = np.isin(study.log.runs, log.runs[:40])
-    one, other = (Told.of(each, LearnedBase, rows).rate for each in (study, odd))
-    assert one == pytest.approx(other, rel=1e-6)
-    assert Told.of(study, Exponential).profile is None
-
-
 def test_a_fit_that_is_compared_is_told_the_unique_tokens(log: RunLog, found: Fit):
     told = compare(log, [found], folds=4).entries[0].scores
     assert told is not None
@@ -359,12 +258,3 @@ def test_rates_that_no_fit_gives_are_refused(found: Fit, part: dict):
         replace(found.repetition, **part)
     with pytest.raises(ValueError, match="epochs of shape"):
         replace(found, repetition=replace(found.repetition, epochs=np.ones((2, 2))))
-
-
-def test_replicates_tell_how_firmly_the_runs_hold_the_rate(fixtures):
-    """Fault: fits along the grid that ended early kept the start's digits, and every replicate had the same rate."""
-    log = read_runs(fixtures / "repetition_runs.csv")
-    found = fit(log, "learned-base", bootstrap=20, folds=0, threads=1)
-    assert found.repetition is not None
-    assert found.repetition.rates is not None
-    assert 0.15 < np.std(np.log(found.repetition.rates)) < 0.6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_optimization import SOURCES, TOKENS, Bumpy, FakeFit
+from known_fits import SOURCES, TOKENS, Bumpy, FakeFit
 
 from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.mixing.mixtures import Mixture
