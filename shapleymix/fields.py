@@ -77,7 +77,8 @@ def _crossed(values: Values) -> Iterator[Odd]:
         high = values.get(name[: -len("low")] + "high") if name == "low" or name.endswith("_low") else None
         if low is None or high is None:
             continue
-        if np.shape(low) != np.shape(high):
+        lower, upper = (np.asarray(end, dtype=np.float64) for end in (low, high))
+        if lower.shape != upper.shape:
             yield name, "has another shape than the upper ends"
-        elif np.any(np.asarray(low, dtype=np.float64) > np.asarray(high, dtype=np.float64)):
+        elif (lower > upper).any():
             yield name, "holds a lower end above its upper one"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -138,11 +138,13 @@ class BlackBoxCandidate:
 
     learner: type[BlackBox]
 
-    joint: ClassVar[bool] = False
-
     @property
     def name(self) -> str:
         return self.learner.name
+
+    @property
+    def joint(self) -> bool:
+        return False
 
     def size(self, study: Study) -> int:
         return UNCOUNTED
@@ -170,11 +172,13 @@ class FixedCandidate:
     predictor: Predictor
     label: str
 
-    joint: ClassVar[bool] = False
-
     @property
     def name(self) -> str:
         return self.label
+
+    @property
+    def joint(self) -> bool:
+        return False
 
     def size(self, study: Study) -> int:
         return UNCOUNTED

@@ -206,7 +206,7 @@ class Profile:
         """Logarithms of the rates (V,) that some rows (V, R) tell each, with symbols of their own at every rate."""
         shares, found = rows.astype(np.float64), []
         for log_rate, x in zip(self.log_rates.tolist(), self.x, strict=True):
-            problem = _problem(study, law, log_rate, rows.any(axis=0))
+            problem = _problem(study, law, log_rate, np.any(rows, axis=0))
             start = np.broadcast_to(x, (len(rows), *x.shape))
             found.append(_residuals(problem, problem.follow(shares, start, study.settings.tolerance)))
         residuals, here = np.stack(found, axis=1), np.zeros(1)  # (V, G, R, K)
