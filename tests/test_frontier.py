@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from known_fits import TOKENS, FakeFit
@@ -134,3 +136,24 @@ def test_sides_are_read_as_they_are_written():
 def test_wrong_curves_are_told(between, options, message):
     with pytest.raises(UsageError, match=message):
         curve(between, **options)
+
+
+class Limited(FakeFit):
+    """The same, where models that saw nothing have losses in the middle of the curve."""
+
+    @property
+    def coverage(self) -> SimpleNamespace:
+        whole = np.array([entry.losses for entry in curve().entries])
+        return SimpleNamespace(untrained=whole.min(axis=0) + 0.6 * np.ptp(whole, axis=0))
+
+
+def test_points_lie_where_the_law_has_a_prediction():
+    """On a real fit three of seven points had an empty axis: corners beyond an untrained model's loss."""
+    fit = Limited(3)
+    found = frontier(fit, *BUDGET, "en:rest", points=9)
+    assert len(found.entries) == 9
+    assert all((entry.losses <= fit.coverage.untrained).all() for entry in found.entries)
+    assert "the curve ends where the law gives more than an untrained model's loss" in found.notices
+    steps = np.abs(np.diff(losses(found), axis=0)) / np.ptp(losses(found), axis=0)
+    assert np.hypot(*steps.T).max() < 0.4
+    assert not any("the curve ends" in notice for notice in curve().notices)

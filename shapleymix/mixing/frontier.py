@@ -181,7 +181,7 @@ def frontier(
     replicates, notes = usable_replicates(
         repeated_replicates(fit, fit.replicate_terms(size, tokens), problem.constraints.available, tokens)
     )
-    shares, answers = _spread(problem, w, points)
+    shares, answers, lost = _spread(problem, w, points, _untrained(fit))
     entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     found = Frontier(
@@ -198,7 +198,7 @@ def frontier(
         entries=entries,
         level=demands.level,
         replicates=0 if replicates is None else int(np.prod(replicates.batch)),
-        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, problem.constraints, weights), *told, *few))),
+        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, problem.constraints, weights), *told, *few, *lost))),
         provenance={
             "fit": dict(getattr(fit, "provenance", None) or {}),
             "groups": list(problem.constraints.group_names),
@@ -232,22 +232,43 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread(problem: Problem, w: FloatArray, points: int) -> tuple[FloatArray, list[Answer]]:
-    """Shares and optima of points that are spread along the curve, no one worse than another on both sides."""
+def _untrained(fit: FitLike) -> FloatArray:
+    """Losses (K,) that no trained model exceeds; NaN where they are not known."""
+    known = getattr(getattr(fit, "coverage", None), "untrained", None)
+    return np.full(len(fit.targets), np.nan) if known is None else np.asarray(known, dtype=np.float64)
+
+
+def _spread(
+    problem: Problem, w: FloatArray, points: int, untrained: FloatArray
+) -> tuple[FloatArray, list[Answer], list[str]]:
+    """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
+
+    Of the curve the part counts on which the law has a prediction; what else there is is said.
+    """
     shares = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
     answers = _solved(problem, w, shares)
     for _ in range(ROUNDS):
-        wanted = _between(shares, _along(problem.terms, w, answers), points)
+        part = np.flatnonzero(_trusted(problem.terms, w, answers, untrained))
+        wanted = _between(shares[part], _along(problem.terms, w, [answers[place] for place in part]), points)
         shares, answers = np.append(shares, wanted), [*answers, *_solved(problem, w, wanted)]
         order = np.argsort(shares, kind="stable")
         shares, answers = shares[order], [answers[place] for place in order]
-    losses = _sides(problem.terms, w, answers)
-    kept = np.flatnonzero(np.isfinite(losses).all(axis=1) & ~_dominated(losses))
+    losses, trusted = _sides(problem.terms, w, answers), _trusted(problem.terms, w, answers, untrained)
+    whole = np.isfinite(losses).all(axis=1) & ~_dominated(losses)
+    kept = np.flatnonzero(whole & trusted)
     if not len(kept):
         raise SolveError("no mixture within the bounds has a finite loss on both sides", hint="add small floors")
     kept = kept[np.argsort(losses[kept, 1], kind="stable")]
     chosen = kept[_nearest(_along(problem.terms, w, [answers[place] for place in kept]), points)]
-    return shares[chosen], [answers[place] for place in chosen]
+    lost = "the curve ends where the law gives more than an untrained model's loss"
+    return shares[chosen], [answers[place] for place in chosen], [lost] if (whole & ~trusted).any() else []
+
+
+def _trusted(terms: Terms, w: FloatArray, answers: Sequence[Answer], untrained: FloatArray) -> BoolArray:
+    """Which optima (R,) the law has a prediction for, on both sides; all of them where it has none for two."""
+    losses = terms.losses(np.stack([answer.p for answer in answers]))
+    known = ~((losses > untrained) & (w > 0).any(axis=0)).any(axis=1)
+    return known if known.sum() > 1 else np.ones(len(answers), dtype=bool)
 
 
 def _solved(problem: Problem, w: FloatArray, shares: FloatArray) -> list[Answer]:
