@@ -54,7 +54,7 @@ class Listed(Tabular, Record):
 
 
 def listed_once(sources: Sequence[str], named: Sequence[tuple[str, FloatArray]], notices: Sequence[str] = ()) -> Listed:
-    """Mixtures (M,) by name, each once: of two that are alike the first is kept, which is said; names are made apart."""
+    """Mixtures (M,) by name, each once: of two that are alike the first is kept, which is said."""
     kept: dict[bytes, str] = {}
     names: dict[str, FloatArray] = {}
     again: list[str] = []

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
-
 import click
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.planning import EXAMPLE, dry_run, plan_file, sweep_folder
-
-if TYPE_CHECKING:
-    from shapleymix.sweeping.layout import Place
-
+from shapleymix_cli.streams import say
 
 @options.command(
     EXAMPLE,
@@ -23,6 +18,7 @@ if TYPE_CHECKING:
 @plan_file
 @click.option("--index", type=options.COUNT, required=True, help="Which run, from 0: $SLURM_ARRAY_TASK_ID.")
 @sweep_folder
+from shapleymix_cli.streams import say
 @dry_run
 def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run: bool) -> None:
     """Train one run of PLAN, unless it is finished.
@@ -55,12 +51,9 @@ def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run
         hint = "wait for it, or launch the plan, which waits"
         raise DataError(f"run {index} ({run.id}) is trained by another process", hint=hint)
     if end.how == "failed":
-        raise _failed(index, end.reason, place, last_words(place))
+        for line in last_words(place):
+            say(f"  {line}")
+        hint = "mend it, and call the same again: it goes on where its program can"
+        raise DataError(f"run {index} failed: {end.reason}", hint=hint, location=Location(str(place.log)))
     how = "is finished" if end.trained else "was finished before"
     out.emit(lambda: {**told, "status": "finished"}, lambda: [f"run {index} ({run.id}, {run.name}) {how}"])
-
-
-def _failed(index: int, reason: str, place: Place, words: list[str]) -> DataError:
-    said = "".join(f"\n  {line}" for line in words)
-    hint = "mend it, and call the same again: it goes on where its program can"
-    return DataError(f"run {index} failed: {reason}{said}", hint=hint, location=Location(str(place.log)))

@@ -13,13 +13,15 @@ from typing import Literal
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Place
 from shapleymix.sweeping.plans import PlannedRun
-from shapleymix.sweeping.results import failures_of, make_folder, note_failure, take_result
+from shapleymix.sweeping.results import Failure, failures_of, make_folder, note_failure, take_result
 from shapleymix.sweeping.templates import ID, OUT, started
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.claims import claimed
 
 How = Literal["finished", "failed", "held", "stopped"]
 TAIL = 5
+HEAD = "--- "
+"""Beginning of the line of a log with which an attempt begins."""
 _LAST = 4096
 
 
@@ -53,7 +55,7 @@ def attempt(
             if claim is None:
                 return End("held")
             if most is not None and failures_of(place) >= most:
-                return End("failed", failure_reason(place))
+                return End("failed", Failure.load(place.failure).reason)
             return _trained(run, place, children, env or {}, claim)
     except OSError as error:
         hint = "make room, or give --folder somewhere that can be written"
@@ -71,7 +73,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     words = words_of(run, place)
     with place.log.open("ab") as log:
         began = datetime.now().astimezone().isoformat(timespec="seconds")
-        log.write(f"--- {began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
+        log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
         log.flush()
         try:
             code = children.run(words, log, env={**os.environ, **env}, claim=claim)
@@ -93,13 +95,6 @@ def _failed(place: Place, reason: str) -> End:
     return End("failed", note_failure(place, reason).reason)
 
 
-def failure_reason(place: Place) -> str:
-    """Why a run failed the last time."""
-    from shapleymix.sweeping.results import Failure
-
-    return Failure.load(place.failure).reason
-
-
 def _ended(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
@@ -110,11 +105,12 @@ def _ended(code: int) -> str:
 
 
 def last_words(place: Place) -> list[str]:
-    """The last lines that a run's program said."""
+    """The last lines that a run's program said when it was last started."""
     try:
         with place.log.open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - _LAST, 0))
             lines = log.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-    return [line for line in lines if line.strip()][-TAIL:]
+    began = max((place for place, line in enumerate(lines) if line.startswith(HEAD)), default=-1)
+    return [line for line in lines[began + 1 :] if line.strip()][-TAIL:]
