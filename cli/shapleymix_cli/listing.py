@@ -175,7 +175,7 @@ def _listed(out: Output, given: Kinds, names: tuple[str, ...], demands: Demands,
     from shapleymix.sweeping.listed import listed_once
     from shapleymix_cli.inputs import read_log
 
-    tables = [read_log(out, [one], losses="optional") if is_table_name(one) else one for one in given.empirical]
+    tables = [read_log(out, [str(one)], losses="optional") if is_table_name(one) else one for one in given.empirical]
     parts = [controlled(given.controlled, names, demands.table), empirical(tables, names, demands.table, D)]
     parts += [] if given.random is None else [_drawn(given.random, given, names, demands, D)]
     pairs = [pair for part in parts for pair in zip(part.names, part.p, strict=True)]

@@ -11,6 +11,7 @@ from shapleymix_cli.console import Output
 from shapleymix_cli.planning import EXAMPLE, dry_run, plan_file, sweep_folder
 from shapleymix_cli.streams import say
 
+
 @options.command(
     EXAMPLE,
     "shapleymix run game.jsonl --index 0 --dry-run",
@@ -18,7 +19,6 @@ from shapleymix_cli.streams import say
 @plan_file
 @click.option("--index", type=options.COUNT, required=True, help="Which run, from 0: $SLURM_ARRAY_TASK_ID.")
 @sweep_folder
-from shapleymix_cli.streams import say
 @dry_run
 def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run: bool) -> None:
     """Train one run of PLAN, unless it is finished.

@@ -74,6 +74,7 @@ def submit(
     """
     try:
         import submitit
+        from submitit.core.utils import FailedJobError
     except ImportError as error:
         hint = "pip install 'shapleymix[slurm]', or call `shapleymix run PLAN --index I` from a script of your own"
         raise UsageError("--backend slurm needs submitit", hint=hint) from error
@@ -83,7 +84,7 @@ def submit(
         executor = submitit.AutoExecutor(folder=layout.root / "slurm" / "%j", cluster=cluster)
         executor.update_parameters(**_parameters(parameters or {}, jobs, len(pieces), cluster))
         return [job for piece in pieces for job in executor.map_array(task, piece)]
-    except (RuntimeError, NameError, TypeError, ValueError, OSError, submitit.core.utils.FailedJobError) as error:
+    except (RuntimeError, NameError, TypeError, ValueError, OSError, FailedJobError) as error:
         text = " ".join(str(error).split())
         hint = "see the options of sbatch; submitit writes them with _ in place of -"
         raise UsageError(f"SLURM or submitit refuses: {text:.300}", hint=hint) from error
