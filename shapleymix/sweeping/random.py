@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shapleymix.errors import UsageError
 from shapleymix.mixing.bounds import Constraints
+from shapleymix.planning.candidates import distinct
 from shapleymix.planning.region import LEAST_RATIO, Region
 from shapleymix.records import FloatArray
 from shapleymix.sweeping.listed import Listed, listed_once
@@ -15,6 +15,9 @@ from shapleymix.tables.amounts import parse_positive, parse_whole
 from shapleymix.tables.baselines import smoothed
 
 TEMPERATURE, CONCENTRATION = 2.0, 1.0
+MOST_ROUNDS = 20
+LEAST = 1e-3
+"""Least parameter of a draw: of smaller ones all can come out as 0."""
 
 
 def random_mixtures(
@@ -52,23 +55,27 @@ def random_mixtures(
     heat = parse_positive(temperature, "temperature")
     total = parse_positive(concentration, "concentration") * len(bounds.sources)
     base = _base(bounds.available, heat)
-    drawn = np.random.default_rng(parse_whole(seed, "seed")).dirichlet(np.maximum(total * base, 1e-6), wanted)
-    if not np.isfinite(drawn).all():
-        raise UsageError(f"concentration {concentration:g} is too small to draw with", hint="give 0.01 or more")
+    region, rng = Region.of(bounds), np.random.default_rng(parse_whole(seed, "seed"))
+    p = np.empty((0, len(base)))
+    for _ in range(MOST_ROUNDS):
+        p = distinct(np.concatenate([p, _drawn(region, rng, np.maximum(total * base, LEAST), wanted)]))[:wanted]
+        if len(p) == wanted:
+            break
+    told = [f"the bounds and draws leave {len(p)} different mixtures of {wanted}"] if len(p) < wanted else []
+    return listed_once(bounds.sources, list(zip(_names(len(p)), p, strict=True)), told)
+
+
+def _drawn(region: Region, rng: np.random.Generator, parameters: FloatArray, count: int) -> FloatArray:
+    """Draws (count, M) within the bounds; ratios below a thousandth are none."""
+    drawn = rng.dirichlet(parameters, count)
     held = np.where(drawn < LEAST_RATIO, 0.0, drawn)
-    p = Region.of(bounds).moved(held / held.sum(axis=1, keepdims=True))
-    return listed_once(bounds.sources, list(zip(_names(wanted), _summed(p), strict=True)))
+    kept = np.maximum(region.moved(held / held.sum(axis=1, keepdims=True)), 0.0)
+    return kept / kept.sum(axis=1, keepdims=True)
 
 
 def _base(available: FloatArray, temperature: float) -> FloatArray:
     known = bool(np.isfinite(available).all()) and bool(available.any())
     return smoothed(available, 1 / temperature) if known else np.full(len(available), 1 / len(available))
-
-
-def _summed(p: FloatArray) -> FloatArray:
-    """The mixtures without what rounding left below 0, with sums of 1 again."""
-    kept = np.maximum(p, 0.0)
-    return kept / kept.sum(axis=1, keepdims=True)
 
 
 def _names(count: int) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+
 import click
 
 from shapleymix.errors import DataError, Location, UsageError
