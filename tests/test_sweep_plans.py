@@ -18,7 +18,7 @@ from shapleymix.mixing.demands import Demands
 from shapleymix.sweeping.controlled import controlled, empirical
 from shapleymix.sweeping.games import coalitions, standard_errors
 from shapleymix.sweeping.grids import grid
-from shapleymix.sweeping.listed import Listed
+from shapleymix.sweeping.listed import Listed, read_mixtures
 from shapleymix.sweeping.plans import Plan, read_plan
 from shapleymix.sweeping.random import random_mixtures
 from shapleymix.sweeping.templates import Template, started
@@ -270,12 +270,13 @@ def test_controlled_mixtures_are_even_over_what_they_name(fixtures: Path):
 
 def test_empirical_mixtures_are_those_in_use(fixtures: Path):
     languages = read_languages(fixtures / "multilingual5_languages.csv")
-    table = read_runs(fixtures / "multilingual5_runs.csv", losses="optional")
+    table = read_mixtures(fixtures / "multilingual5_runs.csv")
     found = empirical(["natural", "temperature:2", "en=0.5,de=0.5", table], FIVE, languages)
     tokens = languages.aligned(FIVE).available_tokens
     np.testing.assert_allclose(found.p[0], tokens / tokens.sum())
     np.testing.assert_allclose(found.p[1], np.sqrt(tokens) / np.sqrt(tokens).sum())
-    assert len(found) == 3 + len(set(table.mixture_keys))
+    assert len(table) == len(set(read_runs(fixtures / "multilingual5_runs.csv").mixture_keys))
+    assert len(found) == 3 + len(table)
     with pytest.raises(UsageError, match="needs the tokens of the run"):
         empirical(["unimax:1"], FIVE, languages)
 

@@ -12,6 +12,7 @@ from shapleymix_cli.console import Output
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.records import Record
+    from shapleymix.sweeping.listed import Listed
     from shapleymix.sweeping.plans import Plan
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
@@ -96,6 +97,16 @@ def load_fit(out: Output, path: str, law_file: str | None = None, likes: Sequenc
     fit = like(fit, likes)
     out.warn(f"little is known of the effect of {new}: {fit.thin[new]}" for new in fit.coverage.alike)
     return fit
+
+
+def read_mixture_table(out: Output, path: str) -> Listed:
+    """A table of mixtures, saying what reading changed."""
+    from shapleymix.sweeping.listed import read_mixtures
+
+    table = read_mixtures(path)
+    out.used(path, str(table.provenance["digest"]))
+    out.note(table.notices)
+    return table
 
 
 def read_sweep(out: Output, path: str) -> Plan:

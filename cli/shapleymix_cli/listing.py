@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import nan
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
@@ -134,7 +135,7 @@ def list_mixtures(
     if given.template is not None:
         plan_runs(out, listed, N, D, given, output, force)
         return
-    marked = with_provenance(out, listed)
+    marked = with_provenance(out, replace(listed, N=N or nan, D=D or nan))
     out.note(marked.notices)
     if output:
         save_or_tabulate(out, marked, output, force)
@@ -145,7 +146,7 @@ def refuse_design(n: int | None, logs: Sequence[str]) -> None:
     """A list of mixtures takes neither a number of designed ones nor runs so far."""
     if n is not None or logs:
         given = "--n" if n is not None else "a log"
-        hint = "write the list first (-o listed.csv); given as a log, its mixtures count as planned already"
+        hint = "write the list first (-o listed.csv --run-N .. --run-D ..); given as a log, its mixtures are planned already"
         raise UsageError(f"{given} with --controlled, --empirical or --random", hint=hint)
 
 
@@ -173,9 +174,9 @@ def _listed(out: Output, given: Kinds, names: tuple[str, ...], demands: Demands,
     """The mixtures of all kinds, each once: controlled ones, those in use, random ones."""
     from shapleymix.sweeping.controlled import controlled, empirical
     from shapleymix.sweeping.listed import listed_once
-    from shapleymix_cli.inputs import read_log
+    from shapleymix_cli.inputs import read_mixture_table
 
-    tables = [read_log(out, [str(one)], losses="optional") if is_table_name(one) else one for one in given.empirical]
+    tables = [read_mixture_table(out, str(one)) if is_table_name(one) else one for one in given.empirical]
     parts = [controlled(given.controlled, names, demands.table), empirical(tables, names, demands.table, D)]
     parts += [] if given.random is None else [_drawn(given.random, given, names, demands, D)]
     pairs = [pair for part in parts for pair in zip(part.names, part.p, strict=True)]

@@ -134,14 +134,13 @@ def grid(
 ) -> None:
     """Every mixture at every size, token count and seed.
 
-    MIXTURES are tables with p_<source> and no losses needed, such as `plan mixtures -o` writes, or run logs.
+    MIXTURES are tables with p_<source>, such as `plan mixtures -o` writes, or run logs, whose mixtures count once.
     """
-    from shapleymix.sweeping.listed import listed_once
-    from shapleymix_cli.inputs import read_log
+    from shapleymix.sweeping.controlled import empirical
+    from shapleymix_cli.inputs import read_mixture_table
 
-    log = read_log(out, tables, losses="optional")
-    rows = [(name, row) for name, row, used in zip(log.runs, log.p, log.p.sum(axis=1) > 0, strict=True) if used]
-    write_plan(out, _planned(listed_once(log.sources, rows), sizes, tokens, seeds, template), output, force)
+    read = [read_mixture_table(out, one) for one in tables]
+    write_plan(out, _planned(empirical(read, read[0].sources), sizes, tokens, seeds, template), output, force)
 
 
 def _planned(

@@ -13,7 +13,7 @@ from shapleymix.sweeping.listed import Listed, listed_once
 from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.by_source import tokens_at_hand
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.names import align
 from shapleymix.tables.spelling import composed, near
 
 MONOLINGUAL, UNIFORM, FAMILIES = "monolingual", "uniform", "families"
@@ -77,13 +77,13 @@ def _members(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def empirical(
-    asked: Sequence[str | RunLog], sources: Sequence[str], languages: Languages | None = None, D: float | None = None
+    asked: Sequence[str | Listed], sources: Sequence[str], languages: Languages | None = None, D: float | None = None
 ) -> Listed:
     """Mixtures as they are in use: those of tables, and `natural`, `temperature:T`, `unimax:E` by a languages table.
 
     Parameters
     ----------
-    asked : sequence of str or RunLog
+    asked : sequence of str or Listed
         Names or ratios as `predict` takes them, or tables of mixtures.
     sources : sequence of str (M,)
         Labels.
@@ -100,8 +100,9 @@ def empirical(
     tokens = tokens_at_hand(sources, languages, None)
     named: list[tuple[str, FloatArray]] = []
     for one in asked:
-        if isinstance(one, RunLog):
-            named += zip(one.runs, one.aligned(sources, one.targets).p, strict=True)
+        if isinstance(one, Listed):
+            place = align(one.sources, to=sources, what="sources", exact=True, origin="the table of mixtures")
+            named += zip(one.names, one.p[:, place], strict=True)
         elif D is None and one.strip().startswith("unimax"):
             raise UsageError(f"{one!r} needs the tokens of the run", hint="give D")
         else:
