@@ -146,7 +146,7 @@ def refuse_design(n: int | None, logs: Sequence[str]) -> None:
     """A list of mixtures takes neither a number of designed ones nor runs so far."""
     if n is not None or logs:
         given = "--n" if n is not None else "a log"
-        hint = "write the list first (-o listed.csv --run-N .. --run-D ..); given as a log, its mixtures are planned already"
+        hint = "write the list first, with --run-N and --run-D; given as a log, its mixtures count as planned"
         raise UsageError(f"{given} with --controlled, --empirical or --random", hint=hint)
 
 

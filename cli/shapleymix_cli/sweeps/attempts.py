@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -76,7 +77,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
         log.flush()
         try:
-            code = children.run(words, log, env={**os.environ, **env}, claim=claim)
+            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim)
         except (OSError, ValueError) as error:
             told = getattr(error, "strerror", None) or error
             return _failed(place, f"{words[0]!r} cannot be started: {told}")
@@ -89,6 +90,11 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     if code is None or children.stopped.is_set():
         return End("stopped")
     return _failed(place, _ended(code))
+
+
+def _path() -> dict[str, str]:
+    """Where programs are found: as ever, and last beside this Python, whose environment need not be activated."""
+    return {"PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])}
 
 
 def _failed(place: Place, reason: str) -> End:
