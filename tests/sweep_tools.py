@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -70,18 +71,20 @@ def game_plan(path: Path, *more: str, sources: tuple[str, ...] = ("a", "b"), see
     return plan
 
 
-def start(*words: object, **more: object) -> subprocess.Popen[str]:
-    """The command line as a process, from any folder."""
+def start(
+    *words: object, terminal: int | None = None, preexec_fn: Callable[[], object] | None = None
+) -> subprocess.Popen[str]:
+    """The command line as a process; `terminal` is what it has for standard error."""
     root = Path(__file__).resolve().parents[1]
     paths = os.pathsep.join([str(root), str(root / "cli"), str(root / "adapters"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "shapleymix_cli", *map(str, words)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,
         env=env,
-        **more,  # type: ignore[call-overload]
+        preexec_fn=preexec_fn,
     )
 
 

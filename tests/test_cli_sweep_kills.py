@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -189,3 +190,73 @@ def test_whatever_is_killed_the_log_is_complete_and_right(
     assert last.returncode == 0, out + err
     check_collected(tmp_path, plan, launchers)
     assert programs(tmp_path) == []
+
+
+def test_a_program_that_ends_early_with_0_when_it_is_stopped_is_no_result(
+    tmp_path: Path, launchers: list[subprocess.Popen[str]]
+):
+    """Many trainers write what they have on SIGTERM and exit with 0."""
+    path = trainer(tmp_path)
+    early = "signal.signal(signal.SIGTERM, lambda *_: (hand_back(0.96), os._exit(0)))\nfor step in range(10):"
+    text = path.read_text().replace("for step in range(10):", early)
+    head, tail = text.split("pairs = (part")
+    body = "pairs = (part" + tail.replace("float(given.D)", "float(given.D) * part_of")
+    function = "def hand_back(part_of):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    path.write_text(head.replace("began =", function + "began =", 1) + "hand_back(1.0)\n")
+    plan = game_plan(path, "--sleep 1", sources=("a",))
+    first = start("launch", tmp_path / "plan.jsonl")
+    launchers.append(first)
+    wait_for(lambda: len(programs(tmp_path)) == 1)
+    time.sleep(0.3)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    assert first.returncode == 130
+    assert lines_of(tmp_path / FOLDER, plan.runs[0].id, "runs.jsonl"), "it has handed back what it had"
+    assert state_of(plan, Layout.of(tmp_path / "plan.jsonl")).status == ("open",)
+    again = start("launch", tmp_path / "plan.jsonl")
+    launchers.append(again)
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 0, out + err
+    check_collected(tmp_path, plan, launchers)
+
+
+def test_nohup_is_heard(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
+    game_plan(trainer(tmp_path), "--sleep 1", sources=("a",))
+    child = start("launch", tmp_path / "plan.jsonl", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    launchers.append(child)
+    wait_for(lambda: len(programs(tmp_path)) == 1)
+    child.send_signal(signal.SIGHUP)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "1 of 1 run finished" in out
+
+
+def test_run_passes_a_scheduler_s_signal_on(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
+    plan = game_plan(trainer(tmp_path), "--sleep 20", sources=("a",))
+    child = start("run", tmp_path / "plan.jsonl", "--index", 0)
+    launchers.append(child)
+    wait_for(lambda: len(programs(tmp_path)) == 1)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=30) == 130
+    assert programs(tmp_path) == []
+    assert state_of(plan, Layout.of(tmp_path / "plan.jsonl")).status == ("open",)
+
+
+def test_a_bar_on_a_terminal(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
+    game_plan(trainer(tmp_path), "--sleep 0.2")
+    master, slave = pty.openpty()
+    child = start("launch", tmp_path / "plan.jsonl", "--jobs", 1, terminal=slave)
+    launchers.append(child)
+    os.close(slave)
+    said = b""
+    while child.poll() is None or not said.endswith(b"\n"):
+        try:
+            said += os.read(master, 4096)
+        except OSError:
+            break
+    os.close(master)
+    child.communicate(timeout=30)
+    text = said.decode("utf-8", "replace")
+    assert "3/3" in text
+    assert "running" in text
+    assert "left" in text

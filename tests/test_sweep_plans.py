@@ -230,6 +230,13 @@ def test_a_plan_whose_runs_cannot_be_told_apart_is_refused(changes: dict[str, ob
     assert told in str(caught.value)
 
 
+def test_a_command_that_says_too_little_of_the_mixture_is_refused():
+    three = coalitions(("en", "de", "fr"))
+    with pytest.raises(UsageError, match="the same for the mixtures de and fr"):
+        grid(three, 1000, "1M", command="train {p_en} {out}")
+    assert len(grid(three, 1000, "1M", command="train {p_en} {p_de} {out}")) == 7
+
+
 ODD = ("zh-Hans", "it's", 'say "hi"', "a b", "{x}", "$HOME", "ą", "back\\slash", "100%", "a/b", "*")
 
 

@@ -86,7 +86,7 @@ _GRID = (
 )
 
 
-@options.command(EXAMPLE, "shapleymix plan game --sources a,b,c -N 100M -D 2B --seeds 0,1 --json")
+@options.command(EXAMPLE, "shapleymix plan game --sources a,b,c -N mini=97600 -D 2M --seeds 0,1 --json")
 @click.option("--sources", metavar="en,de,...", required=True, help="The languages that play.")
 @click.option(
     "--samples", type=options.Count(1), help="So many coalitions.  [default: all of 10 languages, 12 each of more]"

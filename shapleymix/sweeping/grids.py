@@ -11,7 +11,7 @@ from shapleymix.errors import UsageError
 from shapleymix.records import FloatArray
 from shapleymix.sweeping.listed import Listed
 from shapleymix.sweeping.plans import Plan, PlannedRun, plan_of
-from shapleymix.sweeping.templates import DEFAULT, RATIO, Template
+from shapleymix.sweeping.templates import DEFAULT, RATIO, Template, Words
 from shapleymix.tables.simplex import format_mixture
 from shapleymix.tables.sizes import parse_budget
 
@@ -60,7 +60,9 @@ def grid(
         _run(template, mixtures, place, ratios[place], size, D, seed)
         for size, D, seed, place in product(sizes, tokens, chosen, range(len(mixtures)))
     ]
-    return plan_of(mixtures.sources, runs, mixtures.notices)
+    plan = plan_of(mixtures.sources, runs, mixtures.notices)
+    _check_commands(plan)
+    return plan
 
 
 def _run(
@@ -123,6 +125,15 @@ def _check_told_apart(
     if template.says("model") and any(name is None for name, _ in sizes):
         hint = "name the sizes (tiny=23712,mini=97600), or write the model into the command"
         raise UsageError("{model} of the command is the name of a size, and a size has none", hint=hint)
+
+
+def _check_commands(plan: Plan) -> None:
+    """Runs that differ are not started alike: a command may say the ratios of some sources only."""
+    first: dict[Words, PlannedRun] = {}
+    for run in plan.runs:
+        if (other := first.setdefault(run.command, run)) is not run:
+            message = f"the command is the same for the mixtures {other.name} and {run.name}"
+            raise UsageError(message, hint="put {mixture} into it, or the ratio of every source")
 
 
 def _number(value: float) -> str:

@@ -23,7 +23,7 @@ from shapleymix.tables.runs import RunLog
 from shapleymix.tables.simplex import ROUNDED, format_mixture
 from shapleymix.tables.sizes import format_size
 
-SHORT = 0.1
+SHORT = 0.05
 """A run that ends by more than this part before D, or after it, is another run: steps and batches round by less."""
 NEAR = 0.01
 """N and D that are off by more than this part are told."""
@@ -65,8 +65,17 @@ class RunResult(Record):
     notices: tuple[str, ...] = ()
 
 
-def take_result(run: PlannedRun, place: Place) -> RunResult:
+def take_result(run: PlannedRun, place: Place, short: float = SHORT) -> RunResult:
     """What the run's program left in its folder, checked and kept as `result.json`.
+
+    Parameters
+    ----------
+    run : PlannedRun
+        What was planned.
+    place : Place
+        Its folder.
+    short : float
+        By which part of D it may have ended before or after.
 
     Raises
     ------
@@ -75,7 +84,7 @@ def take_result(run: PlannedRun, place: Place) -> RunResult:
     UsageError
         If the result cannot be written.
     """
-    found = _checked(run, _log_of(place))
+    found = _checked(run, _log_of(place), short)
     found.save(place.result, force=True)
     place.failure.unlink(missing_ok=True)
     return found
@@ -133,7 +142,7 @@ def _log_of(place: Place) -> RunLog:
     return read_runs(path)
 
 
-def _checked(run: PlannedRun, log: RunLog) -> RunResult:
+def _checked(run: PlannedRun, log: RunLog, short: float) -> RunResult:
     place = Location(log.origin)
     trained = log.trained
     ids = set(np.array(log.runs)[trained].tolist())
@@ -143,7 +152,7 @@ def _checked(run: PlannedRun, log: RunLog) -> RunResult:
     p = np.where(trained[:, None], _ratios(log, run, place), 0.0)
     last = int(np.argmax(log.D))
     ended = float(log.D[last])
-    if abs(ended / run.D - 1) > SHORT:
+    if abs(ended / run.D - 1) > short:
         told = f"ended at D = {format_size(ended)}, planned was {format_size(run.D)}"
         raise DataError(told, location=place, hint="the program stopped early, or was told another D")
     if not log.measured[last].any():

@@ -14,7 +14,7 @@ from typing import Literal
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Place
 from shapleymix.sweeping.plans import PlannedRun
-from shapleymix.sweeping.results import Failure, failures_of, make_folder, note_failure, take_result
+from shapleymix.sweeping.results import NEAR, SHORT, Failure, failures_of, make_folder, note_failure, take_result
 from shapleymix.sweeping.templates import ID, OUT, started
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.claims import claimed
@@ -81,13 +81,16 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         except (OSError, ValueError) as error:
             told = getattr(error, "strerror", None) or error
             return _failed(place, f"{words[0]!r} cannot be started: {told}")
+    stopped = children.stopped.is_set()
     if code == 0:
-        try:
-            take_result(run, place)
+        try:  # a program that is asked to end may do so with 0, long before it is through
+            take_result(run, place, NEAR if stopped else SHORT)
         except ShapleyMixError as error:
+            if stopped:
+                return End("stopped")
             return _failed(place, str(error).replace("\n  hint: ", " (") + (")" if error.hint else ""))
         return End("finished")
-    if code is None or children.stopped.is_set():
+    if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))
 

@@ -145,7 +145,8 @@ def interrupted(children: Children) -> Iterator[threading.Event]:
         # not here: the lock that they take may be held by the very code that the signal has interrupted
         threading.Thread(target=children.kill if again else children.stop, daemon=True).start()
 
-    before = {number: signal.signal(number, hear) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, hear) for number in heard}
     try:
         yield asked
     finally:
