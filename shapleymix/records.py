@@ -10,7 +10,6 @@ a `StoreError` that names the file and the field.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import types
@@ -194,7 +193,7 @@ def _kind_of(document: object, cls: type[Record], place: _Place) -> tuple[type[R
 
 
 def _decode_record(cls: type[Record], document: Mapping[str, object], place: _Place) -> Record:
-    hints = _hints(cls)
+    hints = typing.get_type_hints(cls)
     names = _field_names(cls)
     for name in names:
         if name not in document:
@@ -208,12 +207,6 @@ def _decode_record(cls: type[Record], document: Mapping[str, object], place: _Pl
         place.refuse(f"holds values that do not fit: {error}", None, error)
     _check_derived(record, document, {*names, "schema_version", "kind"}, place)
     return record
-
-
-@functools.cache
-def _hints(cls: type[Record]) -> dict[str, Hint]:
-    """The types of a class's fields, which take longer to find out than a small record to read."""
-    return typing.get_type_hints(cls)
 
 
 def _check_derived(record: Record, document: Mapping[str, object], known: set[str], place: _Place) -> None:

@@ -113,7 +113,7 @@ def test_programs_that_do_not_end_are_killed_after_the_grace(tmp_path: Path, lau
 
 
 def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
-    plan = game_plan(trainer(tmp_path), "--sleep 3", sources=("a",))
+    plan = game_plan(trainer(tmp_path), "--sleep 6", sources=("a",))
     first = start("launch", tmp_path / "plan.jsonl")
     launchers.append(first)
     wait_for(lambda: len(programs(tmp_path)) == 1)
