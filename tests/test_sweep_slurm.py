@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from shapleymix_cli.main import commands
 from shapleymix_cli.sweeps import slurm
 from sweep_tools import check_log, game_plan, lines_of, start, trainer
 
@@ -91,6 +92,20 @@ def test_arrays_have_a_thousand_tasks_at_most_and_share_the_jobs(tmp_path: Path,
     assert (asked, len(jobs)) == ([1000, 1000, 300], 2300)
     assert told["slurm_array_parallelism"] == 10
     assert (told["slurm_time"], told["slurm_partition"], told["slurm_cpus_per_task"]) == (60, "gpu", 4)
+
+
+def test_what_sbatch_is_told_may_hold_commas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told: dict[str, str] = {}
+
+    def record(plan: str, layout: Layout, indices: list[int], **given: dict[str, str]) -> list[str]:
+        told.update(given["parameters"])
+        return []
+
+    game_plan(trainer(tmp_path))
+    monkeypatch.setattr(slurm, "submit", record)
+    words = ["--backend", "slurm", "--slurm", "nodelist=a,b,time=5", "--slurm", "gres=gpu:1"]
+    assert commands.main(["launch", str(tmp_path / "plan.jsonl"), *words], standalone_mode=False) == 0
+    assert told == {"nodelist": "a,b", "time": "5", "gres": "gpu:1"}
 
 
 def test_a_preempted_task_is_put_into_the_queue_again_as_it_is(tmp_path: Path):

@@ -9,6 +9,7 @@ from math import nan
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
+from click.core import ParameterSource
 
 from shapleymix.errors import UsageError
 from shapleymix.files import is_table_name
@@ -98,7 +99,7 @@ def kinds(function: Callable[Concatenate[Output, Kinds, P], None]) -> Callable[.
     ) -> None:
         split = tuple(part for text in controlled for part in text.split(","))
         given = Kinds(split, empirical, random, temperature, concentration, template, seeds)
-        _check_draws(given)
+        _check_parts(given)
         function(out, given, *rest, **others)
 
     made: Callable[..., None] = call
@@ -107,7 +108,12 @@ def kinds(function: Callable[Concatenate[Output, Kinds, P], None]) -> Callable[.
     return made
 
 
-def _check_draws(given: Kinds) -> None:
+def _check_parts(given: Kinds) -> None:
+    """What says how another option works does nothing without it."""
+    if given.template is None and given.seeds != (0,):
+        raise UsageError(
+            "--seeds without --command", hint="a table of mixtures has no seeds: give both, or plan a grid"
+        )
     if given.random is None and (given.temperature is not None or given.concentration is not None):
         raise UsageError("--temperature and --concentration are of --random", hint="give --random, or leave them out")
 
@@ -142,12 +148,24 @@ def list_mixtures(
     out.emit(marked.to_document, lambda: _view(marked, out.verbose))
 
 
-def refuse_design(n: int | None, logs: Sequence[str]) -> None:
-    """A list of mixtures takes neither a number of designed ones nor runs so far."""
+_DESIGN = ("fit_path", "law_file", "law", "min_own_tokens", "N", "D", "purpose", "candidates", "region", "batches")
+_DESIGN += ("targets", "weights")
+_BOUNDS = ("max_epochs", "caps", "floors", "fix", "min_tokens", "groups", "near", "within", "distance")
+"""Parameters that a design alone reads, and those that random mixtures obey."""
+
+
+def refuse_design(given: Kinds, n: int | None, logs: Sequence[str]) -> None:
+    """A list of mixtures takes neither a number of designed ones nor runs so far, nor what only these need."""
     if n is not None or logs:
-        given = "--n" if n is not None else "a log"
+        what = "--n" if n is not None else "a log"
         hint = "write the list first, with --run-N and --run-D; given as a log, its mixtures count as planned"
-        raise UsageError(f"{given} with --controlled, --empirical or --random", hint=hint)
+        raise UsageError(f"{what} with --controlled, --empirical or --random", hint=hint)
+    context = click.get_current_context()
+    idle = {**dict.fromkeys(_DESIGN, "a design"), **({} if given.random else dict.fromkeys(_BOUNDS, "--random"))}
+    for one in context.command.params:
+        if one.name in idle and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
+            flag = max(one.opts, key=len)
+            raise UsageError(f"{flag} does nothing to listed mixtures", hint=f"it is of {idle[one.name]}: leave it out")
 
 
 def plan_design(out: Output, found: Design, given: Kinds, output: str | None, force: bool) -> None:

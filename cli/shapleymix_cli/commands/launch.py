@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from shapleymix.errors import UsageError
 from shapleymix_cli import options
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from shapleymix.sweeping.plans import Plan
 
 LOCAL, SLURM = "local", "slurm"
+_BETWEEN = re.compile(r",(?=[\w-]+=)")
+"""A comma before a name: one within a value, such as that of nodelist=a,b, parts nothing."""
 
 
 @options.command(
@@ -57,8 +61,7 @@ def command(
     from shapleymix.sweeping.layout import Layout
     from shapleymix_cli.inputs import read_sweep
 
-    if slurm and backend != SLURM:
-        raise UsageError("--slurm without --backend slurm", hint="give both, or neither")
+    _check_backend(backend, slurm)
     plan = read_sweep(out, plan_path)
     layout = Layout.of(plan_path, folder)
     if dry_run:
@@ -67,6 +70,19 @@ def command(
         _submit(out, plan_path, plan, layout, jobs, slurm)
     else:
         _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, grace)
+
+
+def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
+    """What one backend does not know is refused, not passed over."""
+    if slurm and backend != SLURM:
+        raise UsageError("--slurm without --backend slurm", hint="give both, or neither")
+    context = click.get_current_context()
+    for name in ("gpus", "gpus_per_run", "retries", "grace"):
+        if backend == SLURM and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            hint = (
+                "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1,signal=..); launch again for those that fail"
+            )
+            raise UsageError(f"--{name.replace('_', '-')} does nothing with --backend slurm", hint=hint)
 
 
 def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
@@ -88,7 +104,7 @@ def _submit(
     from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.slurm import submit
 
-    pairs = [part.partition("=") for text in parameters for part in text.split(",")]
+    pairs = [part.partition("=") for text in parameters for part in _BETWEEN.split(text)]
     if bad := [name for name, equals, value in pairs if not (name and equals and value)]:
         raise UsageError(f"--slurm {bad[0]!r} is no name=value", hint="for instance partition=gpu,time=60,gres=gpu:1")
     state = state_of(plan, layout)

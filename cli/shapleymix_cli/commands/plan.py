@@ -129,7 +129,7 @@ def mixtures(
     table = asked.get("languages")
     known = inputs.read_table(out, None if table is None else str(table))
     if listed.asked:
-        refuse_design(n, logs)
+        refuse_design(listed, n, logs)
         list_mixtures(out, listed, asked, known, sources, run_N, run_D, output, force)
         return
     if n is None:
