@@ -71,6 +71,7 @@ def test_ctrl_c_ends_the_programs_and_launching_again_resumes(tmp_path: Path, la
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=30)
     assert (first.returncode, out) == (130, "")
+    assert "once more to end them at once" in err
     assert "interrupted" in err
     assert "Traceback" not in err
     assert programs(tmp_path) == []

@@ -28,11 +28,13 @@ _LAST = 4096
 
 @dataclass(frozen=True)
 class End:
-    """How one attempt at a run ended: finished, failed with a reason, held by another process, or stopped."""
+    """How one attempt at a run ended: finished (`trained` by it, or before), failed for a reason, which it has done so
+    often, held by another process, or stopped."""
 
     how: How
     reason: str = ""
     trained: bool = True
+    failures: int = 0
 
 
 def attempt(
@@ -56,7 +58,7 @@ def attempt(
             if claim is None:
                 return End("held")
             if most is not None and failures_of(place) >= most:
-                return End("failed", Failure.load(place.failure).reason)
+                return _end_of(Failure.load(place.failure))
             return _trained(run, place, children, env or {}, claim)
     except OSError as error:
         hint = "make room, or give --folder somewhere that can be written"
@@ -101,7 +103,11 @@ def _path() -> dict[str, str]:
 
 
 def _failed(place: Place, reason: str) -> End:
-    return End("failed", note_failure(place, reason).reason)
+    return _end_of(note_failure(place, reason))
+
+
+def _end_of(failure: Failure) -> End:
+    return End("failed", failure.reason, failures=failure.attempts)
 
 
 def _ended(code: int) -> str:

@@ -54,6 +54,11 @@ class Children:
             with self._lock:
                 self._running.discard(child)
 
+    @property
+    def running(self) -> bool:
+        """Whether any program runs."""
+        return bool(self._running)
+
     def stop(self) -> None:
         """Ask all programs to end (SIGTERM), and end those that have not after the grace (SIGKILL)."""
         with self._lock:

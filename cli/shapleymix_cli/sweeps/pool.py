@@ -17,6 +17,7 @@ from types import FrameType
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
 from shapleymix.sweeping.results import failures_of
+from shapleymix_cli.streams import say
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import Children
 
@@ -128,7 +129,7 @@ def _take(sweep: Sweep, index: int, end: End) -> None:
         sweep.held.add(index)
         sweep.waiting.append(index)
     elif end.how == "failed":
-        if failures_of(sweep.layout.place(sweep.plan.runs[index].id)) < sweep.most[index]:
+        if end.failures < sweep.most[index]:
             sweep.waiting.append(index)
         else:
             sweep.failed[index] = end.reason
@@ -142,6 +143,8 @@ def interrupted(children: Children) -> Iterator[threading.Event]:
     def hear(number: int, frame: FrameType | None) -> None:
         again = asked.is_set()
         asked.set()
+        if not again and children.running:
+            say("ending: programs may write a checkpoint first; once more to end them at once")
         # not here: the lock that they take may be held by the very code that the signal has interrupted
         threading.Thread(target=children.kill if again else children.stop, daemon=True).start()
 
