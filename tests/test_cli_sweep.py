@@ -27,8 +27,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return runner(capsys)
 
 
-def test_from_a_plan_to_shapley_values(run: Run, tmp_path: Path):
-    """The whole way: plan, launch, collect, and the commands that read the log; a name with a space and a quote."""
+def test_from_a_plan_to_a_log_that_is_complete(run: Run, tmp_path: Path):
+    """The whole way: plan, launch, again, collect; the program has spaces and a quote in its name."""
     script = tmp_path / "it's a trainer.py"
     trainer(tmp_path).rename(script)
     command = template(script).replace("it's", "it'\"'\"'s")
