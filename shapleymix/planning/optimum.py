@@ -20,7 +20,13 @@ MOST = 64
 NEARBY = 0.25
 """Without replicates, mixtures this far on the way from the optimum to those of the region stand for their optima."""
 WORSE = 0.05
-"""Of the objective: a mixture that is predicted to lose more over the optimum is not where the optimum may lie."""
+"""Of the objective: a mixture that is predicted to lose more over the optimum is not where the optimum may lie.
+
+Tried on eight simulated laws of another form than the fitted one, 6 runs after 10 at random, by the regret of the
+optimum in thousandths of a nat, .87 without them: .17 with .05, .25 with .02, .19 with .1, .16 with candidates
+everywhere (on a log of real runs they were nearly monolingual), .23 at random, .52 for the purpose of a region, .47
+right beside the optimum.
+"""
 HALVINGS = 30
 
 
