@@ -18,6 +18,7 @@ from _data import regmix, shared_logs
 from _report import finish, must, row, table
 
 import shapleymix as sm
+from shapleymix.fitting.settings import FitKeywords
 from shapleymix.records import FloatArray, IntArray
 
 DRAWS = 5
@@ -25,7 +26,7 @@ LAW = "learned-base"
 RATIO = 2 / 3
 ORDERS = 2
 KEPT_BACK = 150
-WITHOUT_SPREAD = {"bootstrap": 0, "folds": 0, "threads": 1}
+WITHOUT_SPREAD: FitKeywords = {"bootstrap": 0, "folds": 0, "threads": 1}
 
 
 @dataclass(frozen=True)
