@@ -147,6 +147,7 @@ def test_a_family_is_a_group_of_its_sources():
         ({"groups": 5}, "are no groups"),
         ({"groups": [5]}, "no bound"),
         ({"groups": [Group(("xx",))]}, "'xx' is not one of the sources"),
+        ({"groups": Group("en+de", upper=0.3)}, r"give its sources one by one: \('en', 'de'\)"),
         ({"min_tokens": {"en": "abc"}}, "not a size"),
         ({"available": {"en": "abc"}}, "not a size"),
         ({"available": "en=1B", "max_epochs": 0}, "not above 0"),

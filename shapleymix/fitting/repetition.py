@@ -56,14 +56,13 @@ class Repetition(Record):
             raise ValueError("the rates of repetition are not all finite and at least 0")
 
     def check(self, sources: int, replicates: Law | None) -> None:
-        """Raise a ValueError unless there are epochs of each of so many sources, and as many rates as replicates."""
+        """Raise a ValueError unless there are epochs of each of so many sources, and as many rates as replicates, if any."""
         if self.epochs.shape != (sources, 2):
             raise ValueError(f"repetition: epochs of shape {self.epochs.shape}, expected ({sources}, 2)")
         if (self.epochs[:, 0] > self.epochs[:, 1]).any():
             raise ValueError("repetition: fewest epochs above the most")
-        count = None if replicates is None else replicates.batch()
-        if self.rates is not None and self.rates.shape != count:
-            raise ValueError(f"repetition: {len(self.rates)} rates for {count or 'no'} replicates")
+        if self.rates is not None and replicates is not None and self.rates.shape != replicates.batch():
+            raise ValueError(f"repetition: {len(self.rates)} rates for {replicates.batch()} replicates")
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of whose epochs nothing is known."""

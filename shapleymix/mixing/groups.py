@@ -155,6 +155,9 @@ def _resolved(group: Group, sources: tuple[str, ...], families: Families) -> Gro
 
 
 def _unknown_hint(name: str, sources: tuple[str, ...], families: Families) -> str | None:
+    parts = [part.strip() for part in name.split("+")]
+    if len(parts) > 1 and {*parts} <= {*sources, *families}:
+        return f"give its sources one by one: {tuple(parts)}, or the bound as text"
     hint = near(name, (*sources, *families))
     return hint if families else f"{hint}; families need a languages table" if name[:1].isupper() else hint
 
