@@ -56,7 +56,7 @@ class Repetition(Record):
             raise ValueError("the rates of repetition are not all finite and at least 0")
 
     def check(self, sources: int, replicates: Law | None) -> None:
-        """Raise a ValueError unless there are epochs of each of so many sources, and as many rates as replicates, if any."""
+        """Raise a ValueError unless there are epochs of each of so many sources, and a rate for each replicate."""
         if self.epochs.shape != (sources, 2):
             raise ValueError(f"repetition: epochs of shape {self.epochs.shape}, expected ({sources}, 2)")
         if (self.epochs[:, 0] > self.epochs[:, 1]).any():
