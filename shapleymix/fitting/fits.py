@@ -340,7 +340,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         held_out=None if losses is None else score(inputs.targets, seen, losses),
         residuals=residuals,
         selection=None,
-        misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
+        misfit=misfit_of(log, seen, losses, point.law, replicated=point.replicates is not None, ratios=p),
         coverage=point.coverage,
         rows=len(log),
         notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
