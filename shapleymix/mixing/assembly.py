@@ -14,7 +14,8 @@ from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, little_told, misfit_of
-from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
+from shapleymix.mixing.doubts import NO_GAIN, interval
+from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
@@ -36,8 +37,8 @@ TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
 @dataclass(frozen=True)
 class Summary:
     """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
-    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each. Where `cautious` names a
-    baseline, `answer` is the cautious mixture, and `choices` (B, M) are what it would be under each replicate."""
+    `replicates` the law's bootstrap (or None), `optima` (B, M) the optimum under each, and `choices` (B, M) what would
+    have been chosen under each. Where `cautious` names a baseline, `answer` and `choices` are cautious mixtures."""
 
     fit: FitLike
     N: float
@@ -62,11 +63,8 @@ class Summary:
     @cached_property
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
-        choices = self.choices if self.cautious else self.optima
-        if drawn_sources(self.fit, self.problem.constraints):
-            choices = None  # what they choose follows from what was drawn, which the fitted law did not choose by
         drawn = little_told(self.fit, self.problem.constraints.sources)
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level, drawn)
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.choices, self.level, drawn)
 
     @property
     def method(self) -> str:
@@ -189,7 +187,8 @@ def _notices(
     drawn = drawn_sources(summary.fit, bounds)
     if drawn and summary.replicates is not None:
         told = f"the effect of {short(drawn)} is drawn in the replicates, for the runs tell little of it"
-        found.append(f"gains are as promised, without the luck of the choice taken off: {told}")
+        luck = "of the other sources alone" if summary.choices is not None else "of none, so that gains are as promised"
+        found.append(f"{told}: the luck of the choice is that {luck}")
     if answer.proved and not answer.gradient.any():
         found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))
