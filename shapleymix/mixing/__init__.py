@@ -19,6 +19,7 @@ Modules, in reading order:
   outlooks      what a fit says of several mixtures at one budget, convex or not, and how sure that is
   candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
   choices       what would have been chosen under each replicate, by what the runs tell of
+  plateaus      whether the loss hardly depends on the ratios at an optimum, which then say nothing
   relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
   cautious      the mixture whose gain over a baseline has the best lower bound

@@ -18,19 +18,22 @@ from shapleymix.mixing.doubts import NO_GAIN, interval
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import cost_of, costs, unpriced
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import epochs_of
 
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
 NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
-TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
+SCATTER_ALONE = "no bootstrap replicates: ratios have no intervals; the others hold how held-out runs scatter, no more"
+MANY = "so that many mixtures are as good, and ratios have no intervals"
+TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES, SCATTER_ALONE)
 """Notices of what is not there, which are no reason to distrust what is: no warnings."""
 
 
@@ -78,7 +81,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     exact = summary.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, bounds, summary.demands)
     predicted = seen.optimum
-    spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
+    flat = plateau(problem, answer.p)
+    spread = interval(summary.optima if exact and not flat.any() else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
     low, high = (np.nan, np.nan) if reasons[0] else summary.beliefs.objective(answer.p)
     found = Mixture(
@@ -114,7 +118,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, baselines, seen.warnings, reasons[0]),
+        notices=(*_notices(summary, baselines, seen.warnings, reasons[0]), *_of_plateau(problem, flat)),
         provenance=_provenance(summary),
         penalty=problem.penalty(answer.p),
         kl=problem.kl,
@@ -183,15 +187,21 @@ def _notices(
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)
     if summary.replicates is None:
-        found.append(NO_REPLICATES)
+        found.append(NO_REPLICATES if summary.beliefs.blank else SCATTER_ALONE)
     drawn = drawn_sources(summary.fit, bounds)
     if drawn and summary.replicates is not None:
         told = f"the effect of {short(drawn)} is drawn in the replicates, for the runs tell little of it"
         luck = "of the other sources alone" if summary.choices is not None else "of none, so that gains are as promised"
         found.append(f"{told}: the luck of the choice is that {luck}")
-    if answer.proved and not answer.gradient.any():
-        found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
     return tuple(dict.fromkeys(found))
+
+
+def _of_plateau(problem: Problem, flat: BoolArray) -> list[str]:
+    """What is said where a tenth of all tokens more of some sources (M,) changes no loss."""
+    if not flat.any():
+        return []
+    names = [name for name, one in zip(problem.constraints.sources, flat.tolist(), strict=True) if one]
+    return [f"the optimum lies on a plateau: a tenth of all tokens more of {short(names)} changes no loss, {MANY}"]
 
 
 def _provenance(summary: Summary) -> dict[str, Json]:
