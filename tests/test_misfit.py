@@ -16,19 +16,18 @@ SCALE = np.array([0.01, 0.02, 0.04, 0.02])
 TRUTH = Misfit(SCALE, 0.4, 0.75, 0.2, 0)
 
 
-class Flat(Law):
-    """A law of loss 2 everywhere, times `factor` (B,) at each mixture by its first ratio."""
+class Linear(Law):
+    """A law of loss 2 everywhere, times exp(p slopes)."""
 
-    spread: FloatArray | None = None
+    slopes: FloatArray
 
     def losses(self, p, N, D):
-        flat = np.full((len(p), 4), 2.0)
-        return flat if self.spread is None else flat * np.exp(self.spread[:, None, None] * p[:, :1])
+        return 2 * np.exp(p @ self.slopes)
 
 
-def flat(spread: FloatArray | None = None) -> Flat:
-    law = object.__new__(Flat)
-    object.__setattr__(law, "spread", spread)
+def linear(slopes: FloatArray | None = None) -> Linear:
+    law = object.__new__(Linear)
+    object.__setattr__(law, "slopes", np.zeros((5, 4)) if slopes is None else slopes)
     return law
 
 
@@ -55,11 +54,10 @@ def drawn(rows: int, seed: int, sizes: int = 1, sources: int = 5, truth: Misfit 
     return Case(log_of(np.tile(p, (sizes, 1)), 10.0 ** (6 + np.repeat(np.arange(sizes), rows)), residual), residual)
 
 
-def found(
-    case: Case, loss: FloatArray | None = None, law: Flat | None = None, replicates: Flat | None = None
-) -> Misfit:
+def found(case: Case, loss: FloatArray | None = None) -> Misfit:
+    """What held-out residuals alone say."""
     loss = case.log.loss if loss is None else loss
-    misfit = misfit_of(case.log, loss, np.full(loss.shape, 2.0), law or flat(), replicates)
+    misfit = misfit_of(case.log, loss, np.full(loss.shape, 2.0), linear(), replicated=False)
     assert misfit is not None
     return misfit
 
@@ -128,13 +126,43 @@ def test_missing_losses_are_left_out_and_a_target_without_any_has_no_scale():
     assert misfit.scale[3] == 0
 
 
-def test_what_the_replicates_spread_is_no_misfit_but_for_a_runs_own_seed():
+def regressed(rows: int, seed: int, sigma: FloatArray) -> Misfit:
+    """The misfit of a law that is fitted to noise about a line, and predicts each run from the others."""
+    case = drawn(rows, seed, truth=Misfit(sigma, 0.0, 0.0, 0.2, 0))
+    p, residual = case.log.p, case.residual
+    slopes = np.linalg.lstsq(p, residual, rcond=None)[0]
+    leverage = np.diag(p @ np.linalg.pinv(p))[:, None]
+    held_out = residual - (residual - p @ slopes) / (1 - leverage)
+    misfit = misfit_of(case.log, case.log.loss, 2 * np.exp(held_out), linear(slopes), replicated=True)
+    assert misfit is not None
+    return misfit
+
+
+@pytest.mark.parametrize("rows", [9, 14, 40])
+def test_how_little_a_law_is_known_is_no_misfit(rows: int):
+    """Five slopes for 9 runs: held-out residuals are half as large again as what a run scatters by."""
+    scale = np.sqrt(np.mean([regressed(rows, seed, np.full(4, 0.02)).scale ** 2 for seed in range(40)]))
+    assert scale == pytest.approx(0.02, rel=0.15)
+
+
+def test_a_run_scatters_even_where_the_fit_is_exact():
     """Fault: where replicates spread as much as the residuals, a gain held no noise of a run at all."""
-    case = drawn(60, 6)
-    some = flat(np.random.default_rng(0).normal(0, 0.05, 40))
-    assert (found(case, replicates=some).scale <= found(case).scale).all()
-    much = flat(np.random.default_rng(0).normal(0, 1.0, 40))
-    np.testing.assert_allclose(found(case, replicates=much).scale, found(case).scale / 2)
+    case = drawn(20, 6)
+    flat, predicted = np.full((20, 4), 2.0), 2 * np.exp(case.residual)
+    exact, plain = (misfit_of(case.log, flat, predicted, linear(), replicated=known) for known in (True, False))
+    assert exact is not None
+    assert plain is not None
+    np.testing.assert_allclose(exact.scale, plain.scale / 2)
+
+
+def test_few_runs_tell_no_target_apart():
+    """With four runs, a target whose three contrasts happen to be small is no target without noise."""
+    case = drawn(4, 3, truth=Misfit(np.full(4, 0.02), 0.0, 0.0, 0.2, 0))
+    quiet = case.log.loss.copy()
+    quiet[:, 1] = 2 * (quiet[:, 1] / 2) ** 1e-3
+    alone, many = found(case, quiet), found(drawn(120, 3, truth=Misfit(np.array([0.02, 2e-5, 0.02, 0.02]), 0, 0, 1, 0)))
+    assert 0.3 < alone.scale[1] / np.median(alone.scale) < 1
+    assert many.scale[1] < 0.25 * np.median(many.scale)
 
 
 @pytest.mark.parametrize("lost", ["predictions", "mixtures", "sources"])
@@ -143,12 +171,13 @@ def test_nothing_is_made_up_where_nothing_is_known(lost: str):
     log, predicted = case.log, np.full(case.log.loss.shape, 2.0)
     if lost == "sources":
         log = RunLog(log.runs, log.N, log.D, np.ones((20, 1)), log.loss, ("a",), log.targets)
-    assert misfit_of(log, log.loss, None if lost == "predictions" else predicted, flat(), None) is None
+    assert misfit_of(log, log.loss, None if lost == "predictions" else predicted, linear(), replicated=True) is None
 
 
 def test_a_law_without_any_error_has_no_misfit():
     case = drawn(20, 8)
-    assert misfit_of(case.log, np.full((20, 4), 2.0), np.full((20, 4), 2.0), flat(), None) is None
+    flat = np.full((20, 4), 2.0)
+    assert misfit_of(case.log, flat, flat, linear(), replicated=True) is None
 
 
 def test_the_error_of_a_difference_grows_with_the_distance():

@@ -11,7 +11,11 @@ misfit that is rougher than the mixtures lie apart, which no log without repeate
 
 Few numbers, so that a dozen of mixtures tell them: `smooth` and `reach` by the likelihood of contrasts (REML; Rasmussen
 and Williams 2006, section 2.7) of held-out residuals over a grid, under a weak prior; scales with them.
-Axes: R rows, S rows of one size, K targets, B replicates.
+
+A held-out loss also misses its prediction by how little the law is known, which replicates hold already. Where a run
+of leverage h scatters about the law by sigma, a fit to it is left with sigma^2 (1 - h), and one without it errs by
+sigma^2 / (1 - h) (Allen's PRESS, 1974): sigma^2 is the geometric mean of the two.
+Axes: R rows, S rows of one size, K targets.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from shapleymix.fields import AMOUNT, POSITIVE, Range
-from shapleymix.fitting.uncertainty import LEAST_SCATTER
 from shapleymix.laws import Law
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
@@ -34,8 +37,10 @@ FEWEST = 4
 """Mixtures of one size with a held-out loss below which nothing is estimated from it."""
 MOST = 150
 """Runs of one size that are looked at: more tell hardly more, at a cost that grows with their cube."""
-ENOUGH = 40
-"""Runs of one size at which the replicates' spread is looked at."""
+POOLED = 4.0
+"""Runs' worth of what all targets scatter by in the scale of each: three contrasts tell no variance."""
+LEAST_LEFT = 0.25
+"""Of the variance of held-out residuals is scatter, whatever little is left of the fitted ones."""
 OUTLYING = 6.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 NORMAL_MEDIAN = 0.6745
@@ -121,15 +126,14 @@ class Misfit(Record):
 class _Slice:
     """Runs of one size, seen through contrasts: what all mixtures have in common cancels in a gain.
 
-    `contrasts` (S - 1, S) are orthonormal with sum zero, `distance` (S, S) is Hellinger's, squared; `residual`
-    (S - 1, K) are contrasts of held-out log residuals, and `explained` (K,) is the sum of squares that replicates
-    spread by.
+    `contrasts` (S - 1, S) are orthonormal with sum zero, `distance` (S, S) is Hellinger's, squared; `residual` and
+    `fitted` (S - 1, K) are contrasts of log residuals, held out and fitted.
     """
 
     contrasts: FloatArray
     distance: FloatArray
     residual: FloatArray
-    explained: FloatArray
+    fitted: FloatArray
 
 
 def misfit_of(
@@ -137,7 +141,8 @@ def misfit_of(
     loss: FloatArray,
     predicted: FloatArray | None,
     law: Law,
-    replicates: Law | None,
+    *,
+    replicated: bool,
     ratios: FloatArray | None = None,
 ) -> Misfit | None:
     """The misfit that held-out predictions show; None where there are too few mixtures to tell.
@@ -148,8 +153,10 @@ def misfit_of(
         The rows (R,) that were fitted.
     loss, predicted : array (R, K)
         Losses, NaN where none counts, and their predictions by fits that did not see them.
-    law, replicates : Law
-        The law fitted to all rows, and its replicates, whose spread is no misfit.
+    law : Law
+        The law fitted to all rows.
+    replicated : bool
+        Whether replicates hold how little the law is known, so that a misfit must not.
     ratios : array (R, M), optional
         What the law takes for the ratios, where some of their tokens are repeated.
     """
@@ -157,17 +164,29 @@ def misfit_of(
         return None
     residual = _log_ratio(loss, predicted)
     p = log.p if ratios is None else ratios
-    slices = [
-        _slice(log.select(rows), p[rows], residual[rows], law, replicates) for rows in _rows_by_size(log, residual)
-    ]
+    fitted = np.where(np.isnan(residual), np.nan, _log_ratio(loss, law.losses(p, log.N, log.D)))
+    slices = [_slice(log.p[rows], residual[rows], fitted[rows]) for rows in _rows_by_size(log, residual)]
     seen = sum((np.square(one.residual).sum(axis=0) for one in slices), np.zeros(len(log.targets)))
     if not seen.any():
         return None
-    explained = sum((one.explained for one in slices), np.zeros_like(seen))
     smooth, reach, variance = _most_likely(slices)
-    left = np.maximum(1 - explained / np.where(seen > 0, seen, 1.0), LEAST_SCATTER)  # a run's seed is in no replicate
+    if replicated:
+        variance = variance * _share_of_scatter(slices, seen)
     runs = sum(len(one.distance) for one in slices)
-    return Misfit(np.sqrt(variance * left), _shared(slices), smooth, reach, runs)
+    return Misfit(np.sqrt(_pooled(variance, runs)), _shared(slices), smooth, reach, runs)
+
+
+def _share_of_scatter(slices: list[_Slice], seen: FloatArray) -> FloatArray:
+    """Of the variance of held-out residuals (K,), what a run scatters about the law by, as the module's text has it."""
+    fitted = sum((np.square(one.fitted).sum(axis=0) for one in slices), np.zeros_like(seen))
+    return np.clip(np.sqrt(fitted / np.where(seen > 0, seen, 1.0)), LEAST_LEFT, 1.0)
+
+
+def _pooled(variance: FloatArray, runs: int) -> FloatArray:
+    """Variances (K,) drawn to their median, the less the more runs there are; 0 where nothing was measured."""
+    there = variance > 0
+    usual = np.median(variance[there])
+    return np.where(there, (runs * variance + POOLED * usual) / (runs + POOLED), 0.0)
 
 
 def _log_ratio(loss: FloatArray, predicted: FloatArray) -> FloatArray:
@@ -187,32 +206,10 @@ def _rows_by_size(log: RunLog, residual: FloatArray) -> Iterator[IntArray]:
             yield rows[_evenly(len(rows), MOST)]
 
 
-def _slice(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> _Slice:
-    rows = len(log)
+def _slice(p: FloatArray, residual: FloatArray, fitted: FloatArray) -> _Slice:
+    rows = len(p)
     contrasts = np.linalg.svd(np.eye(rows) - 1 / rows)[0][:, : rows - 1].T
-    return _Slice(
-        contrasts, _hellinger(log.p, log.p), contrasts @ _tamed(residual), _explained(log, p, residual, law, replicates)
-    )
-
-
-def _explained(log: RunLog, p: FloatArray, residual: FloatArray, law: Law, replicates: Law | None) -> FloatArray:
-    """The sum of squared contrasts (K,) that the replicates spread by, from a few of the runs (S)."""
-    total = np.zeros(residual.shape[1])
-    if replicates is None:
-        return total
-    few = _evenly(len(log), ENOUGH)
-    apart = [np.log(_at(replicates, log, p, row) / _at(law, log, p, row)) for row in few.tolist()]
-    spread = np.stack(apart, axis=1)[..., 0, :]  # (B, few, K): a row at a time, since laws hold (B, M, K) of each
-    spread = np.where(np.isfinite(spread) & ~np.isnan(residual[few]), spread, 0.0)
-    spread = spread - spread.mean(axis=0)
-    within = spread - spread.mean(axis=1, keepdims=True)
-    return np.square(within).sum(axis=1).mean(axis=0) * (len(log) - 1) / (len(few) - 1)
-
-
-def _at(law: Law, log: RunLog, p: FloatArray, row: int) -> FloatArray:
-    """Losses (..., 1, K) of one row at effective ratios p (R, M), or (B, R, M) of each replicate."""
-    one = slice(row, row + 1)
-    return law.losses(p[..., one, :], log.N[one], log.D[one])
+    return _Slice(contrasts, _hellinger(p, p), contrasts @ _tamed(residual), contrasts @ _tamed(fitted))
 
 
 def _evenly(count: int, most: int) -> IntArray:

@@ -55,7 +55,7 @@ def errors_of(told: Told, point: Fitted) -> Errors:
         fitted=score(targets, seen, fitted),
         held_out=None if losses is None else score(targets, seen, losses),
         residuals=residuals,
-        misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
+        misfit=misfit_of(log, seen, losses, point.law, replicated=point.replicates is not None, ratios=p),
         odd=tuple(questions_of_fit(log, np.log(log.loss / fitted), point.used)),
         notes=notes,
     )

@@ -10,12 +10,16 @@ Modules, in reading order:
   repeating     repeated tokens: the data term at the unique tokens at hand, and what it costs
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
-  gains         what one mixture gains over another: replicates, misfit, and the luck of the choice
-  candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  doubts        how sure a loss is, and a gain of one mixture over another: one rule for every answer
+  gains         what an answer gains over its rivals: the promise, less the luck of the choice
   stationarity  the same where slopes span too many digits: by least squares
   multipliers   what the bounds weigh in a proof: multipliers by a linear program
   certificate   how far from optimal a mixture can be, whoever made it
   engine        the solvers: each takes a problem and returns p, nothing else
+  outlooks      what a fit says of several mixtures at one budget, convex or not, and how sure that is
+  candidates    which of several mixtures is better at one budget: each against the first, with paired intervals
+  choices       what would have been chosen under each replicate, by what the runs tell of
+  plateaus      whether the loss hardly depends on the ratios at an optimum, which then say nothing
   relaxing      what relaxing a bound saves at first, where several bounds meet
   prices        what the bounds that bind are worth, and how far that reaches
   cautious      the mixture whose gain over a baseline has the best lower bound

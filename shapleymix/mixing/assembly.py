@@ -14,33 +14,34 @@ from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, little_told, misfit_of
-from shapleymix.mixing.gains import NO_GAIN, Beliefs, Rival, interval
+from shapleymix.mixing.doubts import NO_GAIN, interval
+from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import cost_of, costs, unpriced
 from shapleymix.mixing.weights import Weights
 from shapleymix.mixing.what_if import Change, answered
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import epochs_of
 
 CONVERGED = 1e-6
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
-NO_REPLICATES = (
-    "the fit has no bootstrap replicates: ratios have no intervals, and those of the objective and of gains, if any, "
-    "hold the scatter of held-out runs alone"
-)
-TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES)
+NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
+SCATTER_ALONE = "no bootstrap replicates: ratios have no intervals; the others hold how held-out runs scatter, no more"
+MANY = "so that many mixtures are as good, and ratios have no intervals"
+TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES, SCATTER_ALONE)
 """Notices of what is not there, which are no reason to distrust what is: no warnings."""
 
 
 @dataclass(frozen=True)
 class Summary:
     """All that is known of one solved budget: `best` is the exact answer, `answer` that of the method asked for,
-    `replicates` the law's bootstrap (or None) and `optima` (B, M) the optimum under each. Where `cautious` names a
-    baseline, `answer` is the cautious mixture, and `choices` (B, M) are what it would be under each replicate."""
+    `replicates` the law's bootstrap (or None), `optima` (B, M) the optimum under each, and `choices` (B, M) what would
+    have been chosen under each. Where `cautious` names a baseline, `answer` and `choices` are cautious mixtures."""
 
     fit: FitLike
     N: float
@@ -65,11 +66,8 @@ class Summary:
     @cached_property
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
-        choices = self.choices if self.cautious else self.optima
-        if drawn_sources(self.fit, self.problem.constraints):
-            choices = None  # what they choose follows from what was drawn, which the fitted law did not choose by
         drawn = little_told(self.fit, self.problem.constraints.sources)
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), choices, self.level, drawn)
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.choices, self.level, drawn)
 
     @property
     def method(self) -> str:
@@ -83,7 +81,8 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
     exact = summary.method == EXACT
     seen = judged(summary.fit, answer.p, baselines, summary.N, bounds, summary.demands)
     predicted = seen.optimum
-    spread = interval(summary.optima if exact else None, summary.level, len(answer.p))
+    flat = plateau(problem, answer.p)
+    spread = interval(summary.optima if exact and not flat.any() else None, summary.level, len(answer.p))
     reasons = [seen.reason(row, problem.w) for row in range(1 + len(baselines))]
     low, high = (np.nan, np.nan) if reasons[0] else summary.beliefs.objective(answer.p)
     found = Mixture(
@@ -119,7 +118,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         distance=float(np.abs(answer.p - summary.best.p).sum()) if answer.proved else np.nan,
         level=summary.level,
         replicates=0 if summary.optima is None else len(summary.optima),
-        notices=_notices(summary, baselines, seen.warnings, reasons[0]),
+        notices=(*_notices(summary, baselines, seen.warnings, reasons[0]), *_of_plateau(problem, flat)),
         provenance=_provenance(summary),
         penalty=problem.penalty(answer.p),
         kl=problem.kl,
@@ -188,14 +187,21 @@ def _notices(
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)
     if summary.replicates is None:
-        found.append(NO_REPLICATES)
+        found.append(NO_REPLICATES if summary.beliefs.blank else SCATTER_ALONE)
     drawn = drawn_sources(summary.fit, bounds)
     if drawn and summary.replicates is not None:
         told = f"the effect of {short(drawn)} is drawn in the replicates, for the runs tell little of it"
-        found.append(f"gains are as promised, without the luck of the choice taken off: {told}")
-    if answer.proved and not answer.gradient.any():
-        found.append("the objective does not depend on the mixture: every feasible mixture is optimal")
+        luck = "of the other sources alone" if summary.choices is not None else "of none, so that gains are as promised"
+        found.append(f"{told}: the luck of the choice is that {luck}")
     return tuple(dict.fromkeys(found))
+
+
+def _of_plateau(problem: Problem, flat: BoolArray) -> list[str]:
+    """What is said where a tenth of all tokens more of some sources (M,) changes no loss."""
+    if not flat.any():
+        return []
+    names = [name for name, one in zip(problem.constraints.sources, flat.tolist(), strict=True) if one]
+    return [f"the optimum lies on a plateau: a tenth of all tokens more of {short(names)} changes no loss, {MANY}"]
 
 
 def _provenance(summary: Summary) -> dict[str, Json]:

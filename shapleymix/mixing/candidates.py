@@ -8,57 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypedDict, TypeGuard, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 
-from shapleymix import laws
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.fields import FINITE, SHARE, Range
-from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
-from shapleymix.mixing.demands import Predicted, little_told
-from shapleymix.mixing.gains import about, interval, widened
-from shapleymix.mixing.repeating import supply_of
-from shapleymix.mixing.weights import UNWEIGHTED, Weights, WeightSpec, weights_of
+from shapleymix.mixing.demands import Predicted
+from shapleymix.mixing.doubts import Doubts, Outlook, told
+from shapleymix.mixing.outlooks import AtBudget, PredictingFit, doubts_of, outlooks_of, predictions, replicated
+from shapleymix.mixing.weights import UNWEIGHTED, WeightSpec, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.baselines import Rivals, mixture_of, rivals_of
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.sizes import format_size, parse_budget
-
-
-class Law(Protocol):
-    """Losses (..., R, K) of mixtures p (R, M) at N and D (R,)."""
-
-    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray: ...
-
-
-@runtime_checkable
-class PredictingFit(Protocol):
-    """What is asked of a fit: no convexity, so that every law takes part."""
-
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-    @property
-    def targets(self) -> tuple[str, ...]: ...
-    @property
-    def law(self) -> Law: ...
-    @property
-    def replicates(self) -> Law | None: ...
-    def predict(
-        self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...], strict: bool
-    ) -> Predicted: ...
-
-
-class _Asked(TypedDict):
-    """Keywords of a prediction."""
-
-    level: float
-    runs: tuple[str, ...]
-    strict: bool
 
 
 @dataclass(frozen=True)
@@ -101,6 +68,12 @@ class Candidate(Record):
     gain_high: float
     probability: float
 
+    @property
+    def told(self) -> bool | None:
+        """Whether this mixture is better or worse by more than can be told; None where nothing is known of that."""
+        better, worse = told(self.gain_low, self.probability), told(-self.gain_high, 1 - self.probability)
+        return None if better is None or worse is None else better or worse
+
 
 @dataclass(frozen=True)
 class Candidates(Tabular, Record):
@@ -137,7 +110,7 @@ class Candidates(Tabular, Record):
     @property
     def verdict(self) -> str:
         """Which mixtures cannot be told from the first, in words; empty where there is none."""
-        alike = [entry.name for entry in self.entries[1:] if entry.gain_low <= 0 <= entry.gain_high]
+        alike = [entry.name for entry in self.entries[1:] if entry.told is False]
         first = self.entries[0].name
         return f"not to be told from {first}, better or worse: {', '.join(alike)}" if alike else ""
 
@@ -207,10 +180,11 @@ def compare_mixtures(
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     p = np.stack(list(named.values()))
-    predicted = _predicted(fit, p, supply, (size, tokens), {"level": level, "runs": tuple(named), "strict": strict})
+    predicted = predictions(fit, p, supply, (size, tokens), {"level": level, "runs": tuple(named), "strict": strict})
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
-    replicates = None if fit.replicates is None else _of_replicates(fit, fit.replicates, p, supply, (size, tokens))
+    replicates = replicated(fit, p, supply, (size, tokens))
+    outlooks = outlooks_of(p, predicted, replicates, found.mean)
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
@@ -220,55 +194,10 @@ def compare_mixtures(
         weights_origin=found.origin,
         level=level,
         replicates=0 if replicates is None else len(replicates),
-        entries=_entries(tuple(named), p, predicted, replicates, fit, found, level),
+        entries=_entries(tuple(named), predicted, outlooks, doubts_of(fit, replicates, level)),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )
-
-
-@runtime_checkable
-class _Informed(Protocol):
-    """A fit that knows what repeated tokens are worth: it takes the unique tokens at hand."""
-
-    @property
-    def repetition(self) -> Repetition | None: ...
-    def predict(
-        self,
-        p: FloatArray,
-        N: float,
-        D: float,
-        *,
-        level: float,
-        runs: tuple[str, ...],
-        strict: bool,
-        available: Mapping[str, float],
-    ) -> Predicted: ...
-
-
-def _predicted(
-    given: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float], asked: _Asked
-) -> Predicted:
-    """What the fit predicts, with the unique tokens (M,) where it takes them."""
-    known = supply_of(given, tuple(given.sources), supply)
-    if known and _is_informed(given):
-        return given.predict(p, *budget, **asked, available=known)
-    return given.predict(p, *budget, **asked)
-
-
-def _is_informed(fit: object) -> TypeGuard[_Informed]:
-    return isinstance(fit, _Informed)
-
-
-def _of_replicates(
-    fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]
-) -> FloatArray:
-    """Losses (B, R, K) of each replicate, with repeated tokens at the worth that it gives them."""
-    known = getattr(fit, "repetition", None)
-    if not isinstance(known, Repetition) or not isinstance(law, laws.Law):
-        return AtBudget(law, *budget).losses(p)
-    N, D = (np.full(len(p), value) for value in budget)
-    counted = taken(known, p, None, supply, D)
-    return replicate_losses(law, counted.replicates, N, D)
 
 
 def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
@@ -286,63 +215,15 @@ def _wanted(weights: WeightSpec | None, table: Languages | None) -> WeightSpec:
     return UNWEIGHTED if table is None or table.weight is None else table
 
 
-@dataclass(frozen=True)
-class AtBudget:
-    """A law at one N and D: losses (..., R, K) of mixtures p (R, M)."""
-
-    law: Law
-    N: float
-    D: float
-
-    def losses(self, p: FloatArray) -> FloatArray:
-        rows = np.atleast_2d(p)
-        found = self.law(rows, np.full(len(rows), self.N), np.full(len(rows), self.D))
-        return np.broadcast_to(found, (*np.shape(found)[:-2], len(rows), np.shape(found)[-1]))
-
-
 def _entries(
-    names: tuple[str, ...],
-    p: FloatArray,
-    predicted: Predicted,
-    replicates: FloatArray | None,
-    fit: PredictingFit,
-    weights: Weights,
-    level: float,
+    names: tuple[str, ...], predicted: Predicted, outlooks: list[Outlook], doubts: Doubts
 ) -> tuple[Candidate, ...]:
-    misfit, drawn = getattr(fit, "misfit", None), little_told(fit, fit.sources)
-    objectives = weighted(predicted.losses, weights.mean)
-    values = _replicated(objectives, replicates, weights.mean)
-    at = np.where(weights.mean > 0, weights.mean * np.nan_to_num(predicted.losses), 0.0)
-    blank = replicates is None and misfit is None
-
-    def interval_of(spread: FloatArray) -> tuple[float, float]:
-        low, high = interval(None if blank or np.isnan(spread).any() else spread[:, None], level, 1)[:, 0].tolist()
-        return low, high
-
     def one(place: int) -> Candidate:
-        own = 0.0 if misfit is None else np.sqrt(misfit.covariance(at[place], at[place]))
-        apart = 0.0 if misfit is None else misfit.spread(p[place], at[place], p[0], at[0])
-        with np.errstate(invalid="ignore"):
-            gains = values[:, 0] - values[:, place]
-            gains = widened(about(objectives[0] - objectives[place], gains, p[[0, place]], drawn), apart)
-        better = float(np.mean(0.5 * (1 + np.sign(gains)))) if place and not blank else np.nan
+        found = doubts.gain(outlooks[place], outlooks[0])
         return Candidate(
-            names[place], p[place], predicted.losses[place], predicted.low[place], predicted.high[place],
-            float(objectives[place]), *interval_of(widened(values[:, place], own)),
-            float(objectives[0] - objectives[place]), *interval_of(gains), better,
+            names[place], outlooks[place].p, predicted.losses[place], predicted.low[place], predicted.high[place],
+            outlooks[place].value, *doubts.objective(outlooks[place]),
+            found.value, found.low, found.high, found.probability if place else np.nan,
         )  # fmt: skip
 
     return tuple(map(one, range(len(names))))
-
-
-def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:
-    """sum_j w_j loss_j over the last axis; a target of weight 0 never counts, even without a prediction."""
-    counted = weights > 0
-    return losses[..., counted] @ weights[counted]
-
-
-def _replicated(objectives: FloatArray, replicates: FloatArray | None, weights: FloatArray) -> FloatArray:
-    """Objectives (B, R) under each replicate, or (1, R) under the law; NaN where a point has no prediction."""
-    if replicates is None:
-        return objectives[None]
-    return np.where(np.isnan(objectives), np.nan, weighted(replicates, weights))

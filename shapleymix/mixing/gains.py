@@ -1,13 +1,12 @@
-"""What one mixture gains over another, if one run of each is trained: law, misfit, and the luck of the choice.
+"""What an answer gains over its rivals: the law's promise, less the luck of the choice, with all that is unsure.
 
-A gain is uncertain in three ways. Both mixtures are paired under each replicate of the fit, so that what they have in
-common cancels. What held-out losses scatter beyond that (`fitting.misfit`) is the same at one mixture, alike at near
-ones, and at others each mixture's own. And an optimum is the luckiest of many predictions: under each replicate, the
-mixture that is best there promises more than it keeps under the fitted law, which stands for the truth there (the
-bootstrap's estimate of optimism; Efron and Tibshirani 1993, section 17.6). The median of that excess is taken off: a
-few failed replicates would be all of its mean.
+An optimum is the luckiest of many predictions: under each replicate, the mixture that is best there promises more than
+it keeps under the fitted law, which stands for the truth there (the bootstrap's estimate of optimism; Efron and
+Tibshirani 1993, section 17.6). The median of that excess is taken off: a few failed replicates would be all of its
+mean. Where the replicates draw the effect of a source, what they would choose of it is no luck of the fitted law, which
+did not draw: choices then hold as much of it as the answer, and so do the rivals that they are compared with.
 
-Axes: B replicates, M sources, K targets, V values that stand for the distribution.
+Axes: B replicates, M sources, K targets.
 """
 
 from __future__ import annotations
@@ -18,38 +17,16 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from shapleymix.fields import AMOUNT, FINITE, SHARE, Range
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
+from shapleymix.mixing.doubts import Doubts, Gain, Outlook, parts_of, told
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import BoolArray, FloatArray, Record
 
-SURE = 0.9
-"""P(better) below which a gain is not told."""
-NORMAL = ndtri((np.arange(41) + 0.5) / 41)
-"""Equally likely values of a standard normal: what is normal needs no random draws."""
 SHOWN = 5
 """Rivals that the verdict names."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Loss of one mixture less that of a better one, nats, with its interval.
-
-    `promised` is the law's own, `value` less the optimism. `probability` is that of a gain above 0. All but the first
-    two are NaN with neither replicates nor misfit.
-    """
-
-    promised: float
-    value: float
-    low: float
-    high: float
-    probability: float
-
-
-NO_GAIN = Gain(np.nan, np.nan, np.nan, np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -119,11 +96,6 @@ def verdict_of(rivals: Sequence[Rival], *, best: bool) -> str:
     return f"{who} better than {' or '.join(shown)} by more than can be told" if names else ""
 
 
-def told(low: float, probability: float) -> bool | None:
-    """Whether a gain is above 0 for sure enough; None where it has no interval."""
-    return None if np.isnan(low) else bool(low > 0 and probability >= SURE)
-
-
 @dataclass(frozen=True)
 class Beliefs:
     """What is believed of the losses of mixtures at one budget.
@@ -137,12 +109,12 @@ class Beliefs:
     misfit : Misfit, optional
         How held-out losses scatter beyond them.
     choices : array (B, M), optional
-        What would have been chosen under each replicate, such as its optimum; None where nothing was chosen.
+        What would have been chosen under each replicate, such as its optimum; None where nothing was chosen. All hold
+        the same of sources that are drawn.
     level : float
         Probability of the intervals.
     drawn : bool array (M,), optional
-        Sources whose effect the replicates draw, since the runs tell little of it: where a mixture holds one, their
-        spread about their own middle counts, not where that lies.
+        Sources whose effect the replicates draw, since the runs tell little of it.
     """
 
     problem: Problem
@@ -152,16 +124,23 @@ class Beliefs:
     level: float
     drawn: BoolArray | None = None
 
+    @cached_property
+    def doubts(self) -> Doubts:
+        """What is unsure of every loss."""
+        return Doubts(self.misfit, self.replicates is not None, self.level, self.drawn)
+
     @property
     def blank(self) -> bool:
         """Whether nothing is known of how sure a number is."""
-        return self.replicates is None and self.misfit is None
+        return self.doubts.blank
+
+    def outlook(self, p: FloatArray) -> Outlook:
+        """What is believed of the mean or worst loss of a mixture (M,)."""
+        return Outlook(p, float(self.problem.value(p)), self._values(p), sensitivity(self.problem, p))
 
     def objective(self, p: FloatArray) -> tuple[float, float]:
         """Interval of the mean or worst loss of one run of a mixture (M,)."""
-        at = sensitivity(self.problem, p)
-        spread = 0.0 if self.misfit is None else float(np.sqrt(self.misfit.covariance(at, at)))
-        return self._interval(widened(self._values(p), spread))
+        return self.doubts.objective(self.outlook(p))
 
     def gain(self, better: FloatArray, other: FloatArray, *, runs: bool = True) -> Gain:
         """What mixture `better` (M,) saves of the mean or worst loss of `other` (M,).
@@ -171,42 +150,38 @@ class Beliefs:
         runs : bool
             Whether for one trained run of each; else for the mean over many, without the seeds' noise.
         """
-        if np.array_equal(better, other):
-            return Gain(0.0, 0.0, *((np.nan,) * 3 if self.blank else (0.0, 0.0, 0.5)))
-        promised = float(self.problem.value(other)) - float(self.problem.value(better))
-        optimism = min(self.optimism(other), max(promised, 0.0))  # luck is at most all of a promise
-        if self.blank:
-            return Gain(promised, promised, np.nan, np.nan, np.nan)
-        with np.errstate(invalid="ignore"):
-            paired = self._values(other) - self._values(better)
-            paired = about(promised, paired, np.stack([better, other]), self.drawn)
-            values = widened(paired, self._misfit(better, other, runs)) - optimism
-        return Gain(promised, promised - optimism, *self._interval(values), float(np.mean(values > 0)))
+        one, rival = self.outlook(better), self.outlook(other)
+        optimism = min(self.optimism(other), max(rival.value - one.value, 0.0))  # luck is at most all of a promise
+        return self.doubts.gain(one, rival, optimism=optimism, runs=runs)
 
     def gain_over(self, before: Beliefs, better: FloatArray, other: FloatArray) -> Gain:
         """What mixture `better` (M,) saves, in the mean over many runs, of what `other` costs under other beliefs.
 
         The two differ in the tokens at hand; replicates are paired.
         """
-        promised = float(before.problem.value(other)) - float(self.problem.value(better))
-        if self.blank:
-            return Gain(promised, promised, np.nan, np.nan, np.nan)
-        with np.errstate(invalid="ignore"):
-            values = widened(before._values(other) - self._values(better), self._misfit(better, other, runs=False))
-        return Gain(promised, promised, *self._interval(values), float(np.mean(values > 0)))
+        return self.doubts.gain(self.outlook(better), before.outlook(other), runs=False)
 
     def optimism(self, other: FloatArray) -> float:
         """By how much the gain of a chosen mixture over `other` (M,) is promised too high; at least 0.
 
         Under each replicate: what its own choice promises over `other`, less what the fitted law gives it.
         """
-        if self.replicates is None or self.choices is None:
+        like = self._holding_what_is_drawn(other)
+        if like is None:
             return 0.0
         with np.errstate(invalid="ignore"):
-            known = float(self.problem.value(other))
-            excess = about(known, self._values(other), other[None], self.drawn) - known + self._disappointment
+            excess = self._values(like) - float(self.problem.value(like)) + self._disappointment
         excess = excess[np.isfinite(excess)]
         return max(float(np.median(excess)), 0.0) if excess.size else 0.0
+
+    def _holding_what_is_drawn(self, other: FloatArray) -> FloatArray | None:
+        """A mixture (M,) with as much of the drawn sources as the choices have; None where there is nothing to tell."""
+        if self.replicates is None or self.choices is None:
+            return None
+        if self.drawn is None or not self.drawn.any():
+            return other
+        held, rest = np.where(self.drawn, self.choices[0], 0.0), np.where(self.drawn, 0.0, other)
+        return held + rest * ((1 - held.sum()) / rest.sum()) if rest.sum() > 0 else None
 
     @cached_property
     def _disappointment(self) -> FloatArray:
@@ -222,36 +197,7 @@ class Beliefs:
             self.problem.value(p) if self.replicates is None else self.problem.value(p, self.replicates)
         )
 
-    def _misfit(self, better: FloatArray, other: FloatArray, runs: bool) -> float:
-        if self.misfit is None:
-            return 0.0
-        at_better, at_other = sensitivity(self.problem, better), sensitivity(self.problem, other)
-        return self.misfit.spread(better, at_better, other, at_other, runs=runs)
-
-    def _interval(self, values: FloatArray) -> tuple[float, float]:
-        low, high = interval(None if self.blank else values[:, None], self.level, 1)[:, 0].tolist()
-        return low, high
-
 
 def sensitivity(problem: Problem, p: FloatArray) -> FloatArray:
     """(K,) what the mean or worst loss at a mixture (M,) changes by for a change of each log loss."""
-    parts = np.where(problem.w > 0, problem.w * np.nan_to_num(problem.terms.losses(p), posinf=0.0), 0.0)
-    return np.where(np.arange(len(parts)) == parts.argmax(), parts, 0.0) if problem.worst else parts
-
-
-def about(middle: float, values: FloatArray, mixtures: FloatArray, drawn: BoolArray | None) -> FloatArray:
-    """Values (V,) moved to lie about what the law says, where a mixture (R, M) holds a source that is drawn (M,)."""
-    held = drawn is not None and np.any(mixtures[:, drawn] > 0)
-    return values - np.median(values) + middle if held else values
-
-
-def widened(values: FloatArray, spread: float) -> FloatArray:
-    """Values (V,) with a normal of standard deviation `spread` added, as equally likely values."""
-    return values if spread == 0 else (values[:, None] + spread * NORMAL).ravel()
-
-
-def interval(values: FloatArray | None, level: float, width: int) -> FloatArray:
-    """(2, width) quantiles over replicates, NaN without; nearest ranks, so that infinities do no harm."""
-    if values is None:
-        return np.full((2, width), np.nan)
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
+    return parts_of(problem.terms.losses(p), problem.w, worst=problem.worst)

@@ -19,6 +19,7 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT, Summary, assemble
 from shapleymix.mixing.cautious import cautious
 from shapleymix.mixing.certificate import Answer, certified, uncertified
+from shapleymix.mixing.choices import chosen
 from shapleymix.mixing.closed_forms import EXACT, closed_form
 from shapleymix.mixing.demands import (
     DemandKeywords,
@@ -151,14 +152,18 @@ def at_scales(
         for (N, D), available in zip(budgets, supplies, strict=True)
     ]
     optima = _replicate_optima(problems, [terms for terms, _ in replicates])
+    choices = [
+        chosen(fit, problem, best, terms, spread)
+        for problem, best, (terms, _), spread in zip(problems, exact, replicates, optima, strict=True)
+    ]
     told = [
         (*notes, *notices_of(known, problem.constraints, w))
         for (problem, w), (_, notes) in zip(pairs, replicates, strict=True)
     ]
     return tuple(
-        _reported(Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes))
-        for (N, D), (problem, weights), answer, best, (terms, _), spread, notices in zip(
-            budgets, pairs, answers, exact, replicates, optima, told, strict=True
+        _reported(Summary(fit, N, D, known, problem, weights, answer, best, terms, spread, notices, changes, choice))
+        for (N, D), (problem, weights), answer, best, (terms, _), spread, choice, notices in zip(
+            budgets, pairs, answers, exact, replicates, optima, choices, told, strict=True
         )
     )
 

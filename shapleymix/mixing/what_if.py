@@ -23,9 +23,10 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
 from shapleymix.mixing.demands import Demands, FitLike, misfit_of
+from shapleymix.mixing.doubts import NO_GAIN, Gain
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
-from shapleymix.mixing.gains import NO_GAIN, Beliefs, Gain
+from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import epochs_allowed, repeated, repeated_replicates, unpriced

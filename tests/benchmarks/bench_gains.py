@@ -7,7 +7,9 @@ one of the lowest predicted mean loss, for `WEIGHTS` random weightings of the ta
 at random, one that is predicted nearly as good, and the one nearest to uniform: the gain that is said, with its
 interval and P(better), is held to the difference of the measured losses, seeds and all. The regret is the chosen run's
 loss less that of the best run, which was known to nobody; what is said of it is the 90% quantile over draws of all that
-is believed. `before` knows the spread of the replicates alone.
+is believed. `before` knows the spread of the replicates alone. Last, the luck of the choice: by how much promises
+exceed what was measured, and what was taken off for it, in standard deviations of the gain. Where the replicates draw
+the effect of a source, no run holds as much of it as the chosen one, and nothing is taken off.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from itertools import pairwise
 import numpy as np
 from _data import shared_logs
 from _report import finish, must, row, table
+from scipy.special import ndtri
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
 from shapleymix.mixing.demands import Demands, drawn_sources, little_told
+from shapleymix.mixing.doubts import Gain
 from shapleymix.mixing.gains import Beliefs, sensitivity
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
@@ -46,12 +50,25 @@ LOGS = {
 
 @dataclass(frozen=True)
 class Said:
-    """One statement, and what was measured."""
+    """One statement, and what was measured; `excess` and `luck` in standard deviations of the gain."""
 
-    before: bool
     held: bool
     probability: float
     right: bool
+    excess: float
+    luck: float
+
+    @classmethod
+    def of(cls, gain: Gain, measured: float) -> Said:
+        """A statement against the measured gain."""
+        deviation = (gain.high - gain.low) / (2 * ndtri(0.5 + LEVEL / 2))
+        return cls(
+            gain.low <= measured <= gain.high,
+            gain.probability,
+            measured > 0,
+            (gain.promised - measured) / deviation,
+            (gain.promised - gain.value) / deviation,
+        )
 
 
 @dataclass
@@ -77,10 +94,14 @@ def main(law: str = "learned-base", draws: str = "3", *names: str) -> None:
                 getattr(told, part).extend(getattr(found, part))
     show("all", "", told)
     by_probability(told)
+    excess, luck = (float(np.mean([getattr(one, name) for one in told.now])) for name in ("excess", "luck"))
+    table("the luck of the choice, in standard deviations of the gain", "promised less measured", "taken off")
+    row(f"{excess:.3f}", f"{luck:.3f}")
     must("gains within their interval, %", share([one.held for one in told.now]), 88, ">=")
     must("regrets within what was said, %", share(told.regrets), 88, ">=")
     must("statements of P(better) 85 to 95% that are right, %", share(sure(told.now)), 85, ">=")
     must("the same, at most", share(sure(told.now)), 96.5, "<=")
+    must("luck that is not taken off, or too much of it", abs(excess - luck), 0.15)
     finish()
 
 
@@ -160,7 +181,7 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
         gained = float(measured[rival] - measured[best])
         for beliefs, told in ((before, into.before), (now, into.now)):
             gain = beliefs.gain(others.p[best], others.p[rival])
-            told.append(Said(beliefs is before, gain.low <= gained <= gain.high, gain.probability, gained > 0))
+            told.append(Said.of(gain, gained))
     into.regrets.append(float(measured[best] - measured.min()) <= regret_said(now, others.p, replicated, best, rng))
 
 

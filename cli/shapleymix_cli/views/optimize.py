@@ -188,9 +188,10 @@ def _unproved(found: Sequence[Mixture], law: str) -> list[Part]:
     if any(np.isnan(one.gap) for one in found):
         told.append(f"No proof: law {law} is not convex; best of {STARTS:,} random starts.")
     if all(one.replicates == 0 for one in found):
-        bare = all(np.isnan(one.objective_low) for one in found)
-        lost = "ratios, objective and gains" if bare else "ratios, and elsewhere only the scatter of held-out runs"
-        told.append(f"No intervals of {lost}: the fit of law {law} has no bootstrap replicates.")
+        scattered = any(np.isfinite(one.objective_low) for one in found)
+        lost = "ratios; those of the objective and gains hold how held-out runs scatter, no more"
+        what = lost if scattered else "ratios, objective and gains"
+        told.append(f"No intervals of {what}: the fit of law {law} has no bootstrap replicates.")
     return told
 
 

@@ -1,0 +1,146 @@
+"""What a fit says of several mixtures at one budget, convex or not: predictions, replicates, and how sure they are.
+
+Notation: M sources, K targets, R mixtures, B bootstrap replicates of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
+
+import numpy as np
+
+from shapleymix import laws
+from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
+from shapleymix.mixing.demands import FitLike, Predicted, little_told
+from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
+from shapleymix.mixing.engine.search import is_convex
+from shapleymix.mixing.engine.solving import usable_replicates
+from shapleymix.mixing.repeating import repeated_replicates, supply_of
+from shapleymix.records import FloatArray
+
+
+class Law(Protocol):
+    """Losses (..., R, K) of mixtures p (R, M) at N and D (R,)."""
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray: ...
+
+
+@runtime_checkable
+class PredictingFit(Protocol):
+    """What is asked of a fit: no convexity, so that every law takes part."""
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    @property
+    def law(self) -> Law: ...
+    @property
+    def replicates(self) -> Law | None: ...
+    def predict(
+        self, p: FloatArray, N: float, D: float, *, level: float, runs: tuple[str, ...], strict: bool
+    ) -> Predicted: ...
+
+
+class Asked(TypedDict):
+    """Keywords of a prediction."""
+
+    level: float
+    runs: tuple[str, ...]
+    strict: bool
+
+
+@runtime_checkable
+class _Informed(Protocol):
+    """A fit that knows what repeated tokens are worth: it takes the unique tokens at hand."""
+
+    @property
+    def repetition(self) -> Repetition | None: ...
+    def predict(
+        self,
+        p: FloatArray,
+        N: float,
+        D: float,
+        *,
+        level: float,
+        runs: tuple[str, ...],
+        strict: bool,
+        available: Mapping[str, float],
+    ) -> Predicted: ...
+
+
+def predictions(
+    given: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float], asked: Asked
+) -> Predicted:
+    """What the fit predicts, with the unique tokens (M,) where it takes them."""
+    known = supply_of(given, tuple(given.sources), supply)
+    if known and _is_informed(given):
+        return given.predict(p, *budget, **asked, available=known)
+    return given.predict(p, *budget, **asked)
+
+
+def _is_informed(fit: object) -> TypeGuard[_Informed]:
+    return isinstance(fit, _Informed)
+
+
+def replicated(fit: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray | None:
+    """Losses (B, R, K) of each replicate, those that `optimize` takes wherever it takes any; None without."""
+    if isinstance(fit, FitLike) and is_convex(fit, *budget):
+        terms, _ = usable_replicates(repeated_replicates(fit, fit.replicate_terms(*budget), supply, budget[1]))
+        return None if terms is None else np.stack([terms.losses(one) for one in p], axis=1)
+    return None if fit.replicates is None else _of_law(fit, fit.replicates, p, supply, budget)
+
+
+def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray:
+    """The same of a law without convex pieces, with repeated tokens at the worth that each replicate gives them."""
+    known = getattr(fit, "repetition", None)
+    if not isinstance(known, Repetition) or not isinstance(law, laws.Law):
+        return AtBudget(law, *budget).losses(p)
+    N, D = (np.full(len(p), value) for value in budget)
+    counted = taken(known, p, None, supply, D)
+    return replicate_losses(law, counted.replicates, N, D)
+
+
+@dataclass(frozen=True)
+class AtBudget:
+    """A law at one N and D: losses (..., R, K) of mixtures p (R, M)."""
+
+    law: Law
+    N: float
+    D: float
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        rows = np.atleast_2d(p)
+        found = self.law(rows, np.full(len(rows), self.N), np.full(len(rows), self.D))
+        return np.broadcast_to(found, (*np.shape(found)[:-2], len(rows), np.shape(found)[-1]))
+
+
+def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float) -> Doubts:
+    return Doubts(getattr(fit, "misfit", None), replicates is not None, level, little_told(fit, fit.sources))
+
+
+def outlooks_of(
+    p: FloatArray, predicted: Predicted, replicates: FloatArray | None, weights: FloatArray
+) -> list[Outlook]:
+    """What is believed of the objective of each mixture (R, M)."""
+    objectives = weighted(predicted.losses, weights)
+    values = _objectives(objectives, replicates, weights)
+    return [
+        Outlook(one, float(objective), spread, parts_of(losses, weights))
+        for one, objective, spread, losses in zip(p, objectives, values.T, predicted.losses, strict=True)
+    ]
+
+
+def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:
+    """sum_j w_j loss_j over the last axis; a target of weight 0 never counts, even without a prediction."""
+    counted = weights > 0
+    return losses[..., counted] @ weights[counted]
+
+
+def _objectives(objectives: FloatArray, replicates: FloatArray | None, weights: FloatArray) -> FloatArray:
+    """Objectives (B, R) under each replicate, or (1, R) under the law; NaN where a point has no prediction."""
+    if replicates is None:
+        return objectives[None]
+    return np.where(np.isnan(objectives), np.nan, weighted(replicates, weights))
