@@ -325,7 +325,7 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
     )
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
-    residuals = None if losses is None else residual_quantiles(seen, losses)
+    residuals = None if losses is None else residual_quantiles(seen, losses, log.groups)
     if residuals is not None and point.replicates is not None:
         residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)

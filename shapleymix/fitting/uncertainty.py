@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from shapleymix.display import short
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, IntArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
 BEYOND_N, BEYOND_D = 0.010, 0.030
@@ -30,6 +31,7 @@ had not seen, after replicates and scatter (bench_coverage.py); a fifth of what 
 """
 SAMPLED = 64  # runs at which the replicates' variance is looked at
 LEAST_SCATTER = 0.25  # of the variance of held-out residuals is scatter, whatever the replicates say
+SHRUNK = 2.0  # mixtures that the scatter of all targets counts for beside those of one
 STREAM = 3  # of the draws of the form's error, which are the same for every point
 
 
@@ -149,16 +151,49 @@ def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
         raise ValueError(f"residuals: expected {len(QUANTILES)} quantiles of each of {targets} targets")
 
 
-def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Quantiles (99, K) of the held-out log residuals; zero for a target that has none.
+def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray) -> FloatArray:
+    """Quantiles (99, K) of the held-out log residuals of a new run; zero for a target that has none.
 
-    Weibull's plotting positions: of new residuals like these, the share below a quantile is then its level, on average
-    over samples. Between the 5% and 95% quantiles that NumPy takes by default of 24 lie 83% of new ones, not 90.
+    Few residuals have no 5% quantile: between the lowest and the highest of 4 lie 60% of new ones. There Student's t
+    stands in, its scale shrunk to the targets' mean one, which counts as `SHRUNK` mixtures more. Weights are as the
+    number of residuals that should lie beyond a quantile is to one; with many mixtures the residuals speak alone.
+
+    Parameters
+    ----------
+    loss, predicted : array (R, K)
+        Losses, and their predictions by fits that did not see them; NaN where there is none.
+    groups : int array (R,)
+        The number of each row's mixture: rows of one mixture miss alike, and count once.
     """
     there = ~np.isnan(loss) & ~np.isnan(predicted)
     residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)
-    residual[:, ~there.any(axis=0)] = 0.0
+    known = np.flatnonzero(there.any(axis=0))
+    found = np.zeros((len(QUANTILES), there.shape[1]))
+    if len(known):
+        mixtures = np.array([len(np.unique(groups[there[:, j]])) for j in known])
+        beyond = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * mixtures
+        own = beyond / (1 + beyond)
+        found[:, known] = own * _sample_quantiles(residual[:, known]) + (1 - own) * _student(
+            residual[:, known], mixtures
+        )
+    return np.sort(found, axis=0)  # where the sample's quantiles lie far off, weights that change could turn the order
+
+
+def _sample_quantiles(residual: FloatArray) -> FloatArray:
+    """Quantiles (99, K) of residuals (R, K), NaN where there is none, at Weibull's plotting positions.
+
+    Of new residuals like these, the share below a quantile is then its level, on average over samples. Between the 5%
+    and 95% quantiles that NumPy takes by default of 24 lie 83% of new ones, not 90.
+    """
     return np.nanquantile(residual, QUANTILES, axis=0, method="weibull")
+
+
+def _student(residual: FloatArray, mixtures: IntArray) -> FloatArray:
+    """Quantiles (99, K) of Student's t about zero, with scales pooled in part over targets."""
+    squares = np.nanmean(np.square(residual), axis=0)
+    usual = np.sqrt(squares).mean() ** 2
+    freedom = mixtures + SHRUNK
+    return np.sqrt((mixtures * squares + SHRUNK * usual) / freedom) * student_t.ppf(QUANTILES[:, None], freedom)
 
 
 def _between(quantiles: FloatArray, tail: float) -> FloatArray:
