@@ -30,6 +30,7 @@ Modules, in reading order:
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates and held-out predictions
+  absent          runs without a target's own language: where they are another regime, a law of their own
   fits            from logs to a fitted law with its error bars, and what of it is not known
   likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen

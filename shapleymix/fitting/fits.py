@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from shapleymix.display import cut, short
 from shapleymix.errors import caution
 from shapleymix.files import Json
+from shapleymix.fitting.absent import Absent, merged, separated
 from shapleymix.fitting.candidates import law_of, require_losses
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
-from shapleymix.fitting.fitted import estimated, held_out_losses, learned
+from shapleymix.fitting.fitted import fitted_to, scatter_of
 from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -29,9 +30,9 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.uncertainty import Spread, check_quantiles, law_variance, residual_quantiles, scatter
+from shapleymix.fitting.uncertainty import Spread, check_quantiles
 from shapleymix.keywords import checked, spelt_out
-from shapleymix.laws import BlackBox, Law
+from shapleymix.laws import Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -67,8 +68,9 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
-    repetition : Repetition, optional
-        The rate at which repeated tokens lose their worth; None for a law that has no place for it.
+    repetition, absent : Repetition and Absent, optional
+        The rate at which repeated tokens lose their worth (None for a law that has no place for it), and what tells
+        the losses of mixtures without a target's own language, where the log shows that these are another regime.
     """
 
     kind = "fit"
@@ -90,6 +92,7 @@ class Fit(Tabular, Record):
     notices: tuple[str, ...]
     provenance: dict[str, Json]
     repetition: Repetition | None = None
+    absent: Absent | None = None
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
@@ -99,7 +102,7 @@ class Fit(Tabular, Record):
         if len(self.status) != len(self.targets):
             raise ValueError("the states do not match the languages")
         check_quantiles(self.residuals, len(self.targets))
-        for part in filter(None, (self.misfit, self.repetition)):
+        for part in filter(None, (self.misfit, self.repetition, self.absent)):
             part.check(len(self.sources), len(self.targets))
 
     def columns(self) -> Columns:
@@ -204,20 +207,21 @@ class Fit(Tabular, Record):
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         counted = taken(self.repetition, mixtures, unique, supply, tokens)
-        losses = self.law.losses(counted.q, sizes, tokens)
-        spread = self._spread
-        low, high = spread.interval(losses, counted.replicates, sizes, tokens, level)
-        impossible = losses > self.coverage.untrained
+        losses, spread = self.law.losses(counted.q, sizes, tokens), self._spread
+        known = losses, *spread.interval(losses, counted.replicates, sizes, tokens, level)
+        losses, low, high, other = merged(known, self.absent, counted, (sizes, tokens), level)
+        impossible = (losses > self.coverage.untrained) & ~other
         labels, drawn = (self.sources, self.targets), self.replicates is not None
-        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
+        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn, other)
         # without any interval there is nothing to misread
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = counted.warnings(self.sources, None if runs is None else names)
-        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
+        apart = () if self.absent is None else self.absent.warnings(self.targets, mixtures)
+        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated, *apart)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
-            self.coverage.outside(mixtures, sizes, tokens), impossible, warnings,
+            place.outside, impossible, warnings,
         )  # fmt: skip
         if strict:
             refuse_outside(found)
@@ -315,19 +319,14 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         If the runs are too few for the law.
     """
     told = Told.of(study, law)
-    study, log, inputs = told.study, study.log, study.inputs
-    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    told, point, absent = separated(told, law, fitted_to(told, law, progress), progress)
+    study, log, inputs, losses = told.study, study.log, study.inputs, point.held_out
     p = study.evidence.ratios if law.takes_repetition else log.p
     fitted_losses = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted_losses, point.used, log)
-    losses, notes = (
-        held_out_losses(study, law) if point.held_out is None or not study.settings.folds else (point.held_out, [])
-    )
     odd = questions_of_fit(log, np.log(log.loss / fitted_losses), point.used)
     seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
-    residuals = None if losses is None else residual_quantiles(seen, losses, log.groups)
-    if residuals is not None and point.replicates is not None:
-        residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
+    residuals = scatter_of(study, law, point, study.evidence.weight > 0)
     narrow = Spread(point.replicates, residuals).lacks(inputs.targets)
     return Fit(
         law=point.law,
@@ -343,7 +342,8 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         misfit=misfit_of(log, seen, losses, point.law, point.replicates, p),
         coverage=point.coverage,
         rows=len(log),
-        notices=(*log.notices, *study.evidence.notices, *notes, *point.notes, *narrow, *odd),
+        notices=(*log.notices, *study.evidence.notices, *point.notes, *narrow, *odd),
         provenance=study.provenance(law),
         repetition=point.repetition,
+        absent=absent,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.standing import TargetStatus, reasons, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.uncertainty import law_variance, residual_quantiles, scatter
 from shapleymix.fitting.unseen import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -49,6 +50,27 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, li
         return candidate(law).predict_held_out(study, masks), []
     except FitError as error:
         return None, [f"no held-out error: in a fold, {error.message}"]
+
+
+def fitted_to(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+    """A law fitted to a study, with its held-out predictions where there can be any."""
+    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    if point.held_out is not None and told.study.settings.folds:
+        return point
+    losses, notes = held_out_losses(told.study, law)
+    return replace(point, held_out=losses, notes=(*notes, *point.notes))
+
+
+def scatter_of(study: Study, law: type[Law], point: Fitted, counted: BoolArray) -> FloatArray | None:
+    """Quantiles (99, K) of how the counted held-out losses (R, K) scatter about the law; None without any."""
+    if point.held_out is None:
+        return None
+    log, rows = study.log, counted.any(axis=1)
+    residuals = residual_quantiles(np.where(counted, log.loss, np.nan), point.held_out, log.groups)
+    if point.replicates is None:
+        return residuals
+    p = study.evidence.ratios if law.takes_repetition else log.p
+    return scatter(residuals, law_variance(point.law, point.replicates, p[rows], log.N[rows], log.D[rows]))
 
 
 def learned(told: Told, law: type[BlackBox]) -> Fitted:

@@ -15,7 +15,8 @@ import numpy as np
 from shapleymix import laws
 from shapleymix.display import cut, text_table
 from shapleymix.errors import UsageError
-from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
+from shapleymix.fitting.absent import replicated
+from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted, little_told
 from shapleymix.mixing.gains import about, interval, widened
@@ -268,7 +269,7 @@ def _of_replicates(
         return AtBudget(law, *budget).losses(p)
     N, D = (np.full(len(p), value) for value in budget)
     counted = taken(known, p, None, supply, D)
-    return replicate_losses(law, counted.replicates, N, D)
+    return replicated(law, getattr(fit, "absent", None), counted, (N, D))
 
 
 def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
