@@ -15,6 +15,9 @@ NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the n
 FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
 FAR_RATIO = 0.1  # distance of a ratio from its range from which a point is called far outside
 SHOWN = 8
+CHOSEN_WITHIN = (
+    "the law was chosen for budgets within the fitted ones: fit with --purpose beyond chooses by the largest left out"
+)
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,16 @@ class Place:
         return np.any([factors > 1 for factors in budgets], axis=0) | (self.beyond_ratios > 0).any(axis=2)
 
 
-def warnings_of(place: Place) -> tuple[str, ...]:
-    """One sentence for each budget, and one for each source's ratio, that lies outside; most distant first."""
+def warnings_of(place: Place, *, by_folds: bool = False) -> tuple[str, ...]:
+    """One sentence for each budget, and one for each source's ratio, that lies outside; most distant first.
+
+    And one more where the law was chosen `by_folds` of mixtures, though the log could tell which is best beyond.
+    """
     sizes, tokens = place.coverage.beyond_budgets(place.N, place.D)
     return (
         *_budget_warnings("N", sizes, place.coverage.N_range, place),
         *_budget_warnings("D", tokens, place.coverage.D_range, place),
+        *([CHOSEN_WITHIN] if by_folds and _tells_beyond(place.coverage) and max(sizes.max(), tokens.max()) > 1 else []),
         *_ratio_warnings(place),
     )
 
@@ -90,6 +97,11 @@ def distance_in_words(factor: float) -> str:
 def at_points(off: BoolArray) -> str:
     """How many of the points (R,) are meant; nothing where there is only one."""
     return f" at {int(off.sum())} of {len(off)} points" if len(off) > 1 else ""
+
+
+def _tells_beyond(coverage: Coverage) -> bool:
+    """Whether the fitted runs have several sizes or token counts, so that the largest can be left out."""
+    return any(bool((spans[:, 0] < spans[:, 1]).any()) for spans in (coverage.N_range, coverage.D_range))
 
 
 def _grouped(factor: float) -> str:

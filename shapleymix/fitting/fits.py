@@ -27,7 +27,7 @@ from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, WITHIN, FitKeywords, Settings
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
@@ -113,7 +113,6 @@ class Fit(Tabular, Record):
         """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
         error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
         N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
-        told = [f"  held: {symbol}, {why}" for symbol, why in self.held.items()]
         counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
         return "\n".join(
             [
@@ -121,7 +120,7 @@ class Fit(Tabular, Record):
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
                 *([] if self.repetition is None else self.repetition.told_lines()),
-                *told[:4],
+                *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
@@ -213,11 +212,12 @@ class Fit(Tabular, Record):
         impossible = (losses > self.coverage.untrained) & ~other
         labels, drawn = (self.sources, self.targets), self.replicates is not None
         place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn, other)
-        # without any interval there is nothing to misread
-        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
+        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()  # without intervals nothing is misread
         repeated = counted.warnings(self.sources, None if runs is None else names)
         apart = () if self.absent is None else self.absent.warnings(self.targets, mixtures)
-        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated, *apart)
+        by_folds = self.selection is not None and self.provenance.get("purpose") == WITHIN
+        beyond = (*warnings_of(place, by_folds=by_folds), *warnings_of_losses(losses, place))
+        warnings = (*beyond, *narrow, *repeated, *apart)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
