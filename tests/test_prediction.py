@@ -160,12 +160,19 @@ def test_residual_quantiles_of_few_runs_hold_what_they_say(runs):
     assert 0.88 <= np.mean(inside) <= 0.93
 
 
-def test_rows_of_one_mixture_are_no_more_mixtures():
+def test_rows_of_one_mixture_count_as_far_as_they_miss_on_their_own():
     rng = np.random.default_rng(1)
-    seen = np.exp(rng.normal(size=(5, 2)))
-    once = residual_quantiles(seen, np.ones((5, 2)), np.arange(5))
-    often = residual_quantiles(np.repeat(seen, 30, axis=0), np.ones((150, 2)), np.repeat(np.arange(5), 30))
+    seen = rng.normal(size=(6, 3))
+    groups, flat = np.repeat(np.arange(6), 40), np.ones((240, 3))
+    once = residual_quantiles(np.exp(seen), np.ones((6, 3)), np.arange(6))
+    often = residual_quantiles(np.exp(np.repeat(seen, 40, axis=0)), flat, groups)
     np.testing.assert_allclose(often[[4, 94]], once[[4, 94]], rtol=0.03)
+    apart = rng.normal(size=(240, 3))
+    np.testing.assert_allclose(
+        residual_quantiles(np.exp(apart), flat, groups)[10:-10],
+        np.quantile(apart, QUANTILES, axis=0, method="weibull")[10:-10],
+        atol=0.05,
+    )
 
 
 def test_outside_of_what_was_fitted_is_said_plainly(fitted):

@@ -78,10 +78,10 @@ class Absent(Record):
 
     def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
         """Which targets' losses are of this regime at points p (R, M)."""
-        there = self.entries(p).any(axis=0)
+        there = np.any(self.entries(p), axis=0)
         if not there.any():
             return ()
-        names = short([name for name, off in zip(targets, there.tolist(), strict=True) if off])
+        names = short([name for name, off in zip(targets, there, strict=True) if off])
         return (
             f"mixtures without {names} are another regime for that target: its loss comes from the fit to all runs, "
             "and no optimum knows of it",

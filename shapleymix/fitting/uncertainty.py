@@ -31,7 +31,8 @@ had not seen, after replicates and scatter (bench_coverage.py); a fifth of what 
 """
 SAMPLED = 64  # runs at which the replicates' variance is looked at
 LEAST_SCATTER = 0.25  # of the variance of held-out residuals is scatter, whatever the replicates say
-SHRUNK = 2.0  # mixtures that the scatter of all targets counts for beside those of one
+SHRUNK = 2.0  # residuals that the scatter of all targets counts for beside those of one
+HALF = 0.5  # of a residual beyond a quantile: there the sample's counts as much as Student's t
 STREAM = 3  # of the draws of the form's error, which are the same for every point
 
 
@@ -155,28 +156,44 @@ def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray
     """Quantiles (99, K) of the held-out log residuals of a new run; zero for a target that has none.
 
     Few residuals have no 5% quantile: between the lowest and the highest of 4 lie 60% of new ones. There Student's t
-    stands in, its scale shrunk to the targets' mean one, which counts as `SHRUNK` mixtures more. Weights are as the
-    number of residuals that should lie beyond a quantile is to one; with many mixtures the residuals speak alone.
+    stands in, its scale shrunk to the targets' mean one, which counts as `SHRUNK` residuals more. Once half a residual
+    should lie beyond a quantile, both count the same; of many, the residuals speak alone.
 
     Parameters
     ----------
     loss, predicted : array (R, K)
         Losses, and their predictions by fits that did not see them; NaN where there is none.
     groups : int array (R,)
-        The number of each row's mixture: rows of one mixture miss alike, and count once.
+        The number of each row's mixture: rows of one mixture miss alike, and count less.
     """
     there = ~np.isnan(loss) & ~np.isnan(predicted)
-    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)
     known = np.flatnonzero(there.any(axis=0))
     found = np.zeros((len(QUANTILES), there.shape[1]))
-    if len(known):
-        mixtures = np.array([len(np.unique(groups[there[:, j]])) for j in known])
-        beyond = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * mixtures
-        own = beyond / (1 + beyond)
-        found[:, known] = own * _sample_quantiles(residual[:, known]) + (1 - own) * _student(
-            residual[:, known], mixtures
-        )
+    if not len(known):
+        return found
+    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)[:, known]
+    count = _independent(residual, groups)
+    expected = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * count
+    own = expected**2 / (expected**2 + HALF**2)
+    found[:, known] = own * _sample_quantiles(residual) + (1 - own) * _student(residual, count)
     return np.sort(found, axis=0)  # where the sample's quantiles lie far off, weights that change could turn the order
+
+
+def _independent(residual: FloatArray, groups: IntArray) -> FloatArray:
+    """How many independent residuals (K,) those of each target are worth, as they correlate within mixtures.
+
+    Kish's design effect (1965), with the mean correlation of two rows of one mixture over all targets.
+    """
+    there = ~np.isnan(residual)
+    unit = np.where(there, residual, 0.0) / np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), 1e-300))
+    place = np.unique(groups, return_inverse=True)[1]
+    total, count = np.zeros((2, int(place.max()) + 1, residual.shape[1]))
+    np.add.at(total, place, unit)
+    np.add.at(count, place, there.astype(np.float64))
+    pairs = np.square(count) - count
+    alike = (np.square(total).sum() - np.square(unit).sum()) / max(float(pairs.sum()), 1.0)
+    rows = there.sum(axis=0)
+    return rows**2 / (rows + float(np.clip(alike, 0.0, 1.0)) * pairs.sum(axis=0))
 
 
 def _sample_quantiles(residual: FloatArray) -> FloatArray:
@@ -188,12 +205,12 @@ def _sample_quantiles(residual: FloatArray) -> FloatArray:
     return np.nanquantile(residual, QUANTILES, axis=0, method="weibull")
 
 
-def _student(residual: FloatArray, mixtures: IntArray) -> FloatArray:
+def _student(residual: FloatArray, count: FloatArray) -> FloatArray:
     """Quantiles (99, K) of Student's t about zero, with scales pooled in part over targets."""
     squares = np.nanmean(np.square(residual), axis=0)
     usual = np.sqrt(squares).mean() ** 2
-    freedom = mixtures + SHRUNK
-    return np.sqrt((mixtures * squares + SHRUNK * usual) / freedom) * student_t.ppf(QUANTILES[:, None], freedom)
+    freedom = count + SHRUNK
+    return np.sqrt((count * squares + SHRUNK * usual) / freedom) * student_t.ppf(QUANTILES[:, None], freedom)
 
 
 def _between(quantiles: FloatArray, tail: float) -> FloatArray:
