@@ -58,7 +58,7 @@ def test_what_is_no_law_is_refused(noisy, law):
 
 @pytest.mark.parametrize("laws", [3, [], ["chinchilla", 3], "nolaw", ""])
 def test_what_are_no_laws_to_compare_are_refused(noisy, laws):
-    """laws='learned' was read letter by letter, laws=3 a TypeError, laws=[] an IndexError."""
+    """laws='learned-base' was read letter by letter, laws=3 a TypeError, laws=[] an IndexError."""
     with pytest.raises(UsageError, match="no law"):
         compare(noisy[2], laws)
 

@@ -25,7 +25,7 @@ BUDGET = (97600.0, 2e6)
 @pytest.fixture(scope="module")
 def fitted(fixtures: Path) -> Fit:
     log = str(fixtures / "multilingual5_runs.csv")
-    return fit(log, "learned", bootstrap=9, folds=0, min_own_tokens=20e3, threads=1)
+    return fit(log, "learned-base", bootstrap=9, folds=0, min_own_tokens=20e3, threads=1)
 
 
 def one_by_one(law, p: FloatArray) -> FloatArray:

@@ -148,8 +148,8 @@ def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, cap
 
 def test_fit_tells_bounds_from_values(run: Run, fixtures: Path) -> None:
     log = fixtures / "multilingual5_runs.csv"
-    outcome = run("fit", log, "--law", "learned-concave", "--min-own-tokens", "20k", "--bootstrap", 20, "--folds", 0)
-    block = outcome.out.split("coefficients")[1].split("\n\n")[0]
+    outcome = run("fit", log, "--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", 20, "--folds", 0)
+    block = outcome.out.split("Parameters with")[1].split("\n\n")[0]
     assert "< " in block
     assert "alpha: the log holds two N" in outcome.out
 
@@ -189,23 +189,23 @@ def test_compare_takes_a_users_own_laws(run: Run, fixtures: Path, tmp_path: Path
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n"
         "from dataclasses import dataclass\n"
-        "from shapleymix.laws.learned import Learned\n\n"
+        "from shapleymix.laws.learned_base import LearnedBase\n\n"
         "class Flat:\n"
         "    def predict(self, p, N, D):\n"
         "        return np.full((len(N), 5), 2.5)\n\n"
         "@dataclass(frozen=True)\n"
-        "class Own(Learned):\n"
+        "class Own(LearnedBase):\n"
         "    kind = 'law/own-for-a-test'\n"
         "    name = 'own'\n"
     )
-    names = f"chinchilla,learned,{tmp_path}/mine.py:Flat,{tmp_path}/mine.py:Own"
+    names = f"chinchilla,learned-base,{tmp_path}/mine.py:Flat,{tmp_path}/mine.py:Own"
     call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", names, "--folds", 2)
     document = run(*call, "--json").document
     laws = {law["law"]: law for law in document["laws"]}
-    assert set(laws) == {"chinchilla", "learned", "Flat", "own"}
-    assert laws["own"]["mean"]["PE"] == laws["learned"]["mean"]["PE"]
+    assert set(laws) == {"chinchilla", "learned-base", "Flat", "own"}
+    assert laws["own"]["mean"]["PE"] == laws["learned-base"]["mean"]["PE"]
     assert laws["Flat"]["parameters"] is None
-    assert document["better"]["own"]["learned"] == 0.5
+    assert document["better"]["own"]["learned-base"] == 0.5
     text = run(*call).out
     assert "Probability that the row's law" in text
 
@@ -238,7 +238,7 @@ def test_laws_lists_all(run: Run) -> None:
     assert all(law["formula"] and law["reference"] for law in document["laws"])
     text = run("laws").out
     assert all(law["formula"] in " ".join(text.split()) for law in document["laws"])
-    assert run("laws learned").out.startswith("learned\n")
+    assert run("laws learned-base").out.startswith("learned-base\n")
 
 
 def test_rows_in_another_order_change_nothing(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_rows_in_another_order_change_nothing(run: Run, made: Path, fixtures: Pa
 
 
 def test_the_same_call_gives_the_same_bytes(run: Run, made: Path, fixtures: Path) -> None:
-    call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "learned,chinchilla", "--folds", 2, "--json")
+    call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "learned-base,chinchilla", "--folds", 2, "--json")
     assert run(*call).out == run(*call).out
 
 

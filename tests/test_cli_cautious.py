@@ -20,7 +20,7 @@ UNTOLD = "no mixture within the bounds is better than uniform"
 def saved(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit with held-out losses, whose misfit is larger than the gain over uniform."""
     goal = tmp_path_factory.mktemp("fits") / "fit.json"
-    options = ["--law", "learned", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "3", "-q"]
+    options = ["--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "3", "-q"]
     words = ["fit", str(fixtures / "multilingual5_runs.csv"), *options, "-o", str(goal)]
     assert commands.main(words, standalone_mode=False) == 0
     return goal

@@ -169,7 +169,7 @@ def test_a_wide_matrix_is_never_guessed_at(run: Run, fixtures: Path, tmp_path: P
 def test_too_few_runs_are_refused(run: Run, fixtures: Path, tmp_path: Path) -> None:
     lines = (fixtures / "multilingual5_runs.csv").read_text().splitlines()[:4]
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
-    outcome = run("fit", tmp_path / "log.csv", "--law", "learned", "--json")
+    outcome = run("fit", tmp_path / "log.csv", "--law", "learned-base", "--json")
     assert (outcome.code, outcome.document["error"]["code"]) == (1, "cannot_fit")
 
 

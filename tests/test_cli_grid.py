@@ -27,7 +27,7 @@ ENDINGS = {"csv": pl.read_csv, "csv.gz": pl.read_csv, "jsonl": pl.read_ndjson, "
 @pytest.fixture(scope="module")
 def saved(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     goal = tmp_path_factory.mktemp("fits") / "fit.json"
-    options = ["--law", "learned", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "0", "-q"]
+    options = ["--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "0", "-q"]
     log = fixtures / "multilingual5_runs.csv"
     assert commands.main(["fit", str(log), *options, "-o", str(goal)], standalone_mode=False) == 0
     return goal

@@ -20,11 +20,11 @@ AT = ("-N", 97600, "-D", "2M")
 TWIN = """
 from dataclasses import dataclass
 
-from shapleymix.laws.learned import Learned
+from shapleymix.laws.learned_base import LearnedBase
 
 
 @dataclass(frozen=True)
-class Twin(Learned):
+class Twin(LearnedBase):
     kind = "law/twin-of-a-test"
     name = "twin"
 
@@ -35,7 +35,7 @@ class Twin(Learned):
 
 
 @dataclass(frozen=True)
-class Nameless(Learned):
+class Nameless(LearnedBase):
     name = "nameless"
 
 
@@ -57,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.py").write_text(TWIN)
-    for law, goal in ((f"{folder}/mine.py:Twin", "twin.json"), ("learned", "learned.json")):
+    for law, goal in ((f"{folder}/mine.py:Twin", "twin.json"), ("learned-base", "learned.json")):
         call = ("fit", LOG, "--law", law, *QUICK, "-o", folder / goal, "-q")
         assert commands.main([str(word) for word in call], standalone_mode=False) == 0
     return folder
@@ -148,15 +148,18 @@ def test_an_error_of_the_law_is_the_files(run: Run, made: Path) -> None:
         (("fit", LOG, "--law", "{}/mine.py:Nameless", *QUICK, "-o", "{}/no.json"), "no kind of its own"),
         (("fit", LOG, "--law", "{}/mine.py:Twim"), "did you mean 'Twin'?"),
         (("fit", LOG, "--law", "{}/none.py:Twin"), "there is no such file"),
-        (("fit", LOG, "--law", "{}/taken.py:Twin"), "'law/learned' is the kind of Learned"),
-        (("predict", "{}/learned.json", "--law-file", "{}/mine.py:Twin", "--mixture", "en=1"), "holds law 'learned'"),
+        (("fit", LOG, "--law", "{}/taken.py:Twin"), "'law/learned-base' is the kind of LearnedBase"),
+        (
+            ("predict", "{}/learned.json", "--law-file", "{}/mine.py:Twin", "--mixture", "en=1"),
+            "holds law 'learned-base'",
+        ),
         (("predict", "{}/twin.json", "--law-file", "mine", "--mixture", "en=1"), "'mine' is no law of a file"),
     ],
 )
 def test_what_is_no_law_of_ones_own_is_refused_by_name(
     run: Run, made: Path, words: tuple[object, ...], message: str
 ) -> None:
-    (made / "taken.py").write_text(TWIN.replace("law/twin-of-a-test", "law/learned"))
+    (made / "taken.py").write_text(TWIN.replace("law/twin-of-a-test", "law/learned-base"))
     outcome = run(*(str(word).format(made) for word in words))
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err

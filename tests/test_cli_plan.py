@@ -45,7 +45,7 @@ def test_the_table_is_a_run_log_that_the_next_plan_reads(run: Run, tmp_path: Pat
 def test_a_plan_is_given_back_beside_the_log_that_it_was_made_from(run: Run, fixtures: Path, tmp_path: Path):
     """It has no losses, and was refused for that: a user had to copy its rows into the log."""
     log, goal = fixtures / "multilingual5_runs.csv", tmp_path / "plan.csv"
-    words = ("--law", "learned", "--n", 2, "--purpose", "region")
+    words = ("--law", "learned-base", "--n", 2, "--purpose", "region")
     assert run(*PLAN, log, *words, "-o", goal).code == 0
     after = run(*PLAN, log, goal, *words)
     assert after.code == 0, after.err
@@ -56,7 +56,7 @@ def test_a_plan_is_given_back_beside_the_log_that_it_was_made_from(run: Run, fix
 
 def test_a_fit_says_where_the_optimum_is(run: Run, fixtures: Path, tmp_path: Path):
     log, fit = fixtures / "multilingual5_runs.csv", tmp_path / "fit.json"
-    words = ("--law", "learned", "--min-own-tokens", "20k", "--bootstrap", 8, "--folds", 3)
+    words = ("--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", 8, "--folds", 3)
     assert run("fit", log, *words, "-o", fit).code == 0
     found = run(*PLAN, log, "--fit", fit, "--n", 3, "--json")
     assert found.document["purpose"] == "optimum"

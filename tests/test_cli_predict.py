@@ -32,7 +32,19 @@ BUDGET = ("-N", "97600", "-D", "1.9M")
 @pytest.fixture(scope="module")
 def saved(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     goal = tmp_path_factory.mktemp("fits") / "fit.json"
-    words = ["--law", "learned", "--min-own-tokens", "20k", "--bootstrap", "12", "--folds", "0", "-q", "-o", str(goal)]
+    words = [
+        "--law",
+        "learned-base",
+        "--min-own-tokens",
+        "20k",
+        "--bootstrap",
+        "12",
+        "--folds",
+        "0",
+        "-q",
+        "-o",
+        str(goal),
+    ]
     assert commands.main(["fit", str(fixtures / "multilingual5_runs.csv"), *words], standalone_mode=False) == 0
     return goal
 
@@ -158,7 +170,7 @@ def test_bad_calls_are_told(predict: Callable[..., Outcome], words: tuple[str, .
 def test_a_loss_that_no_trained_model_has_is_no_number(run: Run, fixtures: Path, tmp_path: Path) -> None:
     """Issue 6, 1.2: the filtered fit predicted 29 nats for fr at en=1, where an untrained model has 5.5."""
     goal = tmp_path / "fit.json"
-    words = ("--law", "learned", "--min-own-tokens", "20k", "--bootstrap", 5, "--folds", 0, "-o", goal)
+    words = ("--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", 5, "--folds", 0, "-o", goal)
     assert run("fit", fixtures / "multilingual5_runs.csv", *words, "--vocabulary", 8).code == 0
     outcome = run("predict", goal, "--mixture", "uniform", "--mixture", "en=1", *BUDGET, "--json")
     point = outcome.document["predictions"][1]

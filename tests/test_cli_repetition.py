@@ -25,7 +25,7 @@ def log(fixtures: Path) -> Path:
 @pytest.fixture(scope="module")
 def saved(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     goal = tmp_path_factory.mktemp("fits") / "fit.json"
-    options = ["--law", "learned-concave", "--bootstrap", "6", "--folds", "0", "--no-learning-curve", "-q"]
+    options = ["--law", "learned-base", "--bootstrap", "6", "--folds", "0", "--no-learning-curve", "-q"]
     assert commands.main(["fit", str(log), *options, "-o", str(goal)], standalone_mode=False) == 0
     return goal
 
@@ -43,7 +43,7 @@ def test_the_real_runs_tell_a_rate_near_the_published_one(saved: Path) -> None:
 
 
 def test_a_fit_says_what_its_log_told(run: Run, log: Path) -> None:
-    words = ("--law", "learned", "--bootstrap", 4, "--folds", 0, "--no-learning-curve")
+    words = ("--law", "learned-base", "--bootstrap", 4, "--folds", 0, "--no-learning-curve")
     assert "Repeated tokens: worth little beyond R* = " in run("fit", log, *words).out
     document = run("fit", log, *words, "--json").document["repetition"]
     assert document["told"]

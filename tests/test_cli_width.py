@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = 80
 QUICK = {
     "compare": "--laws shapley-tempered,chinchilla --folds 2",
-    "fit": "--law learned-concave --bootstrap 3 --folds 2",
+    "fit": "--law learned-base --bootstrap 3 --folds 2",
 }
 """What makes a command of the demo a matter of seconds, and leaves its tables as they are."""
 

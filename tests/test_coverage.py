@@ -36,7 +36,7 @@ def filtered(fixtures: Path) -> Fit:
 
 
 def test_ranges_are_of_the_losses_that_were_used_not_of_the_rows():
-    _, _, log = log_of("learned", rows=40)
+    _, _, log = log_of("learned-base", rows=40)
     evidence = gather(log, Filters(min_own_tokens=float(np.median(log.p * log.D[:, None]))))
     found = coverage_of(evidence.log, evidence.weight > 0, np.full(4, np.nan))
     for j in range(4):
@@ -174,7 +174,7 @@ def test_both_held_exponents_are_named(filtered):
 def test_a_source_that_no_run_has_is_named(noisy):
     _, _, log = noisy
     p = np.column_stack([log.p[:, :3] / log.p[:, :3].sum(axis=1, keepdims=True), np.zeros(36)])
-    found = fit(replace(log, p=p), "learned", **FAST)
+    found = fit(replace(log, p=p), "learned-base", **FAST)
     assert found.unseen == ("zh",)
     assert found.thin == {}
     assert any("zh" in text for text in found.warnings)
@@ -183,7 +183,7 @@ def test_a_source_that_no_run_has_is_named(noisy):
 
 
 def test_many_ratios_outside_are_summed_up():
-    _, _, log = log_of("learned", rows=30)
+    _, _, log = log_of("learned-base", rows=30)
     found = fit(log, "chinchilla", **FAST)
     wide = replace(found, sources=tuple(f"s{i}" for i in range(12)), coverage=_twelve(found.coverage))
     p = mixtures(1, 12, seed=1)

@@ -216,7 +216,7 @@ def test_a_prediction_prints_its_losses(results):
 
 def test_a_log_prints_as_a_few_lines():
     """repr(log) held every run id and number."""
-    log = log_of("learned", rows=200)[2]
+    log = log_of("learned-base", rows=200)[2]
     assert len(repr(log)) < 400
     assert "200 rows" in repr(log)
 

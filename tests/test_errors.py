@@ -63,8 +63,8 @@ def test_codes_are_unique_and_only_usage_exits_with_two():
 
 
 def test_did_you_mean():
-    assert did_you_mean("shaply", ["learned", "shapley"]) == "did you mean 'shapley'?"
-    assert did_you_mean("xyz", ["learned", "shapley"]) == "known: learned, shapley"
+    assert did_you_mean("shaply", ["learned-base", "shapley"]) == "did you mean 'shapley'?"
+    assert did_you_mean("xyz", ["learned-base", "shapley"]) == "known: learned-base, shapley"
     assert did_you_mean("xyz", []) is None
     assert did_you_mean("q", [f"language-{n}" for n in range(30)]).count("language") == 20  # type: ignore[union-attr]
 

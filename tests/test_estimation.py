@@ -27,7 +27,7 @@ def ones(problem: Problem, count: int = 1) -> np.ndarray:
 
 
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
-@pytest.mark.parametrize("name", ["shapley-tempered", "learned-concave", "exponential", "additive"])
+@pytest.mark.parametrize("name", ["shapley-tempered", "learned-base", "exponential", "additive"])
 def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
     settings = Settings(delta=delta, threads=1)
     problem = problem_of(name, settings, rows=40, noise=5e-3)
@@ -94,7 +94,7 @@ def test_weightings_are_independent_of_each_other():
 
 
 def test_resampling_with_the_data_themselves_stays_put():
-    problem = problem_of("learned", rows=30, noise=5e-3)
+    problem = problem_of("effective-data", rows=30, noise=5e-3)
     found = problem.estimate(ones(problem))
     again = problem.resample(ones(problem, 2), found.x[0], 0)
     np.testing.assert_allclose(again.cost, np.repeat(found.cost, 2, axis=0), rtol=1e-6)
@@ -115,7 +115,7 @@ def test_threads_and_chunks_change_no_bit(monkeypatch):
     results = []
     for threads, size in ((1, 24e6), (2, 1e5), (3, 1e5)):
         monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", size)
-        problem = problem_of("learned-concave", Settings(threads=threads), rows=30, noise=5e-3)
+        problem = problem_of("learned-base", Settings(threads=threads), rows=30, noise=5e-3)
         results.append(problem.estimate(ones(problem, 2)))
     assert results[1].x.tobytes() == results[2].x.tobytes()
     np.testing.assert_allclose(results[0].x, results[1].x, rtol=1e-7, atol=1e-9)

@@ -150,8 +150,8 @@ def test_the_laws_own_variance_is_counted_once():
 
 
 def test_the_variance_at_the_runs_is_that_of_the_replicates():
-    _, _, log = log_of("learned", rows=30, noise=1e-2)
-    found = fit(log, "learned", bootstrap=7, folds=0, threads=1)
+    _, _, log = log_of("learned-base", rows=30, noise=1e-2)
+    found = fit(log, "learned-base", bootstrap=7, folds=0, threads=1)
     assert found.replicates is not None
     points = log.p, log.N, log.D
     expected = (np.log(found.replicates(*points) / found.law(*points)) ** 2).mean(axis=(0, 1))

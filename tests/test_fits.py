@@ -51,8 +51,8 @@ def test_one_D_takes_the_data_term_from_public_runs_and_says_so():
 
 
 def test_one_N_takes_the_size_term_from_public_runs_and_says_so():
-    _, _, log = log_of("learned", rows=30, sizes=(1e8,))
-    found = fit(log, "learned", **FAST)
+    _, _, log = log_of("learned-base", rows=30, sizes=(1e8,))
+    found = fit(log, "learned-base", **FAST)
     assert set(found.held) == {"A", "alpha"}
     np.testing.assert_array_equal(found.law.alpha, 0.2)  # type: ignore[attr-defined]
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
@@ -74,8 +74,8 @@ def test_two_levels_hold_the_exponent():
 
 
 def test_learned_transfer_is_in_its_gauge_in_every_replicate():
-    _, _, log = log_of("learned", rows=40, noise=5e-3)
-    found = fit(log, "learned", bootstrap=5, folds=0, threads=1)
+    _, _, log = log_of("effective-data", rows=40, noise=5e-3)
+    found = fit(log, "effective-data", bootstrap=5, folds=0, threads=1)
     for law in (found.law, found.replicates):
         np.testing.assert_allclose(law.coefficients.max(axis=-2), 1.0, rtol=1e-12)  # type: ignore[union-attr]
 
@@ -122,9 +122,12 @@ def test_the_order_of_rows_changes_no_byte(noisy, tmp_path):
 
 
 @pytest.mark.parametrize(("delta", "rtol"), [(np.inf, 1e-7), (1e-3, 5e-3)])
-@pytest.mark.parametrize("name", ["shapley-tempered", "learned-concave", "family"])
+@pytest.mark.parametrize("name", ["shapley-tempered", "effective-data", "learned-base", "family"])
 def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
-    """Sums run in another order. Where nearly all residuals are in Huber's linear zone, the optimum is a flat face."""
+    """Sums run in another order. Where nearly all residuals are in Huber's linear zone, the optimum is a flat face.
+
+    Replicates of what is believed are drawn column by column, and are others.
+    """
     _, given, log = noisy
     source, target = np.array([2, 0, 3, 1]), np.array([3, 1, 0, 2])
     turned = log.aligned([log.sources[i] for i in source], [log.targets[j] for j in target])
@@ -136,9 +139,9 @@ def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
     assert one.held_out is not None
     assert other.held_out is not None
     np.testing.assert_allclose(other.held_out.PE, one.held_out.PE[target], rtol=20 * rtol)
-    np.testing.assert_allclose(
-        other.predict(p[:, source], N, D).low, one.predict(p, N, D).low[:, target], rtol=20 * rtol
-    )
+    if not LAWS[name].knobs:
+        low = one.predict(p, N, D).low[:, target]
+        np.testing.assert_allclose(other.predict(p[:, source], N, D).low, low, rtol=20 * rtol)
     np.testing.assert_array_equal(other.p_range, one.p_range[source])
 
 
@@ -224,7 +227,7 @@ def test_the_standing_of_every_target_is_told(noisy):
     _, given, log = noisy
     assert [status.target for status in fit(log, "shapley", given.transfer, **FAST).status] == list(log.targets)
     nearly = replace(log, p=log.p[:1] + 1e-3 * (log.p - log.p[:1]))
-    found = fit(nearly, "learned", **FAST)
+    found = fit(nearly, "learned-base", **FAST)
     assert {status.state for status in found.status} & {"ill-conditioned", "at-bound", "not-converged"}
     assert all(status.advice for status in found.status if status.state != "converged")
 
@@ -238,16 +241,16 @@ def test_one_mixture_tells_nothing_about_mixtures(noisy):
 
 def test_parameters_are_those_of_the_law_with_intervals_around_them(noisy):
     _, _, log = noisy
-    found = fit(log, "learned", bootstrap=40, folds=0, threads=1)
+    found = fit(log, "learned-base", bootstrap=40, folds=0, threads=1)
     rows = found.parameters()
-    assert len(rows) == 4 * (6 + 4)
+    assert len(rows) == 4 * (8 + 4)
     for symbol, source, target, value, low, high in rows:
         j = found.targets.index(target)
         place = (j,) if source is None else (found.sources.index(source), j)
         assert value == getattr(found.law, symbol)[place]
         drawn = getattr(found.replicates, symbol)[(slice(None), *place)]
         assert drawn.min() <= low <= high <= drawn.max()
-    assert all(np.isnan(row[4]) for row in fit(log, "learned", **FAST).parameters())
+    assert all(np.isnan(row[4]) for row in fit(log, "learned-base", **FAST).parameters())
 
 
 def test_a_fit_is_saved_and_says_where_it_comes_from(noisy, tmp_path):
@@ -298,8 +301,15 @@ def test_terms_of_a_fit_and_of_its_replicates(noisy):
 
 def test_progress_tells_its_stages(noisy):
     stages: list[str] = []
-    fit(noisy[2], "learned", bootstrap=3, folds=0, threads=1, progress=lambda stage, done, total: stages.append(stage))
-    assert "fitting learned" in stages
+    fit(
+        noisy[2],
+        "learned-base",
+        bootstrap=3,
+        folds=0,
+        threads=1,
+        progress=lambda stage, done, total: stages.append(stage),
+    )
+    assert "fitting learned-base" in stages
     assert "bootstrap" in stages
 
 

@@ -17,14 +17,16 @@ from shapleymix.tables.transfer import TransferMatrix
 
 
 def test_too_few_runs_name_the_law_the_target_and_the_numbers():
-    _, _, log = log_of("learned", rows=40)
+    _, _, log = log_of("learned-base", rows=40)
     loss = log.loss.copy()
     loss[7:, 2] = np.nan
-    with pytest.raises(FitError, match="law 'learned' fits 10 numbers for target 'fr' but has 7 different runs for it"):
-        fit(with_loss(log, loss), "learned", **FAST)
+    with pytest.raises(
+        FitError, match="law 'additive' fits 13 numbers for target 'fr' but has 7 different runs for it"
+    ):
+        fit(with_loss(log, loss), "additive", **FAST)
     copies = replace(log, p=np.tile(log.p[:3], (14, 1))[:40], N=np.full(40, 1e8), D=np.full(40, 1e9))
     with pytest.raises(FitError, match="has 3 different runs"):
-        fit(copies, "learned", **FAST)
+        fit(copies, "additive", **FAST)
 
 
 def test_an_unknown_law_is_answered_with_the_nearest(noisy):
@@ -79,11 +81,11 @@ def test_auto_takes_only_what_the_inputs_allow(noisy):
     bare = fit(log, **options)
     assert bare.selection is not None
     assert {entry.law for entry in bare.selection.entries} == {
-        name for name, law in LAWS.items() if not (law.superseded or set(law.needs) & {"transfer", "families"})
+        name for name, law in LAWS.items() if not set(law.needs) & {"transfer", "families"}
     }
     fed = fit(log, "auto", given.transfer, given.languages, **options)
     assert fed.selection is not None
-    assert {entry.law for entry in fed.selection.entries} == {name for name, law in LAWS.items() if not law.superseded}
+    assert {entry.law for entry in fed.selection.entries} == set(LAWS)
     assert fed.law.name == fed.selection.preferred()
 
 
@@ -109,7 +111,7 @@ def test_auto_finds_the_mixture_to_matter_or_not():
 
 
 def test_a_law_for_larger_budgets_is_chosen_by_the_largest_size():
-    _, _, log = log_of("learned", rows=36, noise=1e-2)
+    _, _, log = log_of("learned-base", rows=36, noise=1e-2)
     found = fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
     assert found.selection is not None
     assert found.selection.design == "largest size left out (N = 5e+08)"
@@ -121,7 +123,7 @@ def test_a_law_for_larger_budgets_is_chosen_by_the_largest_size():
 
 
 def test_with_one_size_a_law_for_larger_budgets_is_chosen_by_the_most_tokens():
-    _, _, log = log_of("learned", rows=36, sizes=(1e8,), noise=1e-2)
+    _, _, log = log_of("learned-base", rows=36, sizes=(1e8,), noise=1e-2)
     found = fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
     assert found.selection is not None
     assert found.selection.design == "largest token counts left out (D above 3.16228e+09)"
@@ -129,7 +131,7 @@ def test_with_one_size_a_law_for_larger_budgets_is_chosen_by_the_most_tokens():
 
 
 def test_with_one_budget_no_law_is_chosen_for_another():
-    _, _, log = log_of("learned", rows=36, sizes=(1e8,), tokens=(1e9,))
+    _, _, log = log_of("learned-base", rows=36, sizes=(1e8,), tokens=(1e9,))
     with pytest.raises(UsageError, match="one N and one D"):
         fit(log, purpose="beyond", bootstrap=0, folds=3, threads=1)
     with pytest.raises(UsageError, match="purpose: 'far' is none"):

@@ -13,8 +13,9 @@ from shapleymix.fitting.fits import fit
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import FamilyMean, same_family
-from shapleymix.laws.learned import Learned, mixture_slopes
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
+from shapleymix.laws.slopes import mixture_slopes
 from shapleymix.laws.symbols import Parameter
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
@@ -44,29 +45,35 @@ def test_temperature_one_is_the_papers_law_and_exponent_one_the_tempered():
     np.testing.assert_array_equal(LAWS["shapley"].givens(inputs())["nsv"], plain.nsv)  # type: ignore[attr-defined]
 
 
-def test_learned_with_the_nsv_as_coefficients_is_the_papers_law():
-    plain = true_law("shapley", inputs())
-    symbols = {name: getattr(plain, name) for name in ("E", "A", "alpha", "B", "beta", "gamma")}
-    learned = Learned(**symbols, coefficients=plain.nsv)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(learned(P, N, D), plain(P, N, D), rtol=1e-14)
-    np.testing.assert_allclose(learned.in_gauge()(P, N, D), plain(P, N, D), rtol=1e-14)
+def learned_like(plain: Law, factor: float | np.ndarray = 1.0, **symbols: np.ndarray) -> LearnedBase:
+    """`learned-base`, linear in the ratios, with a law's core times a factor."""
+    core = {name: getattr(plain, name) * factor for name in ("E", "A", "B")}
+    exponents = {name: getattr(plain, name) for name in ("alpha", "beta")}
+    linear = {"a": np.ones(4), "c": np.ones(4), "own": np.eye(4), "nsv": np.zeros((4, 4))}
+    return LearnedBase(**(core | exponents | linear | symbols))
+
+
+def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():
+    """`(1 + s NSV.p)^-gamma` is `s^-gamma (NSV.p)^-gamma` as s grows: beside large coefficients the base is nothing."""
+    plain, much = true_law("shapley", inputs()), 1e9
+    assert isinstance(plain, Shapley)
+    learned = learned_like(plain, much**plain.gamma, gamma=plain.gamma, u=much * plain.gamma * plain.nsv)
+    np.testing.assert_allclose(learned(P, N, D), plain(P, N, D), rtol=1e-8)
 
 
 def test_no_coefficient_matters_when_gamma_is_nought():
-    law = true_law("learned-concave", inputs()).replaced(gamma=np.zeros(4))
+    law = true_law("shapley-concave", inputs()).replaced(gamma=np.zeros(4))
     core = law.core(N, D)  # type: ignore[attr-defined]
     np.testing.assert_allclose(law(P, N, D), core, rtol=1e-14)
 
 
 def test_a_large_gamma_is_the_exponential_law():
-    """gamma to infinity with gamma (1 - phi) = -t fixed: Theta^-gamma = (1 + t.p / gamma)^-gamma -> exp(-t.p)."""
-    t = np.random.default_rng(0).uniform(0, 1, (4, 4))
-    gamma = 1e7
-    learned = true_law("learned", inputs()).replaced(gamma=np.full(4, gamma), coefficients=1 - t / gamma)
+    """`Theta^-gamma = (1 + u.p / gamma)^-gamma -> exp(-u.p)` as gamma goes to infinity."""
+    u, nought = np.random.default_rng(0).uniform(0, 1, (4, 4)), np.zeros(4)
     exponential = true_law("exponential", inputs())
-    core = {name: getattr(learned, name) for name in ("alpha", "beta")}
-    bare = exponential.replaced(**core, E=0 * gamma * t[0], A=0 * t[0], B=0 * t[0], k=np.ones(4), t=t)
-    ratio = learned(P, N, D) / learned.core(N, D)  # type: ignore[attr-defined]
+    bare = exponential.replaced(E=nought, A=nought, B=nought, k=np.ones(4), t=-u)
+    learned = learned_like(exponential, gamma=np.full(4, 1e7), u=u)
+    ratio = learned(P, N, D) / learned.core(N, D)
     np.testing.assert_allclose(ratio, bare(P, N, D), rtol=1e-6)
 
 
@@ -133,7 +140,7 @@ def test_slopes_find_the_exponential_laws_exponents():
     log = with_loss(log, np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
     from shapleymix.fitting.evidence import Filters, gather
 
-    seen = gather(log, Filters()).observations(LAWS["learned"], given)
+    seen = gather(log, Filters()).observations(LAWS["learned-base"], given)
     found = mixture_slopes(seen)
     np.testing.assert_allclose(found - found.mean(axis=0), t - t.mean(axis=0), atol=5e-3)
 
@@ -154,7 +161,7 @@ def test_the_list_of_laws_begins_with_the_simplest():
 def test_boosted_trees_are_not_convex_and_never_look_at_rows_of_weight_nought():
     pytest.importorskip("lightgbm")
     trees = BLACK_BOXES["gbm"]
-    _, _, log = log_of("learned", rows=60, noise=1e-3)
+    _, _, log = log_of("learned-base", rows=60, noise=1e-3)
     weight = np.ones(log.loss.shape)
     weight[::5] = 0.0
     spoiled = np.where(weight > 0, np.log(log.loss), 50.0)
@@ -176,7 +183,7 @@ def test_boosted_trees_stop_on_mixtures_that_they_were_not_trained_on(monkeypatc
         return train(options, data, valid_sets=valid_sets, **more)
 
     monkeypatch.setattr(lightgbm, "train", spy)
-    _, _, log = log_of("learned", rows=40)
+    _, _, log = log_of("learned-base", rows=40)
     BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), log.groups, 0)
     assert len(seen) == 4
     for learned, checked in seen:
@@ -187,7 +194,7 @@ def test_boosted_trees_stop_on_mixtures_that_they_were_not_trained_on(monkeypatc
 
 def test_boosted_trees_need_more_than_one_mixture():
     pytest.importorskip("lightgbm")
-    _, _, log = log_of("learned", rows=40)
+    _, _, log = log_of("learned-base", rows=40)
     one = np.zeros(40, dtype=np.int64)
     with pytest.raises(FitError, match="too few mixtures for boosted trees"):
         BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), one, 0)

@@ -20,7 +20,7 @@ QUICK: dict[str, Any] = {"threads": 1, "starts": 2}
 
 def log_of(rows: int, noise: float = 2e-2, targets: int = 4) -> sm.RunLog:
     given = inputs(4, targets)
-    law = true_law("learned", given)
+    law = true_law("learned-base", given)
     return simulate(law, given, mixtures(rows, 4), sizes=(1e8,), tokens=(3e9,), noise=noise)
 
 
@@ -122,19 +122,19 @@ def test_draws_are_wide_where_errors_are_and_always_the_same():
 
 
 def test_sizes_that_the_law_refuses_are_left_out_and_named():
-    found = learning_curve(log_of(40, targets=1), "learned", parts=(8, 3), **QUICK)
+    found = learning_curve(log_of(40, targets=1), "effective-data", parts=(8, 3), **QUICK)
     assert len(found.PE) == 3
     assert found.mixtures.min() > 13
-    assert "no fit to 5 mixtures: law 'learned' fits" in found.notices[0]
+    assert "no fit to 5 mixtures: law 'effective-data' fits" in found.notices[0]
 
 
 def test_too_few_mixtures_and_wrong_parts_are_refused():
     with pytest.raises(FitError, match="7 mixtures are too few for a learning curve"):
-        learning_curve(log_of(7), "learned", **QUICK)
+        learning_curve(log_of(7), "learned-base", **QUICK)
     wrong: tuple[Any, ...] = ((), (1,), (2, 3), (2.5,), (True, 3))
     for parts in wrong:
         with pytest.raises(UsageError, match="parts"):
-            learning_curve(log_of(20), "learned", parts=parts)
+            learning_curve(log_of(20), "learned-base", parts=parts)
 
 
 def test_losses_that_are_missing_and_rows_of_one_mixture_change_no_count(tmp_path):

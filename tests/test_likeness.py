@@ -14,7 +14,7 @@ import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning, UsageError
 from shapleymix.fitting.likeness import WRONG, like
 from shapleymix.laws import LAWS, Law
-from shapleymix.laws.learned import Learned
+from shapleymix.laws.effective_data import EffectiveData
 from shapleymix.records import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
@@ -29,13 +29,13 @@ def fit_of(name: str, bootstrap: int = 0, rows: int = 40) -> sm.Fit:
 
 
 def phi_of(law: Law | None) -> FloatArray:
-    assert isinstance(law, Learned)
+    assert isinstance(law, EffectiveData)
     return law.coefficients
 
 
 @pytest.fixture(scope="module")
 def known() -> sm.Fit:
-    return fit_of("learned", bootstrap=200)
+    return fit_of("effective-data", bootstrap=200)
 
 
 def with_ratio(p: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -74,15 +74,15 @@ def test_on_the_others_own_target_it_does_what_foreign_sources_do(known):
 def test_a_measured_target_of_its_own_gets_what_the_other_does_on_its_own():
     """The log holds Finnish losses, and no Finnish data."""
     given = inputs(5, 5)
-    log = simulate(true_law("learned", given), given, mixtures(40, 5), sizes=(1e8,), tokens=(3e9,))
+    log = simulate(true_law("effective-data", given), given, mixtures(40, 5), sizes=(1e8,), tokens=(3e9,))
     fewer = log.p[:, :4] / log.p[:, :4].sum(axis=1, keepdims=True)
-    found = sm.fit(replace(log, p=fewer, sources=log.sources[:4]), "learned", **FAST)
+    found = sm.fit(replace(log, p=fewer, sources=log.sources[:4]), "effective-data", **FAST)
     alike = like(found, {NAMES[4]: "fr"})
     assert phi_of(alike.law)[4, 4] == phi_of(found.law)[2, 2]
     assert phi_of(alike.law)[4, 0] == phi_of(found.law)[2, 0]
 
 
-OF_INPUTS = [("learned-base", "own"), ("learned-own", "own"), ("shapley-tempered", "nsv")]
+OF_INPUTS = [("learned-base", "own"), ("shapley-tempered", "nsv")]
 
 
 @pytest.mark.parametrize(("name", "symbol"), OF_INPUTS)
@@ -123,6 +123,13 @@ def test_replicates_are_as_wide_as_what_is_not_known(known):
     assert widths[1] > widths[0]
 
 
+def test_the_default_law_is_less_sure_of_a_source_that_is_like_another():
+    alike = like(fit_of("learned-base", bootstrap=100), "oc=fr")
+    shares = [alike.predict(one, *BUDGET) for one in ("en=0.5,fr=0.5", "en=0.5,oc=0.5")]
+    widths = np.array([np.log(one.high / one.low)[0] for one in shares])
+    assert (widths[1] > 1.5 * widths[0]).all()
+
+
 def test_the_optimum_may_use_it_and_says_what_it_rests_on(known):
     with pytest.warns(
         ShapleyMixWarning, match="little is known of the effect of oc: no run holds it; it is taken to be"
@@ -137,11 +144,11 @@ def test_the_optimum_may_use_it_and_says_what_it_rests_on(known):
 
 
 def test_a_column_without_runs_is_filled_as_a_new_one_is_added(tmp_path):
-    log = log_of("learned", rows=40, noise=1e-3)[2]
+    log = log_of("effective-data", rows=40, noise=1e-3)[2]
     empty = replace(log, p=np.column_stack([log.p, np.zeros(40)]), sources=(*log.sources, "oc"))
-    found = sm.fit(empty, "learned", **FAST)
+    found = sm.fit(empty, "effective-data", **FAST)
     assert found.unseen == ("oc",)
-    filled, added = like(found, "oc=fr"), like(sm.fit(log, "learned", **FAST), "oc=fr")
+    filled, added = like(found, "oc=fr"), like(sm.fit(log, "effective-data", **FAST), "oc=fr")
     np.testing.assert_allclose(phi_of(filled.law), phi_of(added.law), rtol=1e-3)
     assert filled.unseen == added.unseen == ()
     filled.save(tmp_path / "fit.json")
@@ -175,7 +182,7 @@ def test_several_and_wrong_likenesses(known):
         with pytest.raises(UsageError, match="names no two sources"):
             like(known, nothing)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="law 'hellinger' has no coefficients"):
-        like(sm.fit(log_of("learned")[2], "hellinger", **FAST), "oc=fr")
+        like(sm.fit(log_of("learned-base")[2], "hellinger", **FAST), "oc=fr")
 
 
 def test_the_command_line_takes_likenesses_and_refuses_stages(known, tmp_path, capsys):

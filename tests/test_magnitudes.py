@@ -15,7 +15,7 @@ from shapleymix.fitting.magnitudes import scaled_weights
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
-LAWS = ("chinchilla", "learned", "shapley-tempered", "additive", "exponential", "gbm")
+LAWS = ("chinchilla", "learned-base", "shapley-tempered", "additive", "exponential", "gbm")
 
 
 @pytest.fixture
@@ -56,7 +56,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-@pytest.mark.parametrize("ask", [lambda log: fit(log, "learned", **FAST), lambda log: compare(log, "learned,gbm")])
+@pytest.mark.parametrize(
+    "ask", [lambda log: fit(log, "learned-base", **FAST), lambda log: compare(log, "learned-base,gbm")]
+)
 def test_weights_that_cannot_be_taken_are_refused_by_run(log, how, ask):
     """Fault: they ended in LinAlgError, RuntimeWarning, or an empty reduction."""
     value, count, why = BROKEN[how]
@@ -68,7 +70,7 @@ def test_weights_that_cannot_be_taken_are_refused_by_run(log, how, ask):
 
 def test_a_log_without_a_weight_above_0_is_refused(log):
     with pytest.raises(DataError, match="no usable loss for 'en'") as caught:
-        fit(replace(log, weight=np.zeros(36)), "learned", **FAST)
+        fit(replace(log, weight=np.zeros(36)), "learned-base", **FAST)
     assert "weight above 0" in str(caught.value.hint)
 
 
@@ -108,6 +110,6 @@ def test_logs_made_in_memory_are_told_in_the_order_of_their_lines(log):
     odd = replace(log, N=np.where(rows == 9, 1e308, log.N), D=np.where(rows == 2, np.nan, log.D), lines=lines)
     p = np.where((rows == 6)[:, None], [-0.5, 1.5, 0, 0], log.p)
     with pytest.raises(DataError, match=r"made\.csv has 5 faults") as caught:
-        fit(with_loss(replace(odd, p=p, origin="made.csv"), loss), "learned", **FAST)
+        fit(with_loss(replace(odd, p=p, origin="made.csv"), loss), "learned-base", **FAST)
     places = [(fault.location.line, fault.location.column) for fault in caught.value.faults]
     assert places == [(4, "D"), (6, "loss_de"), (8, "p_en"), (8, "p_de"), (11, "N")]

@@ -353,7 +353,7 @@ def test_laws_without_convexity_are_refused_or_searched_and_said_so():
 def test_a_real_fit(fixtures):
     from shapleymix.fitting.fits import fit
 
-    fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-concave", bootstrap=12, folds=0)
+    fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-base", bootstrap=12, folds=0)
     mix = optimize(fitted, 97_600, 2_000_000)
     assert mix.relative_gap <= 1e-9
     assert (mix.p_low <= mix.p_high).all()

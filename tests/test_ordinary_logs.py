@@ -25,7 +25,7 @@ def one_target(seed: int) -> RunLog:
     return RunLog(names, N, D, p, losses, ("a", "b", "c"), ("a",))
 
 
-@pytest.mark.parametrize("law", ["learned", "learned-concave", "learned-own"])
+@pytest.mark.parametrize("law", ["learned-base", "effective-data", "additive"])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_log_of_one_target_is_optimised(seed, law):
     """Issue 6, section 2: LinAlgError in `optimize` for 16 of 60 such logs."""

@@ -16,17 +16,17 @@ from shapleymix.planning.belief import before_any_run
 from shapleymix.tables.runs import RunLog
 
 FIVE = ("en", "de", "fr", "zh", "ja")
-QUICK: dict[str, Any] = {"law": "learned-concave"}
+QUICK: dict[str, Any] = {"law": "learned-base"}
 
 
 @pytest.fixture(scope="module")
 def log() -> RunLog:
-    return log_of("learned-concave", rows=30, noise=5e-3, sizes=(1e7,), tokens=(1e9,))[2]
+    return log_of("learned-base", rows=30, noise=5e-3, sizes=(1e7,), tokens=(1e9,))[2]
 
 
 @pytest.fixture(scope="module")
 def fitted(log: RunLog) -> sm.Fit:
-    return sm.fit(log, "learned-concave", bootstrap=16, folds=3, threads=1)
+    return sm.fit(log, "learned-base", bootstrap=16, folds=3, threads=1)
 
 
 def left(p: np.ndarray, region: np.ndarray, own: np.ndarray) -> float:
@@ -49,13 +49,13 @@ def test_the_plan_leaves_less_unknown_than_chance_does():
 def test_losses_told_by_the_plan_are_predicted_better_than_those_of_chance():
     """A law of which the program knows nothing but the prior; the same law is fitted to both."""
     given = inputs(5, 5, seed=3)
-    law, pool, region = true_law("learned-own", given, seed=3), mixtures(120, 5, 5, 0.4), mixtures(200, 5, 6, 0.4)
+    law, pool, region = true_law("learned-base", given, seed=3), mixtures(120, 5, 5, 0.4), mixtures(200, 5, 6, 0.4)
     budget = {"sizes": (1e7,), "tokens": (1e9,)}
     everything = simulate(law, given, pool, noise=1e-2, seed=4, **budget)
     truth = law(region, np.full(200, 1e7), np.full(200, 1e9))
 
     def error(rows: np.ndarray) -> float:
-        fit = sm.fit(everything.select(np.sort(rows)), "learned-concave", bootstrap=0, folds=0, threads=1)
+        fit = sm.fit(everything.select(np.sort(rows)), "learned-base", bootstrap=0, folds=0, threads=1)
         return float(np.abs(fit.law.losses(region, np.full(200, 1e7), np.full(200, 1e9)) / truth - 1).mean())
 
     plan = sm.design(14, sources=given.sources, candidates=pool, purpose="region")
@@ -133,7 +133,7 @@ def test_bounds_hold(kind: str, known: bool, log: RunLog, fitted: sm.Fit):
 @pytest.mark.parametrize("law", [name for name, law in LAWS.items() if not {"transfer", "families"} & set(law.needs)])
 def test_every_law_plans_or_says_why_not(law: str):
     """Runs at several N and D, with losses missing and a target that is no source."""
-    _, _, log = log_of("learned-concave", rows=36, noise=5e-3)
+    _, _, log = log_of("learned-base", rows=36, noise=5e-3)
     loss = log.loss.copy()
     loss[::5, 1] = np.nan
     log = replace(log, loss=loss, targets=("en", "de", "fr", "code"))
@@ -171,9 +171,9 @@ def test_a_law_without_replicates_is_told_what_would_plan(log: RunLog, fitted: s
 
 def test_losses_of_hardly_any_own_data_are_left_out_of_the_fit_that_is_made(log: RunLog, fitted: sm.Fit):
     least = 0.15 * float(log.D.min())
-    how = {"law": "learned", "purpose": "optimum", "seed": 0}
+    how = {"law": "learned-base", "purpose": "optimum", "seed": 0}
     made = sm.design(3, log, min_own_tokens=least, **how)
-    given = sm.design(3, log, fit=sm.fit(log, "learned", bootstrap=64, min_own_tokens=least), **how)
+    given = sm.design(3, log, fit=sm.fit(log, "learned-base", bootstrap=64, min_own_tokens=least), **how)
     np.testing.assert_array_equal(made.p, given.p)
     assert not np.array_equal(made.optimum, sm.design(3, log, **how).optimum)
     with pytest.raises(sm.UsageError, match="min_own_tokens does nothing"):
@@ -184,7 +184,9 @@ def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: 
     """It was taken for one percent, also where the runs scatter by ten."""
     noisy = replace(log, loss=log.loss * np.exp(0.1 * np.random.default_rng(0).normal(size=log.loss.shape)))
     errors = [
-        sm.design(2, one, fit=sm.fit(one, "learned", bootstrap=0, folds=0, threads=1), purpose="region").region_error[0]
+        sm.design(
+            2, one, fit=sm.fit(one, "learned-base", bootstrap=0, folds=0, threads=1), purpose="region"
+        ).region_error[0]
         for one in (log, noisy)
     ]
     assert errors[1] > 2 * errors[0]
@@ -192,7 +194,7 @@ def test_a_fit_without_held_out_runs_takes_their_scatter_from_those_it_saw(log: 
 
 def test_too_few_runs_for_a_law_are_planned_as_before_any(log: RunLog):
     with pytest.warns(sm.ShapleyMixWarning, match="no law could be fitted"):
-        plan = sm.design(3, log.select(np.arange(2)), law="learned-own")
+        plan = sm.design(3, log.select(np.arange(2)), law="additive")
     assert (plan.trained, plan.purpose) == (2, "region")
     assert np.isfinite(plan.region_error).all()
 

@@ -125,7 +125,7 @@ def study_notices(log: RunLog, vocabulary: float) -> tuple[str, ...]:
 
 
 def test_questions_of_a_log_are_notices_of_its_fit(log):
-    found = fit(with_mean(log), "learned", **FAST)
+    found = fit(with_mean(log), "learned-base", **FAST)
     assert any(notice.startswith("loss_avg is the mean") for notice in found.notices)
 
 
@@ -135,12 +135,12 @@ def test_corrupted_losses_are_named_by_row(log, factor):
     spoiled = log.loss.copy()
     spoiled[7, 1] *= factor
     spoiled[12, 3] *= factor**1.5
-    found = fit(with_loss(log, spoiled), "learned", **FAST)
+    found = fit(with_loss(log, spoiled), "learned-base", **FAST)
     (notice,) = [notice for notice in found.notices if "far from the law" in notice]
     assert notice.startswith("2 of 120 losses lie far from the law")
     assert notice.index("run-12 at D") < notice.index("run-7 at D")
     assert f"zh {spoiled[12, 3]:.4g}, fitted" in notice
-    assert not any("far from the law" in notice for notice in fit(log, "learned", **FAST).notices)
+    assert not any("far from the law" in notice for notice in fit(log, "learned-base", **FAST).notices)
 
 
 def checkpointed(drift: FloatArray) -> RunLog:

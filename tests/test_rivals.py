@@ -21,12 +21,12 @@ BOTH = pytest.mark.parametrize("name", ["mariner", "hellinger"])
 
 
 def noisy_log(rows: int = 60) -> RunLog:
-    return log_of("learned", rows=rows, noise=1e-3)[2]
+    return log_of("learned-base", rows=rows, noise=1e-3)[2]
 
 
 def one_budget(rows: int) -> RunLog:
     given = inputs()
-    return simulate(true_law("learned", given), given, mixtures(rows, 4), sizes=(1e8,), tokens=(3e9,), noise=1e-3)
+    return simulate(true_law("learned-base", given), given, mixtures(rows, 4), sizes=(1e8,), tokens=(3e9,), noise=1e-3)
 
 
 def mean_error(name: str, learn: RunLog, test: RunLog) -> float:

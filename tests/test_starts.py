@@ -14,7 +14,7 @@ from shapleymix.fitting.evidence import Filters, gather
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import _nonnegative, starting_points
 from shapleymix.laws import LAWS, Observations
-from shapleymix.laws.learned import mixture_slopes
+from shapleymix.laws.slopes import mixture_slopes
 from shapleymix.records import FloatArray
 
 
@@ -67,7 +67,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
 
 
 def test_a_row_without_weight_moves_no_start():
-    problem, _ = problem_of("learned-concave", rows=40)
+    problem, _ = problem_of("effective-data", rows=40)
     weight, log_loss = problem.observed.weight.copy(), problem.observed.log_loss.copy()
     weight[3:7] = 0.0
 
@@ -102,7 +102,7 @@ def test_slopes_are_those_of_weighted_least_squares_whatever_the_scale_of_the_we
         np.testing.assert_allclose(found[:, j] - found[:, j].mean(), expected - expected.mean(), atol=3e-3)
 
 
-@pytest.mark.parametrize("name", ["additive", "learned", "learned-concave", "learned-own"])
+@pytest.mark.parametrize("name", ["additive", "effective-data"])
 def test_a_source_begins_with_a_larger_coefficient_the_more_it_lowers_the_loss(log_linear, name):
     seen, slopes = log_linear
     start = LAWS[name].starts(seen, log_of(name)[1], {})["coefficients"]

@@ -72,7 +72,7 @@ def test_the_interval_of_an_unseen_source_holds_the_truth(name):
     assert ((told.low <= truth) & (truth <= told.high)).all()
 
 
-@pytest.mark.parametrize("name", ["additive", "learned-own", "learned-base", "exponential"])
+@pytest.mark.parametrize("name", ["additive", "effective-data", "learned-base", "exponential"])
 def test_the_less_of_a_source_was_seen_the_wider(name):
     shown = {"well": mixtures(ROWS, 4)[:, ZH], "twice": first(2, 0.3), "once": first(1, 0.3), "never": first(0, 0.3)}
     wide = {key: widths(fit_with(name, ratios), "en=0.3,de=0.3,fr=0.1,zh=0.3").mean() for key, ratios in shown.items()}
@@ -90,9 +90,9 @@ def test_a_source_at_tiny_ratios_is_widened_and_named():
 
 def test_checkpoints_of_one_mixture_are_one_mixture():
     """Fault: a source seen in one mixture only was thought well seen if it had three runs."""
-    log = log_with("learned", first(6, 0.25))
+    log = log_with("learned-base", first(6, 0.25))
     same = np.where((np.arange(ROWS) < 6)[:, None], log.p[0], log.p)
-    found = sm.fit(replace(log, p=same), "learned", **FAST)
+    found = sm.fit(replace(log, p=same), "learned-base", **FAST)
     assert found.thin == {"zh": "seen in 1 different mixture"}
     assert found.coverage.mixtures[:, ZH].tolist() == [1] * 4
     assert any("little is known of the effect of zh: seen in 1 different mixture" in text for text in found.warnings)
@@ -100,11 +100,11 @@ def test_checkpoints_of_one_mixture_are_one_mixture():
 
 def test_a_source_is_little_known_target_by_target():
     """Fault: a source was named only if it was seen too little for every target alike."""
-    log = log_with("learned", first(6, 0.25))
+    log = log_with("learned-base", first(6, 0.25))
     shown, loss = np.arange(ROWS) < 6, log.loss.copy()
     loss[shown, 1] = np.nan  # no run that tells de holds any zh
     loss[:4, 2] = np.nan  # and two that tell fr do
-    found = sm.fit(with_loss(log, loss), "learned", **FAST)
+    found = sm.fit(with_loss(log, loss), "learned-base", **FAST)
     assert found.thin == {"zh": "in no run that is used for de; seen in 2 different mixtures for fr"}
     assert f"little is known of the effect of zh: {found.thin['zh']}" in found.warnings
     np.testing.assert_allclose(found.coverage.told[:, ZH], [1, 0, 1 - np.exp(-2), 1])

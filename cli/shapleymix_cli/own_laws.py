@@ -48,7 +48,7 @@ def is_own(text: str) -> bool:
 
 
 def laws_of(text: str | None) -> list[Contender] | None:
-    """Laws from `shapley,learned,my_law.py:MyLaw`: names stay names, a user's own become what the file holds."""
+    """Laws from `shapley,learned-base,my_law.py:MyLaw`: names stay names, a user's own become what the file holds."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -9,6 +9,7 @@ Modules, in reading order:
   starts          starting points by variable projection
   unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
   exponents       what one or two values of N or D leave open, taken from public runs
+  curvature       the curvature of many small least-squares problems, and the step within a box that it asks for
   least_squares   robust nonlinear least squares for many small problems at once; knows no law
   beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage

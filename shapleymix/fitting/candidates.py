@@ -263,7 +263,7 @@ def law_of(given: str | type[Law]) -> type[Law]:
 
 
 def contenders_of(given: Sequence[Contender] | Contender) -> list[Contender]:
-    """One contender, several, or their names in one text: `"learned,chinchilla"`.
+    """One contender, several, or their names in one text: `"learned-base,chinchilla"`.
 
     Raises
     ------

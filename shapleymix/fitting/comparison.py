@@ -16,7 +16,6 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
-from shapleymix.laws import LAWS
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -132,7 +131,7 @@ def compare(
     log : RunLog, path, or a sequence of them
         Run logs; several are fitted together.
     laws : Contender or sequence of Contender, optional
-        Names (also in one text, `"learned,chinchilla"`), Law subclasses, or objects with `predict(p, N, D)`;
+        Names (also in one text, `"learned-base,chinchilla"`), Law subclasses, or objects with `predict(p, N, D)`;
         None stands for all laws that the inputs allow.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for the laws that need them.
@@ -208,7 +207,7 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
         raise FitError(message, hint="give more runs, or name a law")
     if study.inputs.transfer is not None:  # else every law that takes it drops out, and a lesser one wins
         study.inputs.transfer.aligned(study.inputs.sources, study.inputs.targets)
-    contenders = [candidate(name) for name in study.allowed() if not LAWS[name].superseded]
+    contenders = [candidate(name) for name in study.allowed()]
     if study.settings.purpose == BEYOND:
         return contest(contenders, study, *study.beyond(), progress)
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)

@@ -17,7 +17,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.exponents import Levels, completed
-from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, minimize
+from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.starts import starting_points
@@ -33,9 +33,10 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
+NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 STREAM = 4  # second word of the seed: these draws are others than any of those before
-SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-12, 1e-6
+SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-6
 Progress = Callable[[int, int], None]
 
 
@@ -53,10 +54,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Stop:
-    """When a search ends, and whether its last digits are then settled along a plateau."""
+    """When a search ends, how firmly its first step is damped, and whether its last digits are settled on a plateau."""
 
     iterations: int
     tolerance: float
+    damping: float = 1.0
     settle: bool = False
 
 
@@ -119,7 +121,7 @@ class Problem:
         draws = np.random.default_rng([seed, STREAM]).standard_normal((len(shares), 1, *x.shape))
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
         enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
-        stop = _Stop(REPLICATE_ITERATIONS, max(enough, self.settings.tolerance))
+        stop = _Stop(REPLICATE_ITERATIONS, max(enough, self.settings.tolerance), NEARBY)
         solution = self._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         return self._estimate(solution, rows, shares)
@@ -130,7 +132,7 @@ class Problem:
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
         enough = max(BELIEVED_TOLERANCE, self.settings.tolerance) if tolerance is None else tolerance
-        stop = _Stop(REPLICATE_ITERATIONS, enough)
+        stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
         x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 
@@ -174,11 +176,12 @@ class Problem:
     ) -> Solution:
         """Every start (V, S, K, P) followed, chunk by chunk.
 
-        A step of a problem costs R P (P + some 30 for the powers) + P^3 / 3 operations, with P = M + 3 or so where
-        transfer is learned: V S K times that for all. There are some 100 to 200 steps for each of two starts of the
-        fit itself, and 40 to 60 for a replicate. The time thus grows as M R for given transfer, as M^3 R for learned
-        transfer with as many targets as sources, and always as the number of replicates. Memory: `CHUNK_BYTES` a
-        thread for the Jacobians, twice that beside it, and V K P numbers for the result.
+        A step of a problem costs R P (min(R, P) + some 100 for powers and slopes) + 2 min(R, P)^3 operations, with
+        P = M + 4 or so where transfer is learned: V S K times that for all. There are 20 to 60 steps for each of two
+        starts of the fit itself, 2 to 8 for a trial of what is believed, and 3 to 6 for a replicate; 18 where sources
+        are twenty times the runs. The time thus grows as M R for given transfer, as M^3 R for learned transfer with as
+        many targets as sources (M^2 R^2 with fewer runs than sources), and always as the number of replicates.
+        Memory: `CHUNK_BYTES` a thread for the Jacobians, four times that beside it, and V K P numbers for the result.
         """
         V, S, K, P = start.shape
         replicate = np.repeat(np.arange(V), S * K)
@@ -203,7 +206,7 @@ class Problem:
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
     def _solve(self, start: FloatArray, objective: Objective, stop: _Stop) -> Solution:
-        found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance)
+        found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
         return _settled(objective, found) if stop.settle else found
 
     def objective(self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None) -> Objective:
@@ -214,7 +217,10 @@ class Problem:
         weight = self.observed.weight.T[target] * shares
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
-        return Objective(self._residuals(target), weight, self.loss, low, high, self._prior(target, weight, draws))
+        prior = self._prior(target, weight, draws)
+        return Objective(
+            self._residuals(target), weight, self.loss, low, high, prior, values=self._residuals_alone(target)
+        )
 
     @property
     def loss(self) -> Loss:
@@ -245,6 +251,19 @@ class Problem:
             predicted, slopes = self.packing.unpack(x, givens).expansion(seen.p, seen.N, seen.D)
             residual = np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
             return residual, self.packing.jacobian(slopes)
+
+        return residuals
+
+    def _residuals_alone(self, target: IntArray) -> Values:
+        seen = self.observed
+        measured = (seen.weight > 0).T
+        log_loss = seen.log_loss.T
+
+        def residuals(x: FloatArray, number: IntArray) -> FloatArray:
+            column = target[number]
+            givens = {name: value.T[column][..., None] for name, value in self.givens.items()}
+            predicted = np.log(self.packing.unpack(x, givens).losses(seen.p, seen.N, seen.D))
+            return np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
 
         return residuals
 

@@ -15,15 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.curvature import Curvature, boxed_step
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 Residuals = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
 """Maps x (Q, P) and problem numbers (Q,) to residuals (Q, R) and their Jacobian (Q, R, P)."""
+Values = Callable[[FloatArray, IntArray], FloatArray]
+"""Maps x (Q, P) and problem numbers (Q,) to residuals (Q, R)."""
 
 CONVERGED, ITERATIONS, STALLED = 0, 1, 2
 NOTHING = 1e-22  # a cost, or a change of one, below this is zero: an exact fit has no relative decrease
-PASSES = 12  # of the pivoting that keeps a step within its box
 LONGEST_STEP = 2.0  # of any unknown; unknowns are logarithms or of order one, and far jumps only meet overflow
+LEAST_DAMPING, EASY = 1e-6, 0.05  # at most so much damping, and what a step promises says how near the minimum is
+AHEAD, BEND = 0.1, 0.75  # where along a step its curvature is asked; half of the step's length at most is added
 
 
 @dataclass(frozen=True)
@@ -78,25 +82,31 @@ class _State:
     number: IntArray  # (q,) which problem this row is
     x: FloatArray
     cost: FloatArray
+    residual: FloatArray  # (q, R)
+    root: FloatArray  # (q, R), of each residual's weight in the curvature
     gradient: FloatArray  # (q, P)
-    curvature: FloatArray  # (q, P, P)
+    curvature: Curvature
     scale: FloatArray  # (q, P), largest curvature met so far
     damping: FloatArray  # (q,)
     quiet: IntArray  # (q,) steps in a row that changed next to nothing
 
     def keep(self, rows: BoolArray) -> _State:
-        return _State(**{name: value[rows] for name, value in vars(self).items()})
+        return self if rows.all() else _State(**{name: value[rows] for name, value in vars(self).items()})
 
-    def replace(self, rows: BoolArray, other: _State) -> None:
+    def replaced(self, rows: BoolArray, other: _State) -> _State:
+        if rows.all():
+            return other
         for name, value in vars(self).items():
             value[rows] = getattr(other, name)[rows]
+        return self
 
 
 @dataclass(frozen=True)
 class Objective:
     """What is minimised: residuals, weights (Q, R), loss, box (P,) each side, and optionally a prior.
 
-    `tilt` (Q, P) adds a linear term, which asks how firmly the minimum is held.
+    `tilt` (Q, P) adds a linear term, which asks how firmly the minimum is held. `values` gives the residuals alone,
+    where that takes less.
     """
 
     residuals: Residuals
@@ -106,6 +116,11 @@ class Objective:
     high: FloatArray
     prior: Prior | None = None
     tilt: FloatArray | None = None
+    values: Values | None = None
+
+    def values_at(self, number: IntArray, x: FloatArray) -> FloatArray:
+        """The residuals (q, R) of some problems."""
+        return self.residuals(x, number)[0] if self.values is None else self.values(x, number)
 
     def cost_of(self, number: IntArray, x: FloatArray, residual: FloatArray) -> FloatArray:
         """The objective of each problem, shape (q,)."""
@@ -123,16 +138,16 @@ class Objective:
         weight = self.weight[number]
         score = weight * self.loss.score(residual)
         gradient = (score[:, None, :] @ jacobian)[:, 0, :]
-        curvature = (jacobian * self._stiffness(residual, weight, damping)[..., None]).swapaxes(1, 2) @ jacobian
+        own = np.zeros_like(gradient)
         if self.tilt is not None:
             gradient = gradient + self.tilt[number]
         if self.prior is not None:
-            precision = self.prior.precision[number]
-            gradient = gradient + precision * (x - self.prior.center[number])
-            np.einsum("qpp->qp", curvature)[:] += precision
-        cost = self.cost_of(number, x, residual)
-        scale = np.einsum("qpp->qp", curvature).copy()
-        return _State(number, x, cost, gradient, curvature, scale, damping, np.zeros(len(x), dtype=np.int64))
+            own = self.prior.precision[number]
+            gradient = gradient + own * (x - self.prior.center[number])
+        root = np.sqrt(self._stiffness(residual, weight, damping))
+        curvature = Curvature.of(jacobian * root[..., None], own)
+        cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
+        return _State(number, x, cost, residual, root, gradient, curvature, curvature.diagonal(), damping, quiet)
 
     def _stiffness(self, residual: FloatArray, weight: FloatArray, damping: FloatArray) -> FloatArray:
         """Curvature weight of each residual: full in the quadratic zone, damped outside of it."""
@@ -176,7 +191,15 @@ def minimize(
         at_bound=np.zeros(x.shape, dtype=bool),
     )
     for _ in range(iterations):
-        state = _advance(objective, state, tolerance)
+        step, damped = _step(objective, state)
+        promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * state.curvature.times(step), step)
+        idle = _idle(state, step, promised, tolerance)
+        best.status[state.number[idle]] = CONVERGED
+        if not (go := ~idle).any():
+            break
+        if idle.any():
+            state, step, damped, promised = state.keep(go), step[go], damped[go], promised[go]
+        state = _advance(objective, state, _bent(objective, state, step, damped), promised, tolerance)
         done = _record(best, state)
         state = state.keep(~done)
         if not len(state.number):
@@ -185,78 +208,58 @@ def minimize(
     return best
 
 
-def _advance(objective: Objective, state: _State, tolerance: float) -> _State:
-    """One damped step of every open problem; a step that does not lower the cost is not taken."""
-    step = _step(objective, state)
-    trial_x = np.clip(state.x + step, objective.low, objective.high)
-    trial = objective.expand(state.number, trial_x, np.maximum(state.damping / 5.0, 1e-6))
-    better = trial.cost < state.cost
-    small = np.abs(state.cost - trial.cost) <= tolerance * np.abs(state.cost) + NOTHING
+def _step(objective: Objective, state: _State) -> tuple[FloatArray, Curvature]:
+    """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
+    ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
+    damped = state.curvature.plus(ridge)
+    held = objective.held(state.x, state.gradient)
+    step = boxed_step(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
+    return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
+
+
+def _idle(state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> BoolArray:
+    """Problems of which even a nearly undamped step promises next to nothing."""
+    short = np.abs(step).max(axis=1) < LONGEST_STEP
+    return short & (state.damping <= EASY) & (np.abs(promised) <= tolerance * np.abs(state.cost) + NOTHING)
+
+
+def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvature) -> FloatArray:
+    """The steps, bent to follow a curved valley: half the acceleration along each is added.
+
+    It takes one more evaluation of the residuals (Transtrum & Sethna 2012, "Improvements to the Levenberg-Marquardt
+    algorithm", section 4), and on the laws of this library saves three steps of four.
+    """
+    ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, objective.low, objective.high))
+    change = (ahead - state.residual) / AHEAD * state.root - (damped.rows @ step[..., None])[..., 0]
+    pull = ((2.0 / AHEAD * change)[:, None, :] @ damped.rows)[:, 0, :]
+    end = state.x + step
+    second = -damped.solve(pull, (end <= objective.low) | (end >= objective.high))
+    size, longer = (np.linalg.norm(part * np.sqrt(state.scale), axis=1) for part in (step, second))
+    share = 0.5 * np.minimum(1.0, BEND * size / np.maximum(2.0 * longer, 1e-300))
+    return step + np.where(np.isfinite(longer), share, 0.0)[:, None] * np.nan_to_num(second)
+
+
+def _advance(objective: Objective, state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> _State:
+    """One step of every open problem; a step that does not lower the cost is not taken."""
+    x = np.clip(state.x + step, objective.low, objective.high)
+    trial = objective.expand(state.number, x, np.maximum(state.damping / 5.0, LEAST_DAMPING))
+    met = state.cost - trial.cost
+    share = met / np.maximum(promised, 1e-300)
+    small = np.abs(met) <= tolerance * np.abs(state.cost) + NOTHING
     trial.scale = np.maximum(trial.scale, state.scale * 0.3)
     trial.quiet = np.where(small, state.quiet + 1, 0)
-    state.damping = state.damping * 6.0
-    state.replace(better, trial)
-    return state
+    trial.damping = np.maximum(state.damping * _eased(share), LEAST_DAMPING)
+    state.damping = state.damping * 4.0
+    return state.replaced(met > 0, trial)
 
 
-def _step(objective: Objective, state: _State) -> FloatArray:
-    ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
-    curvature = state.curvature.copy()
-    np.einsum("qpp->qp", curvature)[:] += ridge
-    held = objective.held(state.x, state.gradient)
-    step = boxed_step(curvature, state.gradient, held, objective.low - state.x, objective.high - state.x)
-    return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False)
+def _eased(share: FloatArray) -> FloatArray:
+    """How the damping changes after a step that met a share (q,) of the decrease that its quadratic promised.
 
-
-def boxed_step(
-    curvature: FloatArray, gradient: FloatArray, held: BoolArray, low: FloatArray, high: FloatArray
-) -> FloatArray:
-    """The minimum of `step.curvature.step / 2 + gradient.step` within a box, nearly always exactly.
-
-    Unknowns that a free step takes out of the box are set to its edge, and let go where the slope there points inwards,
-    all at once (block principal pivoting), until nothing changes; after `PASSES` the last step is taken as it is, and
-    the search's own test of the objective judges it.
-
-    Parameters
-    ----------
-    curvature, gradient : array (Q, P, P) and (Q, P)
-        Of every problem.
-    held : bool array (Q, P)
-        Unknowns that are at the edge to begin with.
-    low, high : array (Q, P)
-        The box around the present point: `low <= 0 <= high`.
+    A smooth rule (Nielsen 1999) keeps too much of it where residuals cross Huber's threshold: fits of equal logs then
+    parted by 1e-4 along plateaus, where this rule leaves 1e-11.
     """
-    edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
-    step = np.empty_like(gradient)
-    rows = np.arange(len(gradient))
-    for _ in range(PASSES):
-        moved, slope = _held_step(curvature[rows], gradient[rows], edge[rows])
-        step[rows] = moved
-        fixed = ~np.isnan(edge[rows])
-        inwards = fixed & (((edge[rows] <= low[rows]) & (slope < 0)) | ((edge[rows] >= high[rows]) & (slope > 0)))
-        beyond = np.clip(moved, low[rows], high[rows])
-        out = ~fixed & (beyond != moved)
-        if not (changed := (inwards | out).any(axis=1)).any():
-            break
-        edge[rows] = np.where(out, beyond, np.where(inwards, np.nan, edge[rows]))
-        rows = rows[changed]
-    return step
-
-
-def _held_step(curvature: FloatArray, gradient: FloatArray, edge: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The step with some unknowns held at `edge` (NaN where free), and the slope of the quadratic there."""
-    held = ~np.isnan(edge)
-    if not held.any():
-        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0].astype(np.float64, copy=False)
-        return step, np.zeros_like(step)
-    fixed = np.where(held, edge, 0.0)
-    slope = gradient + (curvature @ fixed[..., None])[..., 0]
-    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, curvature)
-    diagonal = np.einsum("qpp->qp", matrix)
-    diagonal[:] = np.where(held, 1.0, diagonal)
-    free = np.linalg.solve(matrix, np.where(held, 0.0, slope)[..., None])[..., 0]
-    step = (fixed - free).astype(np.float64, copy=False)
-    return step, gradient + (curvature @ step[..., None])[..., 0]
+    return np.where(share > 0.75, 0.2, np.where(share > 0.25, 0.6, 1.5))
 
 
 def _record(best: Solution, state: _State) -> BoolArray:

@@ -23,7 +23,6 @@ from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.study import Study
 from shapleymix.laws import BlackBox, Law
-from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -35,7 +34,6 @@ FINER = ((0.35, 3), (0.1, 2))
 STEP = 0.005
 APART = 0.02
 """Rates nearer than this (in logarithms) are one: a spline through both would follow the rounding of their fits."""
-REFERENCES = (LearnedBase, LearnedOwn, LearnedConcave, Learned)
 GROUPS = 10
 """Rates that the replicates of one fit have, at most: each asks for a search of its own."""
 Counted = Callable[[int, int], None]
@@ -220,12 +218,11 @@ def _independent(residuals: FloatArray) -> float:
 
 
 def for_comparison(study: Study, masks: BoolArray) -> Study:
-    """A study at one rate for all laws that are compared: what the first law tells that can be fitted.
+    """A study at one rate for all laws that are compared: what `learned-base` tells, if it can be fitted.
 
     It is told by the rows that no mask (V, R) holds out; where each is held out in turn, by all.
     """
     seen = np.all(~masks, axis=0, keepdims=True)[0]
-    for law in REFERENCES if study.evidence.tells_repetition else ():
-        with contextlib.suppress(FitError):
-            return Told.of(study, law, seen if seen.any() else None).study
+    with contextlib.suppress(FitError):
+        return Told.of(study, LearnedBase, seen if seen.any() else None).study
     return study

@@ -25,7 +25,8 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 POOLED = 0.5  # share of all targets' errors in the choice of one
 CAUTION = 1.0  # how much one unit of distance from the usual must save, as a share of the error, times the runs
 UNIT = {"u": 1.5, "gamma": 1.0, "sv": 4.0}  # of the logarithm of a knob; .4 for others, all exponents of ratios
-ENOUGH, LEAST_TARGETS = 1.5e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
+POWER = 100  # operations that a power of a ratio and its slopes take
+ENOUGH, LEAST_TARGETS = 2e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 HUBER = 1.0  # times the usual error; at 1.345, the textbook's, RegMix with 51 runs is worse by .03%
 QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
 
@@ -68,8 +69,8 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
 
 def _sample(problem: Problem, folds: int) -> IntArray:
     """Some targets, evenly spread, on which the knobs are walked: all, unless that took too long."""
-    targets, unknowns = len(problem.inputs.targets), len(problem.packing.names)
-    operations = unknowns**3 + len(problem.observed.N) * unknowns**2
+    targets, unknowns, runs = len(problem.inputs.targets), len(problem.packing.names), len(problem.observed.N)
+    operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
     count = max(LEAST_TARGETS, int(ENOUGH / operations / folds))
     return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
 

@@ -11,9 +11,9 @@ Modules, in reading order:
   core            the terms in N and D that most laws share; `chinchilla` is these alone
   transfer        aggregate transfer Theta, shared by the families that follow
   shapley         Theta from Shapley values: as printed, tempered, concave
-  learned         Theta from the log alone: linear, concave, with exponents of its own for a target's own language
-  learned_base    the same above a base, shrunk to it: from few runs to many
+  learned_base    Theta from the log alone, above a base and shrunk to it: from few runs to many
   family          Theta from the families of the languages
+  slopes          log-linear slopes of the losses, from which searches begin
   effective_data  Theta inside of the term in D
   exponential     Data Mixing Laws
   additive        the additive law of Shukor et al.
@@ -39,7 +39,6 @@ from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import Family, FamilyMean
 from shapleymix.laws.gbm import BoostedTrees
 from shapleymix.laws.hellinger import HellingerRidge
-from shapleymix.laws.learned import Learned, LearnedConcave, LearnedOwn
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.mariner import Mariner
 from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
@@ -57,9 +56,6 @@ LAWS: dict[str, type[Law]] = {
         ShapleyConcave,
         EffectiveData,
         Exponential,
-        Learned,
-        LearnedConcave,
-        LearnedOwn,
         LearnedBase,
         Additive,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.learned import mixture_slopes
+from shapleymix.laws.slopes import relative_worth
 from shapleymix.laws.symbols import fitted
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.laws.transfer import concave_powers, log_ratios, over_sources
@@ -47,12 +47,10 @@ class Additive(CoreLaw):
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        slopes = mixture_slopes(observed)
-        slopes = slopes - slopes.min(axis=0)
-        relative = np.stack([np.maximum(np.exp(-slopes / width), 1e-2) for width in (0.3, 1.0)])
+        relative = relative_worth(observed, widths=(0.3, 1.0), least=1e-2)
         scales, exponents = np.array([0.5, 1.5, 5.0]), np.array([0.3, 0.7])
         coefficients = relative[:, None] * scales[None, :, None, None]
-        flat = coefficients.reshape(-1, *slopes.shape)
+        flat = coefficients.reshape(-1, *relative.shape[1:])
         return {
             "coefficients": np.concatenate([flat] * len(exponents)),
             "g": np.concatenate([np.full_like(flat, exponent) for exponent in exponents]),

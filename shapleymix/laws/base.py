@@ -64,7 +64,6 @@ class Law(Record):
     needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
     takes_repetition: ClassVar[bool] = True  # whether the equation takes effective ratios, which sum to less than one
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {}  # what `beliefs` takes: values to try, the usual one first
-    superseded: ClassVar[bool] = False  # by one as good with many runs and better with few: `auto` asks that
     threshold: ClassVar[float] = 1e-3  # Huber's, on log residuals, where the user names none
     relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
 

@@ -43,7 +43,7 @@ class BlackBox(Law):
         return ()
 
     def terms(self, N: float, D: float) -> Terms:
-        hint = "fit a convex law, such as 'learned-concave'"
+        hint = "fit a convex law, such as 'learned-base'"
         raise SolveError(f"law {self.name!r} is not convex in the mixture", hint=hint)
 
 

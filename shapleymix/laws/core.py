@@ -141,7 +141,7 @@ class Chinchilla(CoreLaw):
         return np.log(loss), slopes
 
     def terms(self, N: float, D: float) -> Terms:
-        hint = "fit a law with a mixture in it, such as 'shapley-tempered' or 'learned-concave'"
+        hint = "fit a law with a mixture in it, such as 'shapley-tempered' or 'learned-base'"
         raise SolveError("law 'chinchilla' does not depend on the mixture: no mixture is better", hint=hint)
 
 

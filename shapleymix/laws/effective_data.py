@@ -9,7 +9,7 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.learned import learned_starts
+from shapleymix.laws.slopes import relative_worth
 from shapleymix.laws.symbols import fitted, over_runs
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.laws.transfer import mix, safe_log
@@ -55,7 +55,7 @@ class EffectiveData(CoreLaw):
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        return {"coefficients": learned_starts(observed, (0.1, 0.3, 1.0))["coefficients"]}
+        return {"coefficients": relative_worth(observed, widths=(0.1, 0.3, 1.0), least=1e-3)}
 
     def in_gauge(self) -> Self:
         """The same law with `max_i phi_ij = 1`; the scale goes into B exactly."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.learned import mixture_slopes
+from shapleymix.laws.slopes import mixture_slopes
 from shapleymix.laws.symbols import Belief, Knobs, fitted, over_runs
 from shapleymix.laws.terms import ExponentialTerms
 from shapleymix.laws.transfer import mix

@@ -70,19 +70,19 @@ class LearnedBase(TransferLaw):
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         gamma = over_runs(self.gamma)
         exponent, phi = self.exponent(), self.phi()
-        by_u = concave_powers(p, exponent)  # (..., R, M, K)
-        helped = np.einsum("...rmk,...mk->...rk", by_u, phi)
+        powers = concave_powers(p, exponent)  # (..., R, M, K)
+        helped = np.einsum("...rmk,...mk->...rk", powers, phi)
         theta = 1.0 + helped
         log_theta = np.log(theta)
         core, slopes = self.core_expansion(N, D)
-        by_u *= (-1.0 / theta)[..., None, :]
-        steep = np.einsum("...rmk,rm,...mk->...rk", by_u, log_ratios(p), self.u * exponent * (self.own == 0))
-        of_own = np.einsum("...rmk,rm,...mk->...rk", by_u, log_ratios(p), self.u * exponent * self.own)
+        powers *= (-1.0 / theta)[..., None, :]
+        by_log = powers * log_ratios(p)[:, :, None]
+        steep = self.u * exponent
         return np.log(core) - gamma * log_theta, slopes | {
             "gamma": -gamma * (log_theta - helped / theta),
-            "u": by_u,
-            "a": of_own,
-            "c": steep,
+            "u": powers,
+            "a": np.einsum("...rmk,...mk->...rk", by_log, steep * self.own),
+            "c": np.einsum("...rmk,...mk->...rk", by_log, steep * (self.own == 0)),
         }
 
     def terms(self, N: float, D: float) -> PowerTerms:

@@ -11,6 +11,8 @@ from shapleymix.laws.symbols import fitted, over_runs
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.records import BoolArray, FloatArray
 
+NOTHING = -1e300  # for the logarithm of zero: any exponent makes a power of 0 of it
+
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -43,12 +45,14 @@ def safe_log(theta: FloatArray) -> FloatArray:
 
 def concave_powers(p: FloatArray, a: FloatArray) -> FloatArray:
     """`p_ri ^ a_ij`, shape (..., R, M, K), with 0^a = 0; a is (..., M, K), or (..., 1, K) for one exponent a target."""
-    return np.exp(log_ratios(p)[:, :, None] * a[..., None, :, :]) * (p > 0)[:, :, None]
+    found = log_ratios(p, NOTHING)[:, :, None] * a[..., None, :, :]
+    with np.errstate(under="ignore"):
+        return np.exp(found, out=found)
 
 
-def log_ratios(p: FloatArray) -> FloatArray:
-    """log p, and 0 where p = 0, which callers mask."""
-    return np.log(np.where(p > 0, p, 1.0))
+def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
+    """log p, and `nothing` where p = 0: 0 where callers mask it."""
+    return np.where(p > 0, np.log(np.where(p > 0, p, 1.0)), nothing)
 
 
 def strength(*start: float) -> FloatArray:

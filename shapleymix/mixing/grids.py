@@ -1,6 +1,6 @@
 """Optimal mixtures at several budgets, as one result: every number in one long table, what to beware of by budget.
 
->>> grid = grid_of("learned", optimize_scales(fit, ["25k", "97600"], ["1M", "2M"]))
+>>> grid = grid_of("learned-base", optimize_scales(fit, ["25k", "97600"], ["1M", "2M"]))
 >>> grid.to_polars().filter(kind="loss")
 """
 

@@ -16,7 +16,7 @@ from _report import row, table
 import shapleymix as sm
 
 DEFAULT = "learned-base"  # what `auto` takes unless another is clearly better; `--laws auto` asks that, for an hour
-LAWS = (DEFAULT, "learned-own", "learned-concave", "additive", "exponential", "mariner", "hellinger", "gbm")
+LAWS = (DEFAULT, "additive", "exponential", "mariner", "hellinger", "gbm")
 SIZES = {
     "olmix": (12, 24, 36, 48, 72, 100),
     "regmix": (20, 35, 51, 100, 200),

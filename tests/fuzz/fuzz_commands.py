@@ -22,9 +22,9 @@ TEXTS = (
     "", "0", "-1", "1", "2", "0.5", "1.5", "nan", "inf", "1e400", "243M", "2M", "100B", "1e-300", "40%", "en", "xx",
     "en=0.5", "en=0.5,de=0.5", "en=0.3,de=0.3,fr=0.4", "en=2,de=1", "en=40%", "en=", "=1", "en=nan", "en=1,en=0",
     "en=1M,de=5M", "en+de<=0.3", "en+de>=0.6", "zh+ja<=0.001", "en+de=0.5", "0.1<=en<=0.2", "en+xx<=0.3", "en<=-1",
-    "uniform", "natural", "temperature:2", "unimax:4", "temperature:0", "unimax:x", "mono=en=1", "learned", "shapley",
-    "additive", "exponential", "auto", "gbm", "learned,shapley", "normalized", "unweighted", "\x1b[31m", "é", "\udcff",
-    "a" * 300,
+    "uniform", "natural", "temperature:2", "unimax:4", "temperature:0", "unimax:x", "mono=en=1", "learned-base",
+    "shapley", "additive", "exponential", "auto", "gbm", "learned-base,shapley", "normalized", "unweighted", "é",
+    "\x1b[31m", "\udcff", "a" * 300,
 )  # fmt: skip
 MEANT = {
     "what_if": ("de+5M", "en-100k,zh+1M", "zh+1e6", "xx+1M", "de-50B", "de+", "en+0"),
@@ -47,7 +47,10 @@ MEANT = {
     "weights": ("normalized", "unweighted", "en=1,de=2", "languages.csv"),
 }
 """What somebody would write after an option; two of three times it is that, or nearly."""
-CHEAP = {"fit": ["--bootstrap", "2", "--folds", "2", "--law", "learned"], "compare": ["--laws", "chinchilla,learned"]}
+CHEAP = {
+    "fit": ["--bootstrap", "2", "--folds", "2", "--law", "learned-base"],
+    "compare": ["--laws", "chinchilla,learned-base"],
+}
 
 
 @dataclass(frozen=True)

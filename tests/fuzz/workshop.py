@@ -72,7 +72,7 @@ def folder() -> Path:
     runs, common = str(goal / "runs.csv"), ["--bootstrap", "4", "--folds", "0", "-q"]
     for words in (
         ["shapley", str(goal / "coalitions.csv"), "-o", str(goal / "sv.csv")],
-        ["fit", runs, "--law", "learned", "--min-own-tokens", "20k", *common, "-o", str(goal / "fit.json")],
+        ["fit", runs, "--law", "learned-base", "--min-own-tokens", "20k", *common, "-o", str(goal / "fit.json")],
         ["fit", runs, "--law", "shapley-tempered", "--transfer", str(goal / "sv.csv"), "--bootstrap", "0",
          "--folds", "3", "-q", "-o", str(goal / "sv-fit.json")],
         ["optimize", str(goal / "fit.json"), *BUDGET, "-o", str(goal / "mix.json")],

@@ -20,10 +20,12 @@ sm.exact_shapley(np.zeros(8)).sum()
 sm.sampled_shapley(lambda members: members.sum(axis=1), 12, 200, seed=3).values.max()
 
 fit = assert_type(sm.fit(log, "auto", matrix, table, bootstrap=20, folds=5, min_own_tokens="20k", delta=0.1), sm.Fit)
-sm.fit("runs.csv", sm.LAWS["learned"], transfer="sv.csv", languages=table, vocabulary=32_000, threads=4, starts=3)
-compared = assert_type(sm.compare(log, ["learned", "shapley"], "sv.csv", folds=5, leave_largest_N=True), sm.Comparison)
-sm.compare([log, log], "learned,chinchilla", split=True, prior=1e-6, drop_warmup=0.25).best().upper()
-lessons = assert_type(sm.learning_curve(log, "learned", "sv.csv", parts=(4, 3), folds=5), sm.LearningCurve)
+sm.fit("runs.csv", sm.LAWS["learned-base"], transfer="sv.csv", languages=table, vocabulary=32_000, threads=4, starts=3)
+compared = assert_type(
+    sm.compare(log, ["learned-base", "shapley"], "sv.csv", folds=5, leave_largest_N=True), sm.Comparison
+)
+sm.compare([log, log], "learned-base,chinchilla", split=True, prior=1e-6, drop_warmup=0.25).best().upper()
+lessons = assert_type(sm.learning_curve(log, "learned-base", "sv.csv", parts=(4, 3), folds=5), sm.LearningCurve)
 assert_type(lessons.needed(0.02, level=0.8), tuple[float, float, float])
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 
@@ -74,7 +76,9 @@ both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", we
 
 plan = assert_type(sm.design(35, sources=["en", "de"], caps={"en": 0.5}, seed=1), sm.Design)
 sm.design(8, ["runs.csv", log], fit=fit, N="1B", D="100B", run_N="10M", purpose="region", candidates=log, batches=2)
-sm.design(4, log, law="learned", candidates=["uniform", {"en": 1.0}], region=np.eye(3), languages=table, weights="en=1")
+sm.design(
+    4, log, law="learned-base", candidates=["uniform", {"en": 1.0}], region=np.eye(3), languages=table, weights="en=1"
+)
 
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @options.command(
     "shapleymix example",
     "shapleymix shapley example/coalitions.csv -o sv.csv",
-    "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned --transfer sv.csv",
-    "shapleymix compare example/runs.csv --laws learned,family --leave-largest-N --languages example/languages.csv",
+    "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned-base --transfer sv.csv",
+    "shapleymix compare example/runs.csv --laws exponential,family --leave-largest-N --languages example/languages.csv",
 )
 @options.logs
 @click.option(

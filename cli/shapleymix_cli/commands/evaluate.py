@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @options.command(
     "shapleymix example",
-    "shapleymix fit example/runs.csv --law learned --bootstrap 50 -o fit.json",
+    "shapleymix fit example/runs.csv --law learned-base --bootstrap 50 -o fit.json",
     "shapleymix evaluate fit.json example/coalitions.csv",
 )
 @options.fit_file

@@ -50,8 +50,8 @@ def command(ctx: click.Context) -> None:
 @options.command(
     "shapleymix example",
     "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja --run-N 97600 --run-D 2M -o plan.csv",
-    "shapleymix plan mixtures example/runs.csv --n 6 --law learned --cap en=0.4 --batches 2",
-    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix plan mixtures example/runs.csv --n 6 --law learned-base --cap en=0.4 --batches 2",
+    "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix plan mixtures example/runs.csv --fit fit.json --n 4 --purpose region --json",
 )
 @click.argument("logs", metavar="[LOG]...", nargs=-1)

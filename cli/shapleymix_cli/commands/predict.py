@@ -39,7 +39,7 @@ class Points:
 
 @options.command(
     "shapleymix example",
-    "shapleymix fit example/runs.csv --law learned --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix predict fit.json --mixture en=0.5,de=50% -N 97600 -D 2M",
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 -N 97600 -D 1M,2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
