@@ -20,6 +20,7 @@ The wings, in the order in which data flows; each imports only from those above 
   fitting   from logs to fitted laws, predictions and comparisons
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
+  sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
 """
 
 from __future__ import annotations

@@ -64,6 +64,8 @@ def test_a_fit_says_where_the_optimum_is(run: Run, fixtures: Path, tmp_path: Pat
     text = run(*PLAN, log, "--fit", fit, "--n", 3).out
     assert "to find the optimum, after 40 mixtures" in text
     assert "gains" in text
+    assert "optimum now" in text
+    assert "N and D of the planned runs: as most mixtures so far" in text
 
 
 def test_candidates_come_from_a_table(run: Run, fixtures: Path, tmp_path: Path):

@@ -12,7 +12,10 @@ from simulated import inputs, log_of, mixtures, simulate, true_law
 
 import shapleymix as sm
 from shapleymix.laws import LAWS
+from shapleymix.mixing.demands import Demands
 from shapleymix.planning.belief import before_any_run
+from shapleymix.planning.optimum import WORSE, optimum_of
+from shapleymix.tables.joining import concat
 from shapleymix.tables.runs import RunLog
 
 FIVE = ("en", "de", "fr", "zh", "ja")
@@ -102,6 +105,46 @@ def test_a_plan_for_the_optimum_asks_about_the_optimum(log: RunLog, fitted: sm.F
     for plan in plans.values():
         assert (np.diff(plan.optimum_error) <= 1e-12).all()
         assert (np.diff(plan.region_error) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("asked", [{}, {"caps": 0.4}, {"groups": "en+de<=0.3"}, {"near": "uniform", "within": 0.5}])
+def test_runs_for_an_optimum_lie_where_it_may_lie(asked: dict[str, Any], log: RunLog, fitted: sm.Fit):
+    """They were of one source nearly, which tell most of the law, and were the optimum of none."""
+    plan = sm.design(6, log, fit=fitted, **asked)
+    mean = fitted.law.losses(np.vstack([plan.optimum, plan.p]), np.full(7, 1e7), np.full(7, 1e9)).mean(axis=1)
+    assert mean[1:].max() <= (1 + WORSE) * mean[0] + 1e-9
+    assert mean[1:].min() >= mean[0] - 1e-6
+    assert plan.optimum_error[-1] < plan.optimum_error[0]
+
+
+def test_mixtures_are_moved_towards_the_optimum_as_far_as_needed(fitted: sm.Fit):
+    best = optimum_of(fitted, 1e7, 1e9, Demands())
+    given = np.vstack([np.eye(len(fitted.sources)), best.p, 0.99 * best.p + 0.01 / len(best.p)])
+    moved = best.nearby(given)
+    np.testing.assert_allclose(moved[-2:], given[-2:], atol=1e-12)
+    limit = (1 + WORSE) * best.problem.value(best.p)
+    far = best.problem.value(given) > limit
+    np.testing.assert_allclose(best.problem.value(moved)[far], limit, rtol=1e-6)
+    assert far.any()
+
+
+def test_a_fit_of_another_log_is_refused(log: RunLog, fitted: sm.Fit):
+    """It was taken without a word: the runs told what they had never been asked."""
+    for other in (log.select(log.p[:, 0] < 0.5 * log.p[:, 0].max()), replace(log, loss=np.full_like(log.loss, np.nan))):
+        with pytest.raises(sm.UsageError, match="does not hold the runs of the fit"):
+            sm.design(2, other, fit=fitted)
+
+
+def test_the_budget_is_the_cheapest_that_most_mixtures_were_trained_at(log: RunLog):
+    """It was the largest number of rows, and the last D of any of them."""
+    few = log.select(np.arange(10))
+    larger, longer = replace(few, N=4 * few.N), replace(few.select(np.arange(3)), D=2 * few.D[:3])
+    several = concat([few, larger, longer])
+    plan = sm.design(2, several, **QUICK, purpose="region")
+    assert (plan.N, plan.D) == (1e7, 1e9)
+    assert plan.because == "as most mixtures so far, the smallest of such sizes"
+    assert sm.design(2, sources=FIVE, run_N=1e7, run_D=1e9).because == "as asked"
+    assert sm.design(2, few, **QUICK, run_N=4e7).because == "N as asked, the other as most mixtures so far"
 
 
 BOUNDS: dict[str, dict[str, Any]] = {

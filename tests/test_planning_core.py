@@ -70,7 +70,7 @@ def test_a_run_of_no_loss_that_counts_teaches_nothing(belief: Belief):
     np.testing.assert_allclose(covariance(same, p, p), covariance(belief, p, p), rtol=1e-10)
 
 
-def test_before_any_run_own_sources_count_ten_times_as_much():
+def test_before_any_run_own_sources_count_five_times_as_much():
     p = np.stack([np.eye(M)[0], np.eye(M)[1], np.eye(M)[3]])
     found = covariance(before_any_run(OWNERS), p, p)
     own, other = found[0, 0, 0] - found[0, 0, 1], found[0, 1, 1] - found[0, 1, 2]

@@ -1,4 +1,4 @@
-"""The `shapleymix-irds` command: what is done beside a training loop."""
+"""The `shapleymix-irds` command: irds_train.py where it is installed, and what is done beside a training loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from shapleymix_irds.train.app import command as train
 from shapleymix_irds.train.data.prepared.command import command as prepare
 from shapleymix_irds.train.saving.export_command import command as export
 from shapleymix_irds.train.telling import Told, keep_stderr_open, told
@@ -13,7 +14,8 @@ from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
 def group() -> click.Group:
     """The command with its sub-commands."""
-    return click.Group("shapleymix-irds", commands=[prepare, export], help="Work beside a run of irds_train.py.")
+    commands = {"train": train(), "prepare": prepare, "export": export}
+    return click.Group("shapleymix-irds", commands=commands, help="Train with irds_train.py, and work beside its runs.")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,9 @@ Modules, in reading order:
   options    options that commands share, the types of their values, and the commands' own form of help
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
+  planning   from mixtures to planned runs: the options that plans share, `plan game` and `plan grid`
+  listing    `plan mixtures` without a design: mixtures that somebody has thought of, those in use, and random ones
+  sweeps     runs of a plan as processes: claimed, started, watched, ended
   views      what people see of each result: text and tables, with rounded numbers
   commands   one file a command
   main       the `shapleymix` command: a group whose commands are imported only when they run

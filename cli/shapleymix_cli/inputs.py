@@ -12,6 +12,8 @@ from shapleymix_cli.console import Output
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.records import Record
+    from shapleymix.sweeping.listed import Listed
+    from shapleymix.sweeping.plans import Plan
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
@@ -95,6 +97,25 @@ def load_fit(out: Output, path: str, law_file: str | None = None, likes: Sequenc
     fit = like(fit, likes)
     out.warn(f"little is known of the effect of {new}: {fit.thin[new]}" for new in fit.coverage.alike)
     return fit
+
+
+def read_mixture_table(out: Output, path: str) -> Listed:
+    """A table of mixtures, saying what reading changed."""
+    from shapleymix.sweeping.listed import read_mixtures
+
+    table = read_mixtures(path)
+    out.used(path, str(table.provenance["digest"]))
+    out.note(table.notices)
+    return table
+
+
+def read_sweep(out: Output, path: str) -> Plan:
+    """The plan of runs in a `runs.jsonl`."""
+    from shapleymix.sweeping.plans import read_plan
+
+    plan = read_plan(path)
+    out.used(path, plan.digest)
+    return plan
 
 
 def sha256_of(record: Record) -> str:

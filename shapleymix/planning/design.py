@@ -21,7 +21,7 @@ from shapleymix.mixing.bounds import Amounts, EpochsSpec, GroupSpec, LanguagesSp
 from shapleymix.mixing.demands import Demands, Size
 from shapleymix.mixing.repeating import epochs_allowed
 from shapleymix.mixing.weights import WeightSpec
-from shapleymix.planning.candidates import MixturesSpec, asked, drawn, mixtures_of, trained
+from shapleymix.planning.candidates import MixturesSpec, asked, distinct, drawn, mixtures_of, trained
 from shapleymix.planning.designs import OPTIMUM, PURPOSES, REGION, Design
 from shapleymix.planning.exchange import MOST_GROUPS, Chosen, Progress, choose
 from shapleymix.planning.knowledge import REPLICATES, Knowledge, knowledge_of
@@ -34,6 +34,7 @@ from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.sizes import parse_size
 
 NO_OPTIMUM = "no fit says where the optimum lies: the runs are chosen for the whole region"
+ASKED_FOR = "as asked"
 ANY_BUDGET = 1.0
 """Tokens at which bounds are reckoned that are none on tokens."""
 
@@ -136,8 +137,10 @@ def design(
     held = knowledge_of(log, fit, law, demands.table, sources, targets, demands.seed, settings)
     usual = held.usual_budget()
     goal, runs = _budget((N, D), usual), _budget((run_N, run_D), usual)
-    pool, points = _mixtures(held, demands, goal[1], candidates, region)
     best, notices = _optimum(held, goal, demands, purpose)
+    pool, points = _mixtures(held, demands, goal[1], candidates, region)
+    if purpose == OPTIMUM and best is not None and candidates is None:
+        pool = distinct(best.candidates(pool))
     told = Questions.over(points, len(held.targets))
     questions = [told] if best is None else [best.questions(points), told]
     if purpose != OPTIMUM:
@@ -156,6 +159,7 @@ def design(
         purpose=purpose if best is not None else REGION,
         N=runs[0],
         D=runs[1],
+        because=_because(held, (run_N, run_D)),
         runs=_names(held, count),
         p=pool[order],
         batch=np.arange(count, dtype=np.int64) * parts // count + 1,
@@ -179,6 +183,14 @@ def _budget(given: tuple[Size | None, Size | None], usual: tuple[float, float]) 
         for size, known, name in zip(given, usual, ("N", "D"), strict=True)
     )
     return N, D
+
+
+def _because(held: Knowledge, given: tuple[Size | None, Size | None]) -> str:
+    """Why the planned runs have their N and D."""
+    asked = [name for size, name in zip(given, ("N", "D"), strict=True) if size is not None]
+    if len(asked) == len(given):
+        return ASKED_FOR
+    return f"{asked[0]} {ASKED_FOR}, the other {held.usual_because}" if asked else held.usual_because
 
 
 def _mixtures(

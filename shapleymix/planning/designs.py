@@ -29,6 +29,8 @@ class Design(Tabular, Record):
         What the choice was made for: `"optimum"` or `"region"`.
     N, D : float
         The budget that the planned runs have; NaN where it is not known.
+    because : str
+        Why they have it.
     runs : tuple of str (R,)
         Ids for the planned runs.
     p : array (R, M)
@@ -65,6 +67,7 @@ class Design(Tabular, Record):
     purpose: str
     N: float
     D: float
+    because: str
     runs: tuple[str, ...]
     p: FloatArray
     batch: IntArray

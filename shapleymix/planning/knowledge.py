@@ -32,6 +32,8 @@ USUAL_NOISE = 0.01
 """Scatter of a run's log loss about a fitted law that does not say it: seeds of small models."""
 SPREAD = 2.563
 """Between the tenth and the ninetieth of a hundred normal numbers, in standard deviations."""
+SAME = 1e-6
+"""Ratios that differ by less are one."""
 NO_FIT = "the runs are planned by what is believed before any run"
 
 
@@ -68,14 +70,23 @@ class Knowledge:
         return self._evidence()[0]
 
     def usual_budget(self) -> tuple[float, float]:
-        """N of most runs so far and their last D; those of the fit's largest runs without a log, NaN without both."""
+        """The cheapest N that most mixtures so far were trained at, and the middle D of the ends of those runs.
+
+        Without a log those of the fit's largest runs, NaN without both.
+        """
         if self.log is not None:
-            sizes, counts = np.unique(self.log.N, return_counts=True)
-            N = float(sizes[::-1][np.argmax(counts[::-1])])
-            return N, float(self.log.D[self.log.N == N].max())
+            return _usual(self.log)
         if self.fit is not None:
             return float(self.fit.N_range[1]), float(self.fit.D_range[1])
         return np.nan, np.nan
+
+    @property
+    def usual_because(self) -> str:
+        """Why planned runs have that N and D."""
+        if self.log is not None:
+            sizes = len(np.unique(self.log.N))
+            return "as most mixtures so far" + (", the smallest of such sizes" if sizes > 1 else "")
+        return "as the fit's largest runs" if self.fit is not None else "no run and no fit says which"
 
     def belief(self, N: float, D: float, around: FloatArray) -> Belief:
         """What is believed of the log losses of mixtures at one budget, once the runs so far are counted.
@@ -151,7 +162,7 @@ def knowledge_of(
     Raises
     ------
     UsageError
-        If nothing says what the sources are.
+        If nothing says what the sources are, or the log is not that of the fit.
     DataError
         If the log has other labels than the fit.
     """
@@ -162,10 +173,23 @@ def knowledge_of(
     if runs is not None and fit is None and runs.measured.any():
         fit, notices = _fitted(runs, law, seed, settings)
     if fit is not None:
-        return Knowledge(fit.sources, fit.targets, _like(runs, fit.sources, fit.targets), fit, notices)
+        seen = _like(runs, fit.sources, fit.targets)
+        if seen is not None:
+            _require_runs_of(fit, seen)
+        return Knowledge(fit.sources, fit.targets, seen, fit, notices)
     names = _named(sources, languages) if runs is None else runs.sources
     heads = _checked(targets, "targets") if targets is not None else (() if runs is None else runs.targets) or names
     return Knowledge(names, heads, _like(runs, names, heads), None, notices)
+
+
+def _usual(log: RunLog) -> tuple[float, float]:
+    """The size at which most mixtures were trained, the smallest of equals, and the lower median of its runs' ends."""
+    sizes = np.unique(log.N)
+    mixtures = [len(np.unique(log.groups[size == log.N])) for size in sizes]
+    N = float(sizes[np.argmax(mixtures)])
+    runs, D = np.array(log.runs)[N == log.N], log.D[N == log.N]
+    ends = [D[runs == run].max() for run in np.unique(runs)]
+    return N, float(np.quantile(ends, 0.5, method="lower"))
 
 
 def _read(given: Logs) -> RunLog:
@@ -183,6 +207,29 @@ def _read(given: Logs) -> RunLog:
         place = Location(file=log.origin)
         raise DataError("holds no run with a mixture", location=place, hint="leave it out to plan before any run")
     return kept
+
+
+def _require_runs_of(fit: Fit, log: RunLog) -> None:
+    """A fit is looked at through its own runs: those of another log would tell what they never told.
+
+    Raises
+    ------
+    UsageError
+        If the log holds less of a source, or more, than the fit ever saw for a target.
+    """
+    seen = log.measured.T[:, :, None]  # (K, R, 1)
+    least = np.min(np.where(seen, log.p, np.inf), axis=1, initial=np.inf)
+    most = np.max(np.where(seen, log.p, -np.inf), axis=1, initial=-np.inf)
+    low, high = np.moveaxis(fit.coverage.p_range, -1, 0)
+    missing = np.argwhere((least > low + SAME) | (most < high - SAME))
+    if len(missing):
+        k, i = missing[0].tolist()
+        held = f"{least[k, i]:.3g} to {most[k, i]:.3g}" if seen[k].any() else "none"
+        raise UsageError(
+            f"the log does not hold the runs of the fit: loss_{log.targets[k]} was fitted where {log.sources[i]} has a "
+            f"ratio of {low[k, i]:.3g} to {high[k, i]:.3g}, and the log has {held}",
+            hint="give all the logs that the fit was made from, or leave the fit out",
+        )
 
 
 def _fitted(log: RunLog, law: str | type[Law], seed: int, settings: FitKeywords) -> tuple[Fit | None, tuple[str, ...]]:

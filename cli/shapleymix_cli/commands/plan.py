@@ -1,4 +1,4 @@
-"""`shapleymix plan`: what to train next; `plan mixtures` chooses the mixtures of the next runs."""
+"""`shapleymix plan`: what to train next, as mixtures or as runs that `shapleymix launch` trains."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from shapleymix.errors import UsageError, did_you_mean
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
+from shapleymix_cli.listing import Kinds, kinds, list_mixtures, plan_design, refuse_design
+from shapleymix_cli.planning import game, grid
 
 if TYPE_CHECKING:
     from shapleymix.planning.design import PlanKeywords
@@ -55,7 +57,8 @@ def command(ctx: click.Context) -> None:
     "shapleymix plan mixtures example/runs.csv --fit fit.json --n 4 --purpose region --json",
 )
 @click.argument("logs", metavar="[LOG]...", nargs=-1)
-@click.option("--n", "n", type=options.Count(1), required=True, help="How many mixtures to train next.")
+@click.option("--n", "n", type=options.Count(1), help="Design so many mixtures: those to train next.")
+@kinds
 @click.option("--sources", metavar="en,de,...", help="The sources, where no log and no --languages says them.")
 @click.option("--targets", metavar="en,de,...", help="The targets.  [default: those of the log, or the sources]")
 @click.option("--fit", "fit_path", metavar="FIT", help="The fit of the logs; made here where it is not given.")
@@ -88,8 +91,9 @@ def command(ctx: click.Context) -> None:
 @options.output("the planned runs as a run log without losses (.csv, .csv.gz, .parquet, .jsonl), or the plan (.json)")
 def mixtures(
     out: Output,
+    listed: Kinds,
     logs: tuple[str, ...],
-    n: int,
+    n: int | None,
     sources: str | None,
     targets: str | None,
     fit_path: str | None,
@@ -112,6 +116,9 @@ def mixtures(
 
     Each shrinks the predicted variance of what is asked most, after the runs so far and those before it. Rows of LOG
     without any loss are runs that are planned already. Train a batch, add its rows to the log, and plan again.
+
+    With --controlled, --empirical or --random the mixtures are listed, not designed. With --command, -o writes planned
+    runs for `shapleymix launch` in place of a table.
     """
     from shapleymix.planning.design import design
     from shapleymix_cli import inputs
@@ -120,6 +127,13 @@ def mixtures(
 
     options.require_ending(output)
     table = asked.get("languages")
+    known = inputs.read_table(out, None if table is None else str(table))
+    if listed.asked:
+        refuse_design(listed, n, logs)
+        list_mixtures(out, listed, asked, known, sources, run_N, run_D, output, force)
+        return
+    if n is None:
+        raise UsageError("nothing says what to plan", hint="give --n, --controlled, --empirical or --random")
     chosen = chosen_law(law)
     found = design(
         n,
@@ -138,16 +152,21 @@ def mixtures(
         region=None if region is None else inputs.read_log(out, [region], losses="optional"),
         batches=batches,
         progress=out.progress,
-        **{**asked, "languages": inputs.read_table(out, None if table is None else str(table))},
+        **{**asked, "languages": known},
     )
     found = with_provenance(out, found)
     out.warn(found.notices)
+    if listed.template is not None:
+        plan_design(out, found, listed, output, force)
+        return
     if output:
         save_or_tabulate(out, found, output, force)
     out.emit(found.to_document, lambda: _view(found, out.verbose))
 
 
 command.add_command(mixtures, "mixtures")
+command.add_command(game, "game")
+command.add_command(grid, "grid")
 
 
 def _names(given: str | None) -> list[str] | None:

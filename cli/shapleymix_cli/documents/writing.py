@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.planning.designs import Design
     from shapleymix.records import Record
+    from shapleymix.sweeping.listed import Listed
     from shapleymix.tables.transfer import TransferMatrix
     from shapleymix.tables.writing import Column
     from shapleymix_cli.console import Output
@@ -68,7 +69,7 @@ def write_columns(out: Output, columns: Mapping[str, Column], path: str, force: 
     out.note([f"wrote {path}" if _holds_metadata(path) else f"wrote {path} (.parquet and .json hold provenance, too)"])
 
 
-def save_or_tabulate(out: Output, record: MixtureGrid | Frontier | Design, path: str, force: bool) -> None:
+def save_or_tabulate(out: Output, record: MixtureGrid | Frontier | Design | Listed, path: str, force: bool) -> None:
     """The document of a result with `.json`; else its table, with an empty cell where there is no number."""
     if path.lower().endswith(".json"):
         save(out, record, path, force)

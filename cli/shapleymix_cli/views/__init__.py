@@ -9,6 +9,7 @@ Modules, in reading order:
   optimize   optimal mixtures on the screen
   frontier   a trade-off curve on the screen
   plan       planned runs on the screen
+  sweeps     plans of runs, and how far they are, on the screen
   predict    predicted losses, and mixtures side by side, on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen

@@ -30,6 +30,9 @@ def design_view(found: Design, verbose: bool) -> list[Part]:
         ]
         for place in range(len(found))
     ]
+    if known:
+        best = [fixed(ratio) for ratio in found.optimum[shown].tolist()]
+        rows.append(["optimum now", *[""] * batched, *best, "", ""])
     return [
         heading(_title(found)),
         table(headers, rows),
@@ -53,4 +56,6 @@ def _explained(found: Design, known: bool) -> list[str]:
     if known:
         now = significant(found.optimum_error[0], 2)
         said.append(f"gains: expected error, in nats, of what mixtures that may be best gain; now {now}")
+    if not np.isnan(found.N + found.D):
+        said.append(f"N and D of the planned runs: {found.because}; --run-N and --run-D choose others")
     return [*said, f"Chosen from {count(found.candidates, 'candidate')}."]

@@ -1,0 +1,131 @@
+"""One run: claimed, started, waited for, and what it left taken as its result."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from shapleymix.errors import Location, ShapleyMixError, UsageError
+from shapleymix.sweeping.layout import Place
+from shapleymix.sweeping.plans import PlannedRun
+from shapleymix.sweeping.results import NEAR, SHORT, Failure, failures_of, make_folder, note_failure, take_result
+from shapleymix.sweeping.templates import ID, OUT, started
+from shapleymix_cli.sweeps.children import Children
+from shapleymix_cli.sweeps.claims import claimed
+
+How = Literal["finished", "failed", "held", "stopped"]
+TAIL = 5
+HEAD = "--- "
+"""Beginning of the line of a log with which an attempt begins."""
+_LAST = 4096
+
+
+@dataclass(frozen=True)
+class End:
+    """How one attempt at a run ended: finished (`trained` by it, or before), failed for a reason, which it has done so
+    often, held by another process, or stopped."""
+
+    how: How
+    reason: str = ""
+    trained: bool = True
+    failures: int = 0
+
+
+def attempt(
+    run: PlannedRun, place: Place, children: Children, *, env: Mapping[str, str] | None = None, most: int | None = None
+) -> End:
+    """Train a run, unless it is finished, another process's, or has failed `most` times.
+
+    Its program starts in this process's folder, with its own folder as `{out}`. A failure is counted in the folder; one
+    that a stop has brought about is none.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be written.
+    """
+    try:
+        make_folder(place)
+        with claimed(place.claim) as claim:
+            if place.result.exists():
+                return End("finished", trained=False)
+            if claim is None:
+                return End("held")
+            if most is not None and failures_of(place) >= most:
+                return _end_of(Failure.load(place.failure))
+            return _trained(run, place, children, env or {}, claim)
+    except OSError as error:
+        hint = "make room, or give --folder somewhere that can be written"
+        raise UsageError(
+            f"cannot be written: {error.strerror or error}", location=Location(str(place.folder)), hint=hint
+        ) from error
+
+
+def words_of(run: PlannedRun, place: Place) -> tuple[str, ...]:
+    """The words that start a run."""
+    return started(run.command, {OUT: str(place.out), ID: run.id})
+
+
+def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str, str], claim: int) -> End:
+    words = words_of(run, place)
+    with place.log.open("ab") as log:
+        began = datetime.now().astimezone().isoformat(timespec="seconds")
+        log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
+        log.flush()
+        try:
+            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim)
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            return _failed(place, f"{words[0]!r} cannot be started: {told}")
+    stopped = children.stopped.is_set()
+    if code == 0:
+        try:  # a program that is asked to end may do so with 0, long before it is through
+            take_result(run, place, NEAR if stopped else SHORT)
+        except ShapleyMixError as error:
+            if stopped:
+                return End("stopped")
+            return _failed(place, str(error).replace("\n  hint: ", " (") + (")" if error.hint else ""))
+        return End("finished")
+    if code is None or stopped:
+        return End("stopped")
+    return _failed(place, _ended(code))
+
+
+def _path() -> dict[str, str]:
+    """Where programs are found: as ever, and last beside this Python, whose environment need not be activated."""
+    return {"PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])}
+
+
+def _failed(place: Place, reason: str) -> End:
+    return _end_of(note_failure(place, reason))
+
+
+def _end_of(failure: Failure) -> End:
+    return End("failed", failure.reason, failures=failure.attempts)
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def last_words(place: Place) -> list[str]:
+    """The last lines that a run's program said when it was last started."""
+    try:
+        with place.log.open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - _LAST, 0))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    began = max((place for place, line in enumerate(lines) if line.startswith(HEAD)), default=-1)
+    return [line for line in lines[began + 1 :] if line.strip()][-TAIL:]

@@ -1,0 +1,60 @@
+"""A game of two languages, planned, trained by the script that sweeps start by default, killed, resumed, and solved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sweep_tools import start
+
+import shapleymix as sm
+from shapleymix.sweeping.plans import read_plan
+from shapleymix.sweeping.templates import DEFAULT
+
+pytest.importorskip("torch")
+
+
+SMALL = "--layers 1 --hidden 16 --ffn 32 --heads 2 --toy-size 40k --batch 8 --seq 64 --test-windows 16"
+
+
+def call(*words: object) -> str:
+    """What a command prints; it must not fail."""
+    child = start(*words)
+    out, err = child.communicate(timeout=240)
+    assert child.returncode == 0, out + err
+    return out
+
+
+def test_a_game_is_trained_killed_resumed_and_solved(tmp_path: Path):
+    script = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
+    command = (
+        DEFAULT.replace("shapleymix-irds train", f"'{sys.executable}' '{script}'") + f" {SMALL} --checkpoint-every 5"
+    )
+    path = tmp_path / "game.jsonl"
+    call("plan", "game", "--sources", "a,b", "-N", "tiny=2576", "-D", "20k", "--command", command, "-o", path)
+    plan = read_plan(path)
+    launcher = start("launch", path, "--jobs", 1)
+    first = tmp_path / "game-sweep" / plan.runs[0].id / "out" / "checkpoints"
+    end = time.monotonic() + 120
+    while not first.is_dir() and time.monotonic() < end:
+        time.sleep(0.05)
+    launcher.send_signal(signal.SIGINT)
+    launcher.communicate(timeout=120)
+    assert launcher.returncode == 130
+    assert "3 of 3 runs finished" in call("launch", path, "--jobs", 1)
+    call("collect", path, "-o", tmp_path / "log.csv", "--strict")
+    log = sm.read_runs(tmp_path / "log.csv")
+    assert (log.D > 0).sum() == 3
+    assert (log.D == 0).sum() == 1, "all runs of one seed begin as the same model"
+    values = sm.shapley_values(log)
+    assert values.sv.shape == (2, 2)
+    for run in plan.runs:
+        metrics = (tmp_path / "game-sweep" / run.id / "out" / "metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line)["step"] for line in metrics]
+        assert len(steps) == len(set(steps)), "no step is twice"
+    assert os.path.getsize(tmp_path / "game-sweep" / plan.runs[0].id / "log.txt") > 0

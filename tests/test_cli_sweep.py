@@ -1,0 +1,271 @@
+"""`shapleymix plan game|grid`, `launch`, `run` and `collect`, with a small script in the trainer's place."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_tools import Run, runner
+from shapleymix_cli.sweeps.gpus import environments, gpus_of
+from sweep_tools import check_log, game_plan, lines_of, template, trainer
+
+import shapleymix as sm
+from shapleymix.errors import UsageError
+from shapleymix.sweeping.collecting import state_of
+from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.listed import read_mixtures
+from shapleymix.sweeping.plans import read_plan
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return runner(capsys)
+
+
+def test_from_a_plan_to_a_log_that_is_complete(run: Run, tmp_path: Path):
+    """The whole way: plan, launch, again, collect; the program has spaces and a quote in its name."""
+    script = tmp_path / "it's a trainer.py"
+    trainer(tmp_path).rename(script)
+    command = template(script).replace("it's", "it'\"'\"'s")
+    made = run("plan", "game", "--sources", "a,b,c", "-N", "1000", "-D", "2k", "--command", command, "-o", "g.jsonl")
+    assert made.code == 0, made.err
+    assert "7 runs, 14k tokens in all" in made.out
+    assert "7 of 7 coalitions" in made.err
+    first = run("launch", "g.jsonl", "--jobs", 2)
+    assert first.code == 0, first.out + first.err
+    assert "7 of 7 runs finished, 7 of them now" in first.out
+    again = run("launch", "g.jsonl", "--jobs", 2)
+    assert "7 of 7 runs finished, 0 of them now" in again.out
+    assert run("collect", "g.jsonl").out.startswith("7 of 7 runs finished")
+    assert run("collect", "g.jsonl", "-o", "log.csv", "--strict").code == 0
+    plan = read_plan("g.jsonl")
+    check_log(tmp_path / "log.csv", plan)
+    assert all(len(lines_of(tmp_path / "g-sweep", one.id, "starts")) == 1 for one in plan.runs)
+    assert run("collect", "g.jsonl", "-o", "log.csv").code == 2, "nothing is overwritten"
+
+
+def test_a_run_that_fails_is_tried_again_and_told(run: Run, tmp_path: Path):
+    path = trainer(tmp_path)
+    plan = game_plan(path, "--fail 2")
+    first = run("launch", "plan.jsonl", "--retries", 0)
+    assert first.code == 1
+    assert "0 of 3 runs finished" in first.out
+    assert "3 failed, each tried 1 time:" in first.out
+    assert first.out.count("exit code 3") == 3
+    told = run("launch", "plan.jsonl", "--retries", 0, "--json")
+    assert told.code == 1
+    assert [one["reason"] for one in told.document["failed"]] == ["exit code 3"] * 3
+    state = run("collect", "plan.jsonl", "--json").document
+    assert [(one["status"], one["attempts"]) for one in state["runs"]] == [("failed", 2)] * 3
+    assert run("collect", "plan.jsonl", "-o", "log.csv").code == 1
+    last = run("launch", "plan.jsonl", "--jobs", 3)
+    assert "3 of 3 runs finished, 3 of them now" in last.out
+    assert [len(lines_of(tmp_path / "plan-sweep", one.id, "starts")) for one in plan.runs] == [3, 3, 3]
+    assert run("collect", "plan.jsonl", "-o", "log.csv").code == 0
+    check_log(tmp_path / "log.csv", plan)
+
+
+def test_a_run_that_always_fails_ends_and_leaves_the_others(run: Run, tmp_path: Path):
+    path = trainer(tmp_path)
+    good = game_plan(path)
+    lines = (tmp_path / "plan.jsonl").read_text().splitlines()
+    bad = game_plan(path, "--fail 99")
+    worse = (tmp_path / "plan.jsonl").read_text().splitlines()
+    mixed = [lines[0], json.dumps(json.loads(worse[1]))]
+    (tmp_path / "plan.jsonl").write_text("\n".join(mixed) + "\n")
+    ended = run("launch", "plan.jsonl", "--retries", 3)
+    assert (ended.code, "1 of 2 runs finished" in ended.out) == (1, True)
+    assert "1 failed, each tried 4 times:" in ended.out
+    assert len(lines_of(tmp_path / "plan-sweep", bad.runs[1].id, "starts")) == 4
+    half = run("collect", "plan.jsonl", "-o", "log.csv")
+    assert half.code == 0
+    assert "1 of 2 runs are missing, 1 of which failed: index 1" in half.err
+    assert sm.read_runs("log.csv").runs == (good.runs[0].id,)
+    strict = run("collect", "plan.jsonl", "-o", "other.csv", "--strict")
+    assert (strict.code, (tmp_path / "other.csv").exists()) == (1, False)
+
+
+def test_run_trains_one_and_says_what_it_said_last(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path), "--fail 1")
+    failed = run("run", "plan.jsonl", "--index", 1)
+    assert failed.code == 1
+    assert "run 1 failed: exit code 3" in failed.err
+    assert "  out of memory\n" in failed.err
+    done = run("run", "plan.jsonl", "--index", 1)
+    assert (done.code, done.out.strip()) == (0, f"run 1 ({plan.runs[1].id}, b) is finished")
+    assert "was finished before" in run("run", "plan.jsonl", "--index", 1).out
+    assert state_of(plan, Layout.of("plan.jsonl")).status == ("open", "finished", "open")
+    assert run("run", "plan.jsonl", "--index", 3).code == 2
+
+
+def test_dry_runs_start_nothing(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path))
+    shown = run("launch", "plan.jsonl", "--dry-run")
+    assert "3 of 3 runs are to be trained" in shown.out
+    assert plan.runs[0].id in shown.out
+    assert run("run", "plan.jsonl", "--index", 0, "--dry-run").code == 0
+    assert not (tmp_path / "plan-sweep").exists()
+
+
+def test_an_edited_plan_is_refused_everywhere(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    text = (tmp_path / "plan.jsonl").read_text()
+    (tmp_path / "plan.jsonl").write_text(text.replace('"D": 2000', '"D": 3000', 1))
+    for words in (("launch", "plan.jsonl"), ("run", "plan.jsonl", "--index", 0), ("collect", "plan.jsonl")):
+        outcome = run(*words)
+        assert outcome.code == 1
+        assert "plan.jsonl:1: was edited" in outcome.err
+    assert not (tmp_path / "plan-sweep").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("launch none.jsonl", 1, "cannot be read"),
+        ("launch empty.jsonl", 1, "holds no runs"),
+        ("launch plan.jsonl --jobs 0", 2, "at least 1"),
+        ("launch plan.jsonl --jobs 3 --gpus 0,1", 2, "3 jobs with 1 each of 2 GPUs"),
+        ("launch plan.jsonl --gpus 0 --gpus-per-run 2", 2, "1 jobs with 2 each of 1 GPUs"),
+        ("launch plan.jsonl --gpus 0,", 2, "names no GPU"),
+        ("launch plan.jsonl --slurm time=5", 2, "--slurm without --backend slurm"),
+        ("launch plan.jsonl --backend slurm --gpus 0", 2, "--gpus does nothing with --backend slurm"),
+        ("launch plan.jsonl --backend slurm --retries 1", 2, "--retries does nothing"),
+        ("plan mixtures --sources a,b --controlled uniform --cap a=0.3", 2, "--cap does nothing to listed mixtures"),
+        ("plan mixtures --sources a,b --random 2 --batches 2", 2, "--batches does nothing to listed mixtures"),
+        ("plan mixtures --sources a,b --controlled uniform --seeds 0,1", 2, "--seeds without --command"),
+        ("launch plan.jsonl --backend slurm --slurm time", 2, "no name=value"),
+        ("launch plan.jsonl --folder plan.jsonl", 2, "cannot be written"),
+        ("run plan.jsonl --index 0 --folder plan.jsonl", 2, "cannot be written"),
+        ("collect plan.jsonl -o log.txt", 1, "none of 3 runs is finished"),
+        ("collect plan.jsonl -o plan.jsonl", 2, "is an input as well"),
+        ("plan game --sources a,a -N 1 -D 1", 2, "names 'a' twice"),
+        ("plan game --sources a,b -N x=1,2 -D 1", 2, "give each size a name of its own"),
+        ("plan game --sources a,b -N x=1,x=2 -D 1", 2, "give each size a name of its own"),
+        ("plan game --sources a,b -N 1 -D 1", 2, "a size has none"),
+        ("plan game --sources a,b -N t=1 -D 1 --seeds a", 2, "not a whole number"),
+        ("plan game --sources a,b -N t=1 -D 1 -o g.csv", 2, "end it in .jsonl"),
+        ("plan mixtures --sources a,b", 2, "nothing says what to plan"),
+        ("plan mixtures --random 2", 2, "nothing says what the sources are"),
+        ("plan mixtures --sources a,b --random 2 --n 2", 2, "--n with --controlled"),
+        ("plan mixtures --sources a,b --controlled uniform --temperature 2", 2, "are of --random"),
+        ("plan mixtures --sources a,b --random 2 --min-tokens 5", 2, "--run-D"),
+        ("plan mixtures --sources a,b --random 2 --floor a=0.9,b=0.9", 1, "floors"),
+        ("plan mixtures --sources a,b --controlled c", 2, "not one of the sources"),
+        ("plan mixtures --sources a,b --controlled uniform --command 'x {mixture} {out}'", 2, "--run-N and --run-D"),
+    ],
+)
+def test_odd_requests_are_told_by_name(run: Run, tmp_path: Path, words: str, code: int, told: str):
+    game_plan(trainer(tmp_path))
+    (tmp_path / "empty.jsonl").write_text("")
+    outcome = run(words)
+    assert outcome.code == code, outcome.err
+    assert told in outcome.err
+
+
+def test_a_program_that_cannot_be_started_is_a_failure_with_its_name(run: Run, tmp_path: Path):
+    words = ("plan", "game", "--sources", "a", "-N", 10, "-D", 10, "-o", "p.jsonl")
+    assert run(*words, "--command", "no-such-program {mixture} {out}").code == 0
+    outcome = run("launch", "p.jsonl", "--retries", 0)
+    assert outcome.code == 1
+    assert "'no-such-program' cannot be started: No such file or directory" in outcome.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_told_once(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    (tmp_path / "plan-sweep").mkdir(mode=0o500)
+    outcome = run("launch", "plan.jsonl", "--jobs", 2)
+    assert outcome.code == 2
+    assert "cannot be written: Permission denied" in outcome.err
+
+
+def test_a_full_disk_ends_the_sweep_with_its_reason(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    game_plan(trainer(tmp_path))
+
+    def full(*given: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shapleymix.sweeping.results.atomic_write", full)
+    outcome = run("launch", "plan.jsonl", "--jobs", 2)
+    assert outcome.code == 2
+    assert "No space left on device" in outcome.err
+    assert "make room" in outcome.err
+
+
+# -- GPUs
+
+
+def test_each_place_has_gpus_of_its_own(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path), "--sleep 0.3", sources=("a", "b"), seeds=(0, 1))
+    assert run("launch", "plan.jsonl", "--gpus", "4,GPU-7,5,6", "--gpus-per-run", 2).code == 0
+    seen = {lines_of(tmp_path / "plan-sweep", one.id, "starts")[0].split()[1] for one in plan.runs}
+    assert seen == {"4,GPU-7", "5,6"}
+
+
+def test_gpus_are_those_asked_for_or_visible(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5")
+    assert gpus_of(None) == ("3", "5")
+    assert gpus_of("none") == ()
+    assert gpus_of("0,0") == ("0", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert gpus_of(None) == ()
+    assert environments((), 1, None) == [{}]
+    assert environments((), 1, 3) == [{}, {}, {}]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in environments(("0", "1", "2"), 1, None)] == ["0", "1", "2"]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in environments(("0", "0"), 1, 2)] == ["0", "0"]
+    assert len(environments(("0", "1", "2"), 2, None)) == 1
+    with pytest.raises(UsageError, match="name a GPU several times"):
+        environments(("0",), 1, 2)
+
+
+# -- mixtures and grids
+
+
+def test_listed_mixtures_become_a_grid_of_runs(run: Run, tmp_path: Path, fixtures: Path):
+    languages = str(fixtures / "multilingual5_languages.csv")
+    words = ("--controlled", "monolingual,uniform,families", "--random", 5, "--empirical", "natural")
+    made = run("plan", "mixtures", "--languages", languages, *words, "--floor", "0.05", "-o", "mix.csv")
+    assert made.code == 0, made.err
+    table = read_mixtures("mix.csv")
+    drawn = [row for row, name in enumerate(table.names) if name.startswith("random-")]
+    assert len(drawn) == 5
+    assert table.p[drawn].min() >= 0.05 - 1e-9
+    grid = run(
+        "plan", "grid", "mix.csv", "-N", "tiny=23712,mini=97600", "-D", "1M,2M", "--seeds", "0,1", "-o", "g.jsonl"
+    )
+    assert grid.code == 0, grid.err
+    plan = read_plan("g.jsonl")
+    assert len(plan) == len(table) * 2 * 2 * 2
+    assert plan.runs[0].command[:2] == ("shapleymix-irds", "train")
+    assert {run_.name for run_ in plan.runs} == set(table.names)
+
+
+def test_a_design_is_written_as_runs_or_as_a_table(run: Run):
+    words = ("plan", "mixtures", "--n", 4, "--sources", "a,b,c", "--run-N", "1k", "--run-D", "2k")
+    assert run(*words, "-o", "table.csv").code == 0
+    command = "train {mixture} {out} {seed}"
+    made = run(*words, "--command", command, "--seeds", "0,1", "-o", "runs.jsonl")
+    assert made.code == 0, made.err
+    table, plan = sm.read_runs("table.csv", losses="optional"), read_plan("runs.jsonl")
+    assert [one.name for one in plan.runs] == [*table.runs, *table.runs]
+    np.testing.assert_allclose([list(one.mixture.values()) for one in plan.runs[:4]], table.p)
+    assert run("plan", "mixtures", "--n", 2, "--sources", "a,b", "--command", command).code == 2, "N and D are needed"
+
+
+def test_a_list_of_mixtures_counts_as_planned_for_a_design(run: Run):
+    words = "--sources a,b,c --controlled monolingual,uniform --run-N 1k --run-D 1k -o listed.csv"
+    assert run(f"plan mixtures {words}").code == 0
+    designed = run("plan mixtures listed.csv --n 2")
+    assert "after 4 mixtures" in designed.out, designed.err
+
+
+def test_plans_are_documents_too(run: Run):
+    found = run("plan game --sources a,b -N tiny=23712 -D 1M --json").document
+    assert [one["name"] for one in found["runs"]] == ["a", "b", "a+b"]
+    listed = run("plan mixtures --sources a,b --controlled uniform --json").document
+    assert (listed["kind"], listed["p"]) == ("mixture-list", [[0.5, 0.5]])

@@ -1,0 +1,195 @@
+"""What a run hands back is held to the plan, and collected once."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shapleymix.errors import DataError, StoreError
+from shapleymix.sweeping.collecting import collect, state_of
+from shapleymix.sweeping.games import coalitions
+from shapleymix.sweeping.grids import grid
+from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.listed import Listed
+from shapleymix.sweeping.plans import Plan
+from shapleymix.sweeping.results import make_folder, note_failure, take_result
+from shapleymix.tables.runs import write_runs
+
+COMMAND = "train {mixture} {N} {D} {seed} {out}"
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return grid(coalitions(("a", "b")), 1000, 2000, seeds=(0, 1), command=COMMAND)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout.of(tmp_path / "runs.jsonl")
+
+
+def leave(plan: Plan, layout: Layout, index: int, text: str, name: str = "runs.csv") -> None:
+    """Put a run log where the program of a run would."""
+    place = layout.place(plan.runs[index].id)
+    make_folder(place)
+    (place.out / name).write_text(text, encoding="utf-8")
+
+
+def take(plan: Plan, layout: Layout, index: int) -> None:
+    take_result(plan.runs[index], layout.place(plan.runs[index].id))
+
+
+GOOD = "run,N,D,p_a,p_b,loss_a,loss_b\nx-untrained,1000,0,0,0,5,6\nx,1000,1000,1,0,3,4\nx,1000,2000,1,0,2,4\n"
+
+
+def test_the_folder_lies_beside_the_plan(tmp_path: Path):
+    assert Layout.of(tmp_path / "runs.jsonl").root == tmp_path / "runs-sweep"
+    assert Layout.of("runs.jsonl", str(tmp_path / "here")).root == tmp_path / "here"
+
+
+def test_checkpoints_and_the_untrained_model_are_rows_of_their_run(plan: Plan, layout: Layout, tmp_path: Path):
+    leave(plan, layout, 0, GOOD)
+    take(plan, layout, 0)
+    found = collect(plan, layout)
+    name = plan.runs[0].id
+    assert found.log.runs == (f"{name}-untrained", name, name)
+    assert found.log.D.tolist() == [0, 1000, 2000]
+    np.testing.assert_array_equal(found.log.loss, [[5, 6], [3, 4], [2, 4]])
+    assert "5 of 6 runs are missing, 0 of which failed: index 1, 2, 3, 4, 5" in found.notices
+    write_runs(found.log, tmp_path / "log.csv")
+
+
+def test_what_a_log_leaves_out_the_plan_knows(plan: Plan, layout: Layout):
+    leave(plan, layout, 2, '{"run": "1", "N": 1000, "D": 2000, "loss_b": 2, "loss_c": 1.5}\n', "runs.jsonl")
+    take(plan, layout, 2)
+    log = collect(plan, layout).log
+    assert log.targets == ("b", "c"), "targets that are no sources come last"
+    np.testing.assert_array_equal(log.p, [[0.5, 0.5]])
+    leave(plan, layout, 0, "run,N,D,p_a,tokens_unique_a,loss_a\nx,1000,2000,1,500,2\n")
+    take(plan, layout, 0)
+    log = collect(plan, layout).log
+    assert log.unique is not None
+    np.testing.assert_array_equal(log.unique, [[500, np.nan], [np.nan, np.nan]])
+    np.testing.assert_array_equal(log.loss[:, log.targets.index("a")], [2, np.nan])
+
+
+def test_the_same_untrained_model_is_there_once_a_seed(plan: Plan, layout: Layout):
+    for index, run in enumerate(plan.runs):
+        p = ",".join(str(ratio) for ratio in run.mixture.values())
+        rows = f"u,1000,0,0,0,{5 + run.seed},6\nx,1000,2000,{p},{2 + index},4\n"
+        leave(plan, layout, index, "run,N,D,p_a,p_b,loss_a,loss_b\n" + rows)
+        take(plan, layout, index)
+    log = collect(plan, layout).log
+    assert (log.D == 0).sum() == 2
+    assert (log.D > 0).sum() == 6
+    assert log.seed is not None
+    assert [log.seed[row] for row in np.flatnonzero(log.D == 0)] == ["0", "1"]
+    assert collect(plan, layout).notices == ()
+
+
+WRONG = {
+    "no log": (None, "left no runs.csv or runs.jsonl"),
+    "another mixture": (GOOD.replace(",1,0,", ",0.5,0.5,"), "trained on a=0.5,b=0.5, planned was a=1"),
+    "another source": (GOOD.replace("p_b", "p_c").replace(",1,0,", ",0.9,0.1,"), "trained on c"),
+    "stopped early": (GOOD.rsplit("x,1000,2000", 1)[0], "ended at D = 1k, planned was 2k"),
+    "too long": (GOOD.replace("2000", "9000"), "ended at D = 9k"),
+    "no loss": (GOOD.replace("2,4\n", ",\n"), "no loss at its end"),
+    "two runs": (GOOD.replace("x,1000,1000", "y,1000,1000"), "holds 2 trained runs"),
+    "untrained only": (GOOD.split("x,1000,1000")[0], "holds 0 trained runs"),
+    "not finite": (GOOD.replace("2,4\n", "nan,4\n"), "expected a finite number"),
+    "empty": ("", "empty"),
+    "half": ("run,N,D,p_a", "(?s)."),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_result_of_the_run_is_refused(plan: Plan, layout: Layout, case: str):
+    text, told = WRONG[case]
+    make_folder(layout.place(plan.runs[0].id))
+    if text is not None:
+        leave(plan, layout, 0, text)
+    with pytest.raises(DataError, match=told):
+        take(plan, layout, 0)
+    assert not layout.place(plan.runs[0].id).result.exists()
+    with pytest.raises(DataError, match="none of 6 runs is finished"):
+        collect(plan, layout)
+
+
+def test_sizes_that_are_a_little_off_are_realised_and_told(plan: Plan, layout: Layout):
+    leave(plan, layout, 0, "run,N,D,p_a,p_b,loss_a\nx,1100,2048,1,0,2\n")
+    take(plan, layout, 0)
+    found = collect(plan, layout)
+    assert (found.log.N.tolist(), found.log.D.tolist()) == ([1100], [2048])
+    assert "1 of 1 runs: N is 1.1k, planned was 1k" in found.notices
+    assert "1 of 1 runs: D is 2.048k, planned was 2k" in found.notices
+
+
+def test_failures_are_counted_and_a_result_ends_them(plan: Plan, layout: Layout):
+    place = layout.place(plan.runs[0].id)
+    make_folder(place)
+    assert [note_failure(place, "exit code 1").attempts, note_failure(place, "exit code 9").attempts] == [1, 2]
+    state = state_of(plan, layout)
+    assert state.status == ("failed", *["open"] * 5)
+    assert state.failures[0].reason == "exit code 9"
+    leave(plan, layout, 0, GOOD)
+    take(plan, layout, 0)
+    assert state_of(plan, layout).status == ("finished", *["open"] * 5)
+    assert not place.failure.exists()
+
+
+def test_results_of_an_earlier_plan_are_left_out_and_counted(plan: Plan, layout: Layout):
+    leave(plan, layout, 0, GOOD)
+    leave(plan, layout, 1, GOOD.replace(",1,0,", ",0,1,"))
+    take(plan, layout, 0)
+    take(plan, layout, 1)
+    other = grid(coalitions(("a", "b")), 1000, 2000, seeds=(1,), command=COMMAND)
+    both = Plan(plan.sources, (plan.runs[0], *other.runs))
+    found = collect(both, layout)
+    assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+    assert any(said.startswith("1 folders are of no run of this plan") for said in found.notices)
+
+
+def test_a_result_that_was_broken_or_swapped_is_named(plan: Plan, layout: Layout):
+    leave(plan, layout, 0, GOOD)
+    take(plan, layout, 0)
+    first, second = (layout.place(plan.runs[index].id) for index in (0, 1))
+    make_folder(second)
+    second.result.write_bytes(first.result.read_bytes())
+    with pytest.raises(DataError, match=f"is the result of run {plan.runs[0].id}"):
+        collect(plan, layout)
+    second.result.write_text('{"kind":')
+    with pytest.raises((DataError, StoreError), match="not valid JSON") as caught:
+        collect(plan, layout)
+    assert caught.value.location.file == str(second.result)
+
+
+def test_ten_thousand_results_are_collected_in_seconds(layout: Layout):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), 10_000)
+    names = tuple("abcde")
+    plan = grid(Listed(names, tuple(f"m{row}" for row in range(10_000)), p), 1000, 2000, command=COMMAND)
+    leave(
+        plan,
+        layout,
+        0,
+        json.dumps({"run": "x", "N": 1000, "D": 2000, **{f"loss_{n}": 1.5 for n in names}}) + "\n",
+        "runs.jsonl",
+    )
+    take(plan, layout, 0)
+    template = layout.place(plan.runs[0].id).result.read_text()
+    ratios = json.loads(template)["p"]
+    for run in plan.runs[1:]:
+        place = layout.place(run.id)
+        place.folder.mkdir()
+        told = json.loads(template) | {"id": run.id, "p": [list(run.mixture.values())]}
+        place.result.write_text(json.dumps(told))
+    assert len(ratios) == 1
+    began = time.process_time()
+    found = collect(plan, layout)
+    assert time.process_time() - began < 20
+    assert len(set(found.log.runs)) == 10_000
+    np.testing.assert_allclose(found.log.p, [list(run.mixture.values()) for run in plan.runs])
