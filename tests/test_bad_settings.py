@@ -23,7 +23,7 @@ WRONG = {
     "folds": (-1, 2.5, "x"),
     "seed": (-1, 1.5, "x", None),
     "min_tokens": ("many", -1, [3], NAN, True),
-    "min_own_tokens": ("many", -1, [3], None),
+    "min_own_tokens": ("many", -1, [3]),
     "drop_warmup": (1, -0.1, "x", NAN),
     "last_only": (1, "yes", None),
 }

@@ -9,6 +9,7 @@ import pytest
 from cli_tools import Run, runner
 
 from shapleymix import fit, learning_curve
+from shapleymix.fitting.absent import SOME
 
 QUICK = ("--law", "mariner", "--bootstrap", 0)
 
@@ -25,9 +26,11 @@ def log(fixtures: Path) -> Path:
 
 def test_the_document_is_the_librarys_curve(run: Run, log: Path) -> None:
     curve = run("fit", log, *QUICK, "--reach", 0.12, "--json").document["learning_curve"]
-    error = fit(str(log), "mariner", bootstrap=0).held_out
+    found = fit(str(log), "mariner", bootstrap=0)
+    error = found.held_out
     assert error is not None
-    truth = learning_curve(str(log), "mariner", parts=(3,), held_out=error.mean["PE"])
+    assert found.absent is not None, "runs without a language are no part of the curve"
+    truth = learning_curve(str(log), "mariner", parts=(3,), held_out=error.mean["PE"], min_own_tokens=SOME)
     assert [row["mixtures"] for row in curve["measured"]] == truth.mixtures.tolist()
     assert curve["measured"][-1]["PE"] == error.mean["PE"], "the folds of the fit are one more size"
     assert [row["PE"] for row in curve["ahead"]] == truth.expected.tolist()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from simulated import FAST, log_of, mixtures
 
 from shapleymix.errors import DataError, OutsideError, ShapleyMixWarning, UsageError
+from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, coverage_of
 from shapleymix.fitting.evidence import Filters, gather
 from shapleymix.fitting.extrapolation import FAR, NEAR, distance_in_words
@@ -140,6 +141,17 @@ def test_two_times_outside_and_71_700_times_outside_read_differently(filtered):
         "so far from any run that the number is a guess; "
         "beta was held at 0.5, not fitted: the interval does not know that",
     )
+
+
+@pytest.mark.parametrize(
+    ("purpose", "sizes", "told"), [("within", 3, True), ("within", 1, False), ("beyond", 3, False)]
+)
+def test_a_law_chosen_for_budgets_within_says_so_beyond_them(purpose, sizes, told):
+    _, _, log = log_of("chinchilla", rows=24, sizes=(1e8, 3e8, 9e8)[:sizes], tokens=(1e9,), noise=1e-3)
+    found = fit(log, "chinchilla", purpose=purpose, **FAST)
+    found = replace(found, selection=compare(log, ["chinchilla"], folds=2, threads=1))
+    texts = {N: found.predict("uniform", N, 1e9).warnings for N in (1e8, 1e10)}
+    assert ["--purpose beyond" in " ".join(texts[N]) for N in (1e8, 1e10)] == [False, told]
 
 
 def test_there_are_three_grades_of_distance():

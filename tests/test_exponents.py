@@ -22,7 +22,7 @@ from shapleymix.fitting.uncertainty import (
     scatter,
 )
 from shapleymix.laws import LAWS
-from shapleymix.laws.core import EXPONENT, SLOPE, CoreLaw
+from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 
 CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
 LOW, HIGH = np.array([1e8]), np.array([8e8])
@@ -87,8 +87,10 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
     slope = -(log_losses[1] - log_losses[0]) / (2 * step)
-    assert np.median(slope) == pytest.approx(np.exp(SLOPE["N"].center), rel=0.05)
-    assert np.log(slope).std() == pytest.approx(SLOPE["N"].spread, rel=0.15)
+    assert np.median(slope) == pytest.approx(SLOPE["N"].center, rel=0.05)
+    low, middle = np.quantile(slope, [0.25, 0.5])  # of the steepest E leaves no room for some
+    assert middle - low == pytest.approx(-norm.ppf(0.25) * SLOPE["N"].spread, rel=0.1)
+    assert slope.min() == pytest.approx(LEAST_SLOPE, rel=0.05)
     assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT["N"].center), rel=0.05)
 
 

@@ -217,7 +217,8 @@ _ESTIMATION = (
         "--min-own-tokens",
         type=SIZE_OR_ZERO,
         default=Settings.min_own_tokens,
-        help="Leave out losses of languages with fewer tokens of their own.",
+        help="Leave out losses of languages with fewer tokens of their own.  [default: 0, but fit "
+        "takes apart the runs without any where these are another regime]",
     ),
     click.option(
         "--drop-warmup", type=Number(0), default=0.0, metavar="SHARE", help="Leave out this first share of each run."
@@ -229,7 +230,7 @@ _ESTIMATION = (
 class _Estimation(TypedDict):
     prior: float
     min_tokens: float
-    min_own_tokens: float
+    min_own_tokens: float | None
     drop_warmup: float
     last_only: bool
 

@@ -33,6 +33,7 @@ Modules, in reading order:
   learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates
   residuals       how far a fitted law is from the losses that it was fitted to, and from those that it did not see
+  absent          runs without a target's own language: where they are another regime, a law of their own
   fits            from logs to a fitted law with its error bars, and what of it is not known
   likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.fitting.evidence import Logs, one_log
+from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.repetition import taken
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.fitting.uncertainty import Spread
-from shapleymix.records import Record
+from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.tables.runs import RunLog
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,26 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     rows = rows.select(rows.trained)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
     counted = taken(fit.repetition, rows.p, rows.unique, np.full(len(fit.sources), np.nan), rows.D)
-    losses = fit.law(counted.q, rows.N, rows.D)  # a loss that is not shown for being absurd is an error all the same
-    losses = np.broadcast_to(losses, rows.loss.shape)
+    losses = fit.law.losses(
+        counted.q, rows.N, rows.D
+    )  # a loss that is not shown for being absurd is an error all the same
+    if fit.absent is not None:
+        losses = np.where(fit.absent.entries(counted.q), fit.absent.law.losses(counted.q, rows.N, rows.D), losses)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
     none = fit.replicates is None and fit.residuals is None
     notes = Spread(None, None).lacks(fit.targets) if none else ()
-    return Evaluation(scores, level, len(rows), predicted.warnings + notes)
+    return Evaluation(scores, level, len(rows), (*predicted.warnings, *notes, *_regimes(rows, losses)))
+
+
+def _regimes(log: RunLog, losses: FloatArray) -> tuple[str, ...]:
+    """What part of the error is of runs without the target's own language."""
+    lacking = (own_tokens(log) == 0) & log.measured
+    if not lacking.any() or not (log.measured & ~lacking).any():
+        return ()
+    there, others = (
+        score(log.targets, log.loss, losses, counted=rows).mean["PE"] for rows in (lacking, log.measured & ~lacking)
+    )
+    return (
+        f"{int(lacking.sum())} of {int(log.measured.sum())} losses are of runs without the target's own language, "
+        f"often another regime: PE {there:.2%} there, {others:.2%} on the others",
+    )

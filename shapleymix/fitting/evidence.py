@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -166,6 +166,12 @@ def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | No
     return keep.copy()
 
 
+def without(evidence: Evidence, rows: BoolArray) -> Evidence:
+    """The same without some losses (R, K), those of another regime."""
+    notices = tuple(text for text in evidence.notices if not text.endswith(ONE_LAW))
+    return replace(evidence, weight=np.where(rows, 0.0, evidence.weight), notices=notices)
+
+
 def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
     """For each target the index of the source of its name, or -1."""
     place = {name: index for index, name in enumerate(sources)}
@@ -190,8 +196,8 @@ def _absent_own(log: RunLog, filters: Filters) -> list[str]:
     if filters.min_own_tokens > 0 or not absent:
         return []
     return [
-        f"{absent} of {log.loss.size} losses are of runs without the target's own language, another regime: "
-        "a filter on own tokens (min_own_tokens) leaves them out"
+        f"{absent} of {log.loss.size} losses are of runs without the target's own language, often another regime: "
+        f"{ONE_LAW}"
     ]
 
 
@@ -203,6 +209,9 @@ def _check_targets(log: RunLog, weight: FloatArray) -> None:
 
 
 _NO_LOSS = "fill in the losses, drop the column, give rows a weight above 0, or loosen the filter on own tokens"
+
+
+ONE_LAW = "one law is fitted to all; a filter on own tokens (min_own_tokens) leaves them out"
 
 
 Logs = RunLog | Table | Sequence[RunLog | Table]

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.laws import Law
-from shapleymix.laws.core import EXPONENT, SLOPE, CoreLaw
-from shapleymix.laws.symbols import Belief, Budget
+from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
+from shapleymix.laws.symbols import Budget
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
@@ -52,7 +52,8 @@ def completed(law: Law, levels: Levels) -> Law:
         return law
     for budget, values in levels.untold(type(law)).items():
         if len(values) == 1:
-            exponent, slope = (np.full(np.shape(law.E), np.exp(one[budget].center)) for one in (EXPONENT, SLOPE))
+            exponent = np.full(np.shape(law.E), np.exp(EXPONENT[budget].center))
+            slope = _slope(budget, np.zeros_like(exponent))
             law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
     return law
 
@@ -63,7 +64,9 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
         return law
     rng = np.random.default_rng([seed, STREAM])
     for budget, values in levels.untold(type(law)).items():
-        exponent, slope = (_drawn(one[budget], rng, np.shape(law.E)) for one in (EXPONENT, SLOPE))
+        belief = EXPONENT[budget]
+        exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
+        slope = _slope(budget, _drawn(rng, np.shape(law.E)))
         law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
     return law
 
@@ -77,10 +80,16 @@ def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _drawn(belief: Belief, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    """Values (B, K) from the belief of a logarithm."""
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    """Standard normal numbers (B, K) that the targets of a replicate have mostly in common."""
     common, own = rng.standard_normal((shape[0], 1)), rng.standard_normal(shape)
-    return np.exp(belief.center + belief.spread * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own))
+    return np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own
+
+
+def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
+    """How steeply the loss falls with a budget, so many standard deviations from the centre of what is believed."""
+    believed = SLOPE[budget].center + SLOPE[budget].spread * apart
+    return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
 def _amount(law: CoreLaw, levels: Levels, share: FloatArray) -> FloatArray:

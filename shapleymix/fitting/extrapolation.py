@@ -15,6 +15,9 @@ NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the n
 FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
 FAR_RATIO = 0.1  # distance of a ratio from its range from which a point is called far outside
 SHOWN = 8
+CHOSEN_WITHIN = (
+    "the law was chosen for budgets within the fitted ones: fit with --purpose beyond chooses by the largest left out"
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Place:
 
     `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
     value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all. `drawn`
-    says whether replicates draw them from what public runs have.
+    says whether replicates draw them from what public runs have. Losses that are `apart` (R, K) come from runs without
+    the target's own language, among which no ratio is called outside, nor a loss above the untrained model's absurd.
     """
 
     p: FloatArray
@@ -34,14 +38,30 @@ class Place:
     coverage: Coverage
     held: Mapping[str, Mapping[str, float]]
     drawn: bool
+    apart: BoolArray
+
+    @property
+    def beyond_ratios(self) -> FloatArray:
+        """Distances (R, K, M) of ratios from each target's range."""
+        return np.where(self.apart[..., None], 0.0, self.coverage.beyond_ratios(self.p))
+
+    @property
+    def outside(self) -> BoolArray:
+        """Which losses (R, K) lie outside of what was fitted."""
+        budgets = self.coverage.beyond_budgets(self.N, self.D)
+        return np.any([factors > 1 for factors in budgets], axis=0) | (self.beyond_ratios > 0).any(axis=2)
 
 
-def warnings_of(place: Place) -> tuple[str, ...]:
-    """One sentence for each budget, and one for each source's ratio, that lies outside; most distant first."""
+def warnings_of(place: Place, *, by_folds: bool = False) -> tuple[str, ...]:
+    """One sentence for each budget, and one for each source's ratio, that lies outside; most distant first.
+
+    And one more where the law was chosen `by_folds` of mixtures, though the log could tell which is best beyond.
+    """
     sizes, tokens = place.coverage.beyond_budgets(place.N, place.D)
     return (
         *_budget_warnings("N", sizes, place.coverage.N_range, place),
         *_budget_warnings("D", tokens, place.coverage.D_range, place),
+        *([CHOSEN_WITHIN] if by_folds and _tells_beyond(place.coverage) and max(sizes.max(), tokens.max()) > 1 else []),
         *_ratio_warnings(place),
     )
 
@@ -51,7 +71,7 @@ def warnings_of_losses(losses: FloatArray, place: Place) -> tuple[str, ...]:
     limits = place.coverage.untrained
     above = [
         f"no prediction for {name}{at_points(off)}: the law gives more than the {limit:.4g} nats of an untrained model"
-        for name, off, limit in zip(place.targets, (losses > limits).T, limits.tolist(), strict=True)
+        for name, off, limit in zip(place.targets, ((losses > limits) & ~place.apart).T, limits.tolist(), strict=True)
         if off.any()
     ]
     count = int(np.isnan(losses).sum())
@@ -77,6 +97,11 @@ def distance_in_words(factor: float) -> str:
 def at_points(off: BoolArray) -> str:
     """How many of the points (R,) are meant; nothing where there is only one."""
     return f" at {int(off.sum())} of {len(off)} points" if len(off) > 1 else ""
+
+
+def _tells_beyond(coverage: Coverage) -> bool:
+    """Whether the fitted runs have several sizes or token counts, so that the largest can be left out."""
+    return any(bool((spans[:, 0] < spans[:, 1]).any()) for spans in (coverage.N_range, coverage.D_range))
 
 
 def _grouped(factor: float) -> str:
@@ -112,11 +137,11 @@ def _of_budget(name: str, text: str, where: str, place: Place) -> tuple[str, str
 
 def _ratio_warnings(place: Place) -> list[str]:
     """Targets with one range of a source's ratio share a sentence; most distant first."""
-    off = place.coverage.beyond_ratios(place.p)
+    off = place.beyond_ratios
     found: list[tuple[float, str, str]] = []
     for i in np.flatnonzero((off > 0).any(axis=(0, 1))).tolist():
         for span, members in _alike(place.coverage.p_range[:, i]):
-            far = off[:, members[0], i]
+            far = off[:, members, i].max(axis=1)
             if (far > 0).any():
                 found.append((-float(far.max()), place.sources[i], _ratio_warning(place, i, span, members, far)))
     found.sort(key=lambda one: one[0])

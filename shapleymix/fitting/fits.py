@@ -13,6 +13,7 @@ from shapleymix.display import cut, short
 from shapleymix.errors import caution
 from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
+from shapleymix.fitting.absent import Absent, merged, separated
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
@@ -20,20 +21,19 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
-from shapleymix.fitting.fitted import estimated, learned
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.fitting.residuals import errors_of
+from shapleymix.fitting.residuals import errors_of, fitted_to
 from shapleymix.fitting.scores import Scores
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, FitKeywords, Settings, require_purpose
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, WITHIN, FitKeywords, Settings, require_purpose
 from shapleymix.fitting.standing import TargetStatus
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
 from shapleymix.keywords import checked, spelt_out
-from shapleymix.laws import BlackBox, Law
+from shapleymix.laws import Law
 from shapleymix.laws.base import Terms
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
@@ -69,8 +69,9 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
-    repetition : Repetition, optional
-        The rate at which repeated tokens lose their worth; None for a law that has no place for it.
+    repetition, absent : Repetition and Absent, optional
+        The rate at which repeated tokens lose their worth (None for a law that has no place for it), and what tells
+        the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     """
@@ -95,6 +96,7 @@ class Fit(Tabular, Record):
     notices: tuple[str, ...]
     provenance: dict[str, Json]
     repetition: Repetition | None = None
+    absent: Absent | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,8 @@ class Fit(Tabular, Record):
             self.misfit.check(len(self.targets))
         if self.repetition is not None:
             self.repetition.check(len(self.sources), self.replicates)
+        if self.absent is not None:
+            self.absent.check(self.sources, len(self.targets))
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -117,7 +121,6 @@ class Fit(Tabular, Record):
         """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
         error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
         N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
-        told = [f"  held: {symbol}, {why}" for symbol, why in self.held.items()]
         counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
         return "\n".join(
             [
@@ -126,7 +129,7 @@ class Fit(Tabular, Record):
                 f"  targets: {short(self.targets)}",
                 *([] if self.repetition is None else self.repetition.told_lines()),
                 *map(cut, knobs_told(self.knobs, self.targets)),
-                *told[:4],
+                *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
@@ -212,19 +215,22 @@ class Fit(Tabular, Record):
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         counted = taken(self.repetition, mixtures, unique, supply, tokens)
-        losses = self.law.losses(counted.q, sizes, tokens)
-        spread = self._spread
-        low, high = spread.interval(losses, counted.replicates, sizes, tokens, level)
-        impossible = losses > self.coverage.untrained
+        losses, spread = self.law.losses(counted.q, sizes, tokens), self._spread
+        known = losses, *spread.interval(losses, counted.replicates, sizes, tokens, level)
+        losses, low, high, other = merged(known, self.absent, counted, (sizes, tokens), level)
+        impossible = (losses > self.coverage.untrained) & ~other
         labels, drawn = (self.sources, self.targets), self.replicates is not None
-        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn)
+        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn, other)
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
         repeated = counted.warnings(self.sources, None if runs is None else names)
-        warnings = (*warnings_of(place), *warnings_of_losses(losses, place), *narrow, *repeated)
+        apart = () if self.absent is None else self.absent.warnings(self.targets, mixtures)
+        by_folds = self.selection is not None and self.provenance.get("purpose") == WITHIN
+        beyond = (*warnings_of(place, by_folds=by_folds), *warnings_of_losses(losses, place))
+        warnings = (*beyond, *narrow, *repeated, *apart)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
-            self.coverage.outside(mixtures, sizes, tokens), impossible, warnings,
+            place.outside, impossible, warnings,
         )  # fmt: skip
         if strict:
             refuse_outside(found)
@@ -324,26 +330,17 @@ def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fi
         If the runs are too few for the law.
     """
     told = Told.of(study, law)
-    study, log, inputs = told.study, study.log, study.inputs
-    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    told, point, absent = separated(told, law, fitted_to(told, law, progress), progress)
+    study, log, inputs = told.study, told.study.log, told.study.inputs
     errors = errors_of(told, point)
     narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
     return Fit(
-        law=point.law,
-        replicates=point.replicates,
-        sources=inputs.sources,
-        targets=inputs.targets,
-        status=point.status,
-        held=point.held,
-        fitted_scores=errors.fitted,
-        held_out=errors.held_out,
-        residuals=errors.residuals,
+        law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
+        status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
+        fitted_scores=errors.fitted, held_out=errors.held_out, residuals=errors.residuals, misfit=errors.misfit,
         selection=None,
-        misfit=errors.misfit,
-        coverage=point.coverage,
         rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *errors.notes, *point.notes, *narrow, *errors.odd),
+        notices=(*log.notices, *study.evidence.notices, *point.notes, *narrow, *errors.odd),
         provenance=study.provenance(law),
-        repetition=point.repetition,
         knobs=dict(point.knobs),
-    )
+    )  # fmt: skip

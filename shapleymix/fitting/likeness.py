@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import UsageError, caution, described
+from shapleymix.fitting.absent import Absent
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
@@ -83,7 +84,26 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
             mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
         )
     coverage = replace(coverage, alike={**coverage.alike, new: known})
-    return replace(fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition)
+    return replace(
+        fit,
+        law=law,
+        replicates=replicates,
+        sources=sources,
+        coverage=coverage,
+        repetition=repetition,
+        absent=_with_absent(fit, new, known, rng),
+    )
+
+
+def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Absent | None:
+    """What tells mixtures without a target's own language, with the source that is like another."""
+    if fit.absent is None:
+        return None
+    own = fit.absent
+    whole = _with(
+        replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None), new, known, rng
+    )
+    return replace(own, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.candidates import candidate, predicted_in_parts, require_losses
-from shapleymix.fitting.fitted import Fitted
+from shapleymix.fitting.fitted import Fitted, estimated, learned
 from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.questions import questions_of_fit
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.study import MIXTURES_NEEDED
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.uncertainty import law_variance, residual_quantiles, scatter
-from shapleymix.records import FloatArray
+from shapleymix.laws import BlackBox, Law
+from shapleymix.records import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
 class Errors:
     """Scores on fitted and on held-out losses, how held-out ones scatter, and what is to be said of either.
 
-    `odd` are single losses that should be questioned, `notes` why nothing was held out.
+    `odd` are single losses that should be questioned.
     """
 
     fitted: Scores
@@ -30,7 +31,15 @@ class Errors:
     residuals: FloatArray | None
     misfit: Misfit | None
     odd: tuple[str, ...]
-    notes: tuple[str, ...]
+
+
+def fitted_to(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+    """A law fitted to a study, with its held-out predictions where there can be any."""
+    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    if point.held_out is not None and told.study.settings.folds and told.profile is None:
+        return point  # what choosing beliefs predicted of held-out rows
+    losses, notes = held_out_losses(told)
+    return replace(point, held_out=losses, notes=(*notes, *point.notes))
 
 
 def errors_of(told: Told, point: Fitted) -> Errors:
@@ -41,31 +50,32 @@ def errors_of(told: Told, point: Fitted) -> Errors:
     FitError
         If the law gives no loss where one was measured.
     """
-    study, law = told.study, type(point.law)
+    study, law, losses = told.study, type(point.law), point.held_out
     log, targets = study.log, study.inputs.targets
     p = study.evidence.ratios if law.takes_repetition else log.p
     fitted = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted, point.used, log)
-    losses, notes = _held_out(told, point)
-    seen = np.where(study.evidence.weight > 0, log.loss, np.nan)
-    residuals = None if losses is None else residual_quantiles(seen, losses)
-    if residuals is not None and point.replicates is not None:
-        residuals = scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D))
+    counted = study.evidence.weight > 0
+    seen = np.where(counted, log.loss, np.nan)
     return Errors(
         fitted=score(targets, seen, fitted),
         held_out=None if losses is None else score(targets, seen, losses),
-        residuals=residuals,
+        residuals=scatter_of(study, point, counted),
         misfit=misfit_of(log, seen, losses, point.law, replicated=point.replicates is not None, ratios=p),
         odd=tuple(questions_of_fit(log, np.log(log.loss / fitted), point.used)),
-        notes=notes,
     )
 
 
-def _held_out(told: Told, point: Fitted) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """What choosing beliefs predicted of held-out rows, else what fits made for that predict; None with the reason."""
-    if point.held_out is not None and told.study.settings.folds and told.profile is None:
-        return point.held_out, ()
-    return held_out_losses(told)
+def scatter_of(study: Study, point: Fitted, counted: BoolArray) -> FloatArray | None:
+    """Quantiles (99, K) of how the counted held-out losses (R, K) scatter about the law; None without any."""
+    if point.held_out is None:
+        return None
+    log, rows = study.log, counted.any(axis=1)
+    residuals = residual_quantiles(np.where(counted, log.loss, np.nan), point.held_out, log.groups)
+    if point.replicates is None:
+        return residuals
+    p = study.evidence.ratios if type(point.law).takes_repetition else log.p
+    return scatter(residuals, law_variance(point.law, point.replicates, p[rows], log.N[rows], log.D[rows]))
 
 
 def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:

@@ -46,8 +46,9 @@ class Settings:
         Folds of the cross-validation that gives the held-out error; 0 for none.
     min_tokens : Size
         Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
-    min_own_tokens : Size
-        Losses of a target whose own language has fewer tokens than this are left out.
+    min_own_tokens : Size, optional
+        Losses of a target whose own language has fewer tokens than this are left out. None leaves none out; but where
+        runs without the language prove another regime, `fit` fits them apart (0 for one law in any case).
     drop_warmup : float
         Checkpoints before this share of their run's last D are left out.
     last_only : bool
@@ -66,7 +67,7 @@ class Settings:
     bootstrap: int = 200
     folds: int = 10
     min_tokens: Size = 0.0
-    min_own_tokens: Size = 0.0
+    min_own_tokens: Size | None = None
     drop_warmup: float = 0.0
     last_only: bool = False
     purpose: Purpose = WITHIN
@@ -77,7 +78,8 @@ class Settings:
             if parse_whole(getattr(self, name), name, least) > MOST:
                 raise UsageError(f"{name}: more than {MOST:,}", hint=f"the usual number is {known[name]}")
         for name in ("min_tokens", "min_own_tokens"):
-            object.__setattr__(self, name, parse_size(getattr(self, name), name))
+            if getattr(self, name) is not None or name == "min_tokens":
+                object.__setattr__(self, name, parse_size(getattr(self, name), name))
         if self.delta is not None:
             _real(self.delta, "delta", above=True)
         _real(self.tolerance, "tolerance", above=True)
@@ -102,7 +104,7 @@ class CompareKeywords(TypedDict, total=False):
     threads: int
     folds: int
     min_tokens: Size
-    min_own_tokens: Size
+    min_own_tokens: Size | None
     drop_warmup: float
     last_only: bool
 

@@ -201,7 +201,7 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log = one_log(logs)
-    least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens)
+    least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens or 0.0)
     filters = Filters(*least, settings.drop_warmup, settings.last_only)
     evidence = gather(log, filters, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)

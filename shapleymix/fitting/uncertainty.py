@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from shapleymix.display import short
 from shapleymix.fields import ROUNDING
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, IntArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
 BEYOND_N, BEYOND_D = 0.010, 0.030
@@ -31,6 +32,8 @@ had not seen, after replicates and scatter (bench_coverage.py); a fifth of what 
 """
 SAMPLED = 64  # runs at which the replicates' variance is looked at
 LEAST_SCATTER = 0.25  # of the variance of held-out residuals is scatter, whatever the replicates say
+SHRUNK = 2.0  # residuals that the scatter of all targets counts for beside those of one
+HALF = 0.5  # of a residual beyond a quantile: there the sample's counts as much as Student's t
 STREAM = 3  # of the draws of the form's error, which are the same for every point
 
 
@@ -154,16 +157,65 @@ def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
         raise ValueError("residuals: quantiles are finite, and do not fall")
 
 
-def residual_quantiles(loss: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Quantiles (99, K) of the held-out log residuals; zero for a target that has none.
+def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray) -> FloatArray:
+    """Quantiles (99, K) of the held-out log residuals of a new run; zero for a target that has none.
 
-    Weibull's plotting positions: of new residuals like these, the share below a quantile is then its level, on average
-    over samples. Between the 5% and 95% quantiles that NumPy takes by default of 24 lie 83% of new ones, not 90.
+    Few residuals have no 5% quantile: between the lowest and the highest of 4 lie 60% of new ones. There Student's t
+    stands in, its scale shrunk to the targets' mean one, which counts as `SHRUNK` residuals more. Once half a residual
+    should lie beyond a quantile, both count the same; of many, the residuals speak alone.
+
+    Parameters
+    ----------
+    loss, predicted : array (R, K)
+        Losses, and their predictions by fits that did not see them; NaN where there is none.
+    groups : int array (R,)
+        The number of each row's mixture: rows of one mixture miss alike, and count less.
     """
     there = ~np.isnan(loss) & ~np.isnan(predicted)
-    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)
-    residual[:, ~there.any(axis=0)] = 0.0
+    known = np.flatnonzero(there.any(axis=0))
+    found = np.zeros((len(QUANTILES), there.shape[1]))
+    if not len(known):
+        return found
+    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)[:, known]
+    count = _independent(residual, groups)
+    expected = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * count
+    own = expected**2 / (expected**2 + HALF**2)
+    found[:, known] = own * _sample_quantiles(residual) + (1 - own) * _student(residual, count)
+    return np.sort(found, axis=0)  # where the sample's quantiles lie far off, weights that change could turn the order
+
+
+def _independent(residual: FloatArray, groups: IntArray) -> FloatArray:
+    """How many independent residuals (K,) those of each target are worth, as they correlate within mixtures.
+
+    Kish's design effect (1965), with the mean correlation of two rows of one mixture over all targets.
+    """
+    there = ~np.isnan(residual)
+    unit = np.where(there, residual, 0.0) / np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), 1e-300))
+    place = np.unique(groups, return_inverse=True)[1]
+    total, count = np.zeros((2, int(place.max()) + 1, residual.shape[1]))
+    np.add.at(total, place, unit)
+    np.add.at(count, place, there.astype(np.float64))
+    pairs = np.square(count) - count
+    alike = (np.square(total).sum() - np.square(unit).sum()) / max(float(pairs.sum()), 1.0)
+    rows = there.sum(axis=0)
+    return rows**2 / (rows + float(np.clip(alike, 0.0, 1.0)) * pairs.sum(axis=0))
+
+
+def _sample_quantiles(residual: FloatArray) -> FloatArray:
+    """Quantiles (99, K) of residuals (R, K), NaN where there is none, at Weibull's plotting positions.
+
+    Of new residuals like these, the share below a quantile is then its level, on average over samples. Between the 5%
+    and 95% quantiles that NumPy takes by default of 24 lie 83% of new ones, not 90.
+    """
     return np.nanquantile(residual, QUANTILES, axis=0, method="weibull")
+
+
+def _student(residual: FloatArray, count: FloatArray) -> FloatArray:
+    """Quantiles (99, K) of Student's t about zero, with scales pooled in part over targets."""
+    squares = np.nanmean(np.square(residual), axis=0)
+    usual = np.sqrt(squares).mean() ** 2
+    freedom = count + SHRUNK
+    return np.sqrt((count * squares + SHRUNK * usual) / freedom) * student_t.ppf(QUANTILES[:, None], freedom)
 
 
 def _between(quantiles: FloatArray, tail: float) -> FloatArray:

@@ -267,7 +267,7 @@ def _spread(
 def _trusted(terms: Terms, w: FloatArray, answers: Sequence[Answer], untrained: FloatArray) -> BoolArray:
     """Which optima (R,) the law has a prediction for, on both sides; all of them where it has none for two."""
     losses = terms.losses(np.stack([answer.p for answer in answers]))
-    known = ~((losses > untrained) & (w > 0).any(axis=0)).any(axis=1)
+    known = np.all((losses <= untrained) | ~(w > 0).any(axis=0), axis=1)
     return known if known.sum() > 1 else np.ones(len(answers), dtype=bool)
 
 

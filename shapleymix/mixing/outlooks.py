@@ -12,7 +12,8 @@ from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 import numpy as np
 
 from shapleymix import laws
-from shapleymix.fitting.repetition import Repetition, replicate_losses, taken
+from shapleymix.fitting.absent import Absent, of_replicates
+from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.mixing.demands import FitLike, Predicted, little_told
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
@@ -87,10 +88,16 @@ def _is_informed(fit: object) -> TypeGuard[_Informed]:
 
 def replicated(fit: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray | None:
     """Losses (B, R, K) of each replicate, those that `optimize` takes wherever it takes any; None without."""
-    if isinstance(fit, FitLike) and is_convex(fit, *budget):
+    if isinstance(fit, FitLike) and is_convex(fit, *budget) and not _is_apart(fit, p):
         terms, _ = usable_replicates(repeated_replicates(fit, fit.replicate_terms(*budget), supply, budget[1]))
         return None if terms is None else np.stack([terms.losses(one) for one in p], axis=1)
     return None if fit.replicates is None else _of_law(fit, fit.replicates, p, supply, budget)
+
+
+def _is_apart(fit: PredictingFit, p: FloatArray) -> bool:
+    """Whether a mixture lacks a target's own language and the fit knows that for another regime, with no pieces."""
+    known = getattr(fit, "absent", None)
+    return isinstance(known, Absent) and bool(known.entries(p).any())
 
 
 def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray:
@@ -100,7 +107,7 @@ def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, bud
         return AtBudget(law, *budget).losses(p)
     N, D = (np.full(len(p), value) for value in budget)
     counted = taken(known, p, None, supply, D)
-    return replicate_losses(law, counted.replicates, N, D)
+    return of_replicates(law, getattr(fit, "absent", None), counted, (N, D))
 
 
 @dataclass(frozen=True)

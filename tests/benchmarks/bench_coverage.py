@@ -1,8 +1,9 @@
-"""How many losses 90% intervals hold, and how wide they are: within range, at sizes and tokens left out, and beyond.
+"""How many losses 90% intervals hold, and how wide they are: within range, with few runs, at budgets left out.
 
 Prints the README's coverage table, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`), and
 what the last checkpoints alone are good for. An oracle's width is that which, around the same predictions, would just
-hold 90% of the losses. `bench_coverage.py LAW` measures another law than the default.
+hold 90% of the losses. Coverage and width are the median of three sets of replicates, with the range of the three.
+`bench_coverage.py LAW` measures another law than the default.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from _data import SHARED, five_languages, regmix, shared_logs, slimpajama
@@ -19,16 +20,20 @@ from _report import finish, must, row, table
 import shapleymix as sm
 from shapleymix.fitting.evidence import fold_masks
 from shapleymix.fitting.questions import progress
+from shapleymix.laws import Law
 from shapleymix.tables.sizes import format_size
 
 LAW = sys.argv[1] if len(sys.argv) > 1 else "learned-base"
 REPLICATES, FOLDS, OUTER = 60, 5, 4
+SETS = 3  # of so many replicates, each as good as another seed
+FEW, DRAWS, JUDGED = (4, 6, 8, 12), 5, 60  # runs, draws of as many, and runs that each is judged on
 FEWEST, WIDEST = 0.85, 2.5  # of losses inside beyond the fitted range, and of the oracle's width
 
 
 @dataclass(frozen=True)
 class Held:
-    """Log residuals of losses that a fit did not see, which of them its intervals hold, and these intervals' widths."""
+    """Log residuals (R,) of losses that a fit did not see, and by each set of replicates (S, R) which of them the
+    intervals hold, and how wide these are."""
 
     residual: np.ndarray
     inside: np.ndarray
@@ -37,16 +42,26 @@ class Held:
     @classmethod
     def of(cls, fit: sm.Fit, log: sm.RunLog) -> Held:
         """The losses of a log under a fit."""
-        told = fit.predict(log.p, log.N, log.D)
-        residual = np.log(log.loss / told.losses)
+        each = [one.predict(log.p, log.N, log.D) for one in parted(fit)]
+        residual = np.log(log.loss / each[0].losses)
         there = ~np.isnan(residual)
-        inside = (told.low <= log.loss) & (log.loss <= told.high)
-        return cls(residual[there], inside[there], np.log(told.high / told.low)[there])
+        inside = np.stack([((told.low <= log.loss) & (log.loss <= told.high))[there] for told in each])
+        return cls(residual[there], inside, np.stack([np.log(told.high / told.low)[there] for told in each]))
 
     @classmethod
     def together(cls, parts: list[Held]) -> Held:
         """Several as one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in vars(parts[0])))
+
+    @property
+    def share(self) -> float:
+        """The share inside: the median of the sets of replicates."""
+        return float(np.median(self.inside.mean(axis=1)))
+
+    @property
+    def ratio(self) -> float:
+        """The mean width over the oracle's: the median of the sets of replicates."""
+        return float(np.median(self.width.mean(axis=1))) / self.oracle
 
     @property
     def oracle(self) -> float:
@@ -59,12 +74,12 @@ class Held:
 
     def cells(self) -> tuple[str, ...]:
         """Losses, coverage, width, ratio to the oracle's, bias."""
-        ratio, bias = self.width.mean() / self.oracle, self.residual.mean()
-        width = f"{self.width.mean():.2%}"
-        return str(len(self.inside)), f"{self.inside.mean():.1%}", width, f"{ratio:.2f}", f"{bias:+.2%}"
+        each, width = self.inside.mean(axis=1), f"{np.median(self.width.mean(axis=1)):.2%}"
+        share, between = f"{self.share:.1%}", f"{each.min():.1%} .. {each.max():.1%}"
+        return str(len(self.residual)), share, between, width, f"{self.ratio:.2f}", f"{self.residual.mean():+.2%}"
 
 
-COLUMNS = ("losses", "inside", "mean width", "of the oracle's", "bias")
+COLUMNS = ("losses", "inside", "of three sets", "mean width", "of the oracle's", "bias")
 
 
 def main() -> None:
@@ -78,6 +93,7 @@ def main() -> None:
     present = {name: log for name, log in sized.items() if log is not None}
     beyond(present)
     within(present)
+    few()
     predicted(present)
     if "slimpajama" in present:
         checkpoints(present["slimpajama"])
@@ -140,8 +156,8 @@ def beyond(logs: dict[str, sm.RunLog]) -> None:
             found = Held.of(fitted(log.select(kept)), log.select(judged))
             found.show(name, word, what)
             label = f"{name}, without {word}, {what}"
-            must(f"{label}: share inside", float(found.inside.mean()), FEWEST, ">=")
-            must(f"{label}: width over the oracle's", float(found.width.mean()) / found.oracle, WIDEST)
+            must(f"{label}: share inside", found.share, FEWEST, ">=")
+            must(f"{label}: width over the oracle's", found.ratio, WIDEST)
 
 
 def within(logs: dict[str, sm.RunLog]) -> None:
@@ -153,8 +169,34 @@ def within(logs: dict[str, sm.RunLog]) -> None:
             masks = fold_masks(log, OUTER)
             found = Held.together([Held.of(fitted(log.select(~mask)), log.select(mask)) for mask in masks])
             found.show(name)
-            must(f"{name}, within range: share inside", round(float(found.inside.mean()), 2), 0.88, ">=")
-            must(f"{name}, within range: share inside", round(float(found.inside.mean()), 2), 0.93)
+            must_be_within(name, found)
+
+
+def few() -> None:
+    """Runs drawn at random from logs of one size, so few of them; the others to judge by."""
+    table(f"Few runs, {DRAWS} draws: 90% intervals of {LAW}", "log", "runs", *COLUMNS)
+    for name, log in {
+        "multilingual5": five_languages(),
+        "regmix": regmix(),
+        "olmix": shared_logs("olmix_*.csv"),
+    }.items():
+        for runs in FEW if log is not None else ():
+            found = Held.together([Held.of(fitted(kept), judged) for kept, judged in drawn(log, runs)])
+            found.show(name, str(runs))
+            must_be_within(f"{name}, {runs} runs", found)
+
+
+def drawn(log: sm.RunLog, runs: int) -> Iterator[tuple[sm.RunLog, sm.RunLog]]:
+    """So many runs at random, and others."""
+    for draw in range(DRAWS):
+        order = np.random.default_rng([draw, runs]).permutation(len(log))
+        yield log.select(order[:runs]), log.select(order[runs : runs + JUDGED])
+
+
+def must_be_within(label: str, found: Held) -> None:
+    """88 to 93% inside."""
+    must(f"{label}, within range: share inside", round(found.share, 2), 0.88, ">=")
+    must(f"{label}, within range: share inside", round(found.share, 2), 0.93)
 
 
 def predicted(logs: dict[str, sm.RunLog]) -> None:
@@ -199,8 +241,28 @@ def errors(log: sm.RunLog, kept: np.ndarray, judged: np.ndarray, last: np.ndarra
 
 
 def fitted(log: sm.RunLog) -> sm.Fit:
-    """A fit with intervals."""
-    return sm.fit(log, LAW, bootstrap=REPLICATES, folds=FOLDS)
+    """A fit with intervals, from all sets of replicates."""
+    return sm.fit(log, LAW, bootstrap=SETS * REPLICATES, folds=FOLDS)
+
+
+def parted(fit: sm.Fit) -> list[sm.Fit]:
+    """The same fit with each of the sets of replicates alone."""
+    rows = [slice(number * REPLICATES, (number + 1) * REPLICATES) for number in range(SETS)]
+    return [
+        replace(
+            fit,
+            replicates=some(fit.replicates, one),
+            absent=None if fit.absent is None else replace(fit.absent, replicates=some(fit.absent.replicates, one)),
+        )
+        for one in rows
+    ]
+
+
+def some(law: Law | None, rows: slice) -> Law | None:
+    """Some of the replicates of a law; what all share has no axis for them."""
+    if law is None:
+        return None
+    return law.mapped(lambda known, value: value[rows] if value.ndim > len(known.axes) else value)
 
 
 if __name__ == "__main__":

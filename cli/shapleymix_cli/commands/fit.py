@@ -148,10 +148,13 @@ def _curve(
     how: CompareKeywords,
 ) -> LearningCurve | None:
     """The learning curve of the fitted law, or a note why it has none."""
+    from shapleymix.fitting.absent import SOME
     from shapleymix.fitting.learning_curve import FEW_PARTS, PARTS, learning_curve
 
     held_out = None if found.held_out is None else found.held_out.mean["PE"]
     law, parts = type(found.law), PARTS if held_out is None or how.get("folds") in FEW_PARTS else FEW_PARTS
+    if found.absent is not None:  # they are fitted apart, and no part of the curve
+        how = {**how, "min_own_tokens": SOME}
     try:
         return learning_curve(
             log, law, matrix, table, parts=parts, held_out=held_out, seed=seed, progress=out.progress, **how

@@ -1,0 +1,169 @@
+"""Runs without a target's own language: where they are another regime, a law of their own tells their losses.
+
+A model that never saw a language predicts it far worse than the law of those that did says, however little they saw.
+One law for both is pulled off by such runs; without them it knows nothing of such mixtures. So where the log tells the
+two regimes apart, its losses of runs with the language are fitted alone, and mixtures without it are predicted by the
+fit to all runs, which knows how all other sources help.
+
+Legend: R rows or points, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.display import short
+from shapleymix.errors import FitError
+from shapleymix.fitting.coverage import Coverage
+from shapleymix.fitting.evidence import own_source, own_tokens, without
+from shapleymix.fitting.fitted import Fitted
+from shapleymix.fitting.rates import Told
+from shapleymix.fitting.repetition import Taken, replicate_losses
+from shapleymix.fitting.residuals import fitted_to, scatter_of
+from shapleymix.fitting.study import Progress, Study
+from shapleymix.fitting.uncertainty import Spread, check_quantiles
+from shapleymix.laws import Law
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+
+SOME = 1.0  # tokens: a filter on own tokens of so many leaves out the runs without any
+ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
+APART = 2.0  # times as much must one law err on held-out runs without the language as on the others
+
+
+@dataclass(frozen=True)
+class Absent(Record):
+    """What tells the losses of mixtures without a target's own language.
+
+    Attributes
+    ----------
+    law, replicates : Law
+        The law fitted to all runs, with its bootstrap replicates.
+    residuals : array (99, K), optional
+        Quantiles of its held-out residuals on runs without the target's own language.
+    coverage : Coverage
+        What all runs cover.
+    own : int array (K,)
+        Each target's own source; -1 where no fitted run was without it, and there is nothing to tell apart.
+    """
+
+    kind = "fit/absent"
+    axes: ClassVar[Mapping[str, str]] = {"residuals": "QK", "own": "K"}
+
+    law: Law
+    replicates: Law | None
+    residuals: FloatArray | None
+    coverage: Coverage
+    own: IntArray
+
+    def check(self, sources: tuple[str, ...], targets: int) -> None:
+        """Refuse arrays that do not fit the labels.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, or `own` names no source.
+        """
+        for law, leading in ((self.law, 0), (self.replicates, 1)):
+            if law is not None:
+                law.check(len(sources), targets, leading)
+        self.coverage.check(sources, targets)
+        check_quantiles(self.residuals, targets)
+        if self.own.shape != (targets,) or not ((self.own >= -1) & (self.own < len(sources))).all():
+            raise ValueError(f"absent: own names one of {len(sources)} sources for each of {targets} targets, or -1")
+
+    def entries(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, K) of mixtures p (R, M) are of this regime."""
+        return (self.own >= 0) & (p[:, self.own] == 0)
+
+    def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
+        """Which targets' losses are of this regime at points p (R, M)."""
+        there = np.any(self.entries(p), axis=0)
+        if not there.any():
+            return ()
+        names = short([name for name, off in zip(targets, there, strict=True) if off])
+        return (
+            f"mixtures without {names} are another regime for that target: its loss comes from the fit to all runs, "
+            "and no optimum knows of it",
+        )
+
+
+def merged(
+    known: tuple[FloatArray, FloatArray, FloatArray],
+    absent: Absent | None,
+    counted: Taken,
+    budgets: tuple[FloatArray, FloatArray],
+    level: float,
+) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
+    """Losses with their intervals (R, K): those known, and of the other regime its own; and which these are (R, K)."""
+    if absent is None:
+        return *known, np.zeros(known[0].shape, dtype=bool)
+    there, losses = absent.entries(counted.q), absent.law.losses(counted.q, *budgets)
+    spread = Spread(absent.replicates, absent.residuals, absent.coverage)
+    found = losses, *spread.interval(losses, counted.replicates, *budgets, level)
+    loss, low, high = (np.where(there, other, one) for one, other in zip(known, found, strict=True))
+    return loss, low, high, there
+
+
+def of_replicates(
+    law: Law, absent: Absent | None, counted: Taken, budgets: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """Losses (B, R, K) of a law's replicates, and of the other regime those of its own."""
+    found = replicate_losses(law, counted.replicates, *budgets)
+    if absent is None or absent.replicates is None:
+        return found
+    other = replicate_losses(absent.replicates, counted.replicates, *budgets)
+    return np.where(absent.entries(counted.q), other, found)
+
+
+def separated(
+    told: Told, law: type[Law], point: Fitted, progress: Progress | None
+) -> tuple[Told, Fitted, Absent | None]:
+    """The fit of runs with the target's own language, and what tells the others' losses; as given where one law does.
+
+    Held-out errors decide: one law must err `APART` times as much on runs without the language as on the others, and
+    a fit to the others alone must err less on them.
+    """
+    rows = _separable(told.study)
+    if told.study.settings.min_own_tokens is not None or point.held_out is None or not rows.any():
+        return told, point, None
+    with_own = (told.study.evidence.weight > 0) & ~rows
+    before, there = _error(told.study, point.held_out, with_own), _error(told.study, point.held_out, rows)
+    if not there > APART * before:
+        return told, point, None
+    alone = replace(told, study=replace(told.study, evidence=without(told.study.evidence, rows)))
+    try:
+        again = fitted_to(alone, law, progress)
+    except FitError:  # too few runs for this law
+        return told, point, None
+    after = np.nan if again.held_out is None else _error(alone.study, again.held_out, with_own)
+    if not after < before:
+        return told, point, None
+    own = np.where(rows.any(axis=0), own_source(told.study.log.sources, told.study.log.targets), -1)
+    residuals = scatter_of(told.study, point, rows)
+    found = Absent(point.law, point.replicates, residuals, point.coverage, own)
+    text = (
+        f"{int(rows.sum())} of {int((rows | with_own).sum())} losses are of runs without the target's own language, "
+        f"another regime, fitted apart: on held-out mixtures the law errs by {there:.1%} there, and by {after:.2%} on "
+        f"the others ({before:.2%} if one law were fitted to all); min_own_tokens says otherwise"
+    )
+    return alone, replace(again, notes=(*again.notes, text)), found
+
+
+def _separable(study: Study) -> BoolArray:
+    """Losses (R, K) of runs without the target's own language, of targets that enough other mixtures hold."""
+    counts, log = study.evidence.weight > 0, study.log
+    lacking = own_tokens(log) == 0
+    enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
+    return counts & lacking & np.array(enough)
+
+
+def _error(study: Study, predicted: FloatArray, rows: BoolArray) -> float:
+    """Mean held-out error of some log losses (R, K); NaN where there is none."""
+    known = rows & ~np.isnan(predicted)
+    if not known.any():
+        return float("nan")
+    return float(np.abs(np.log(predicted[known] / study.log.loss[known])).mean())

@@ -1,0 +1,152 @@
+"""Runs without a target's own language are fitted apart where, and only where, they are another regime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shapleymix as sm
+from shapleymix.errors import ShapleyMixWarning
+from shapleymix.fitting.evidence import own_tokens
+from shapleymix.fitting.fits import Fit
+
+NAMES = ("en", "de", "fr", "zh")
+BOOTSTRAP, FOLDS = 9, 4
+
+
+def two_regimes(jump: float, rows: int = 30, seed: int = 0) -> sm.RunLog:
+    """Runs of one size, half of them without some languages, whose losses are then so much higher in their log."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(4), rows)
+    p[: rows // 2][rng.random((rows // 2, 4)) < 0.4] = 0.0
+    p[p.sum(axis=1) == 0, 0] = 1.0
+    p /= p.sum(axis=1, keepdims=True)
+    helped = 1 + 0.8 * p**0.5 + 0.2 * (p**0.5).sum(axis=1, keepdims=True)
+    loss = 3 * helped**-0.3 * np.exp(0.003 * rng.normal(size=(rows, 4)) + jump * (p == 0))
+    runs = tuple(f"r{row}" for row in range(rows))
+    return sm.RunLog(runs, np.full(rows, 1e8), np.full(rows, 1e9), p, loss, NAMES, NAMES)
+
+
+@pytest.fixture(scope="module")
+def log() -> sm.RunLog:
+    return two_regimes(1.2)
+
+
+@pytest.fixture(scope="module")
+def fits(log) -> dict[str, Fit]:
+    """By default, of the runs with the language, and one law for all."""
+    least = {"default": None, "with": 1.0, "all": 0.0}
+    return {
+        name: sm.fit(log, "learned-base", min_own_tokens=value, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+        for name, value in least.items()
+    }
+
+
+def test_each_regime_has_the_fit_that_it_would_have_alone(log, fits):
+    """Fault: runs without a language pulled the one law off, and opened every interval."""
+    found = {name: fit.predict(log.p, log.N, log.D) for name, fit in fits.items()}
+    lacking = log.p == 0
+    assert lacking.any(axis=0).all()
+    assert fits["default"].parameters() == fits["with"].parameters()
+    for of_regime, rows in (("with", ~lacking), ("all", lacking)):
+        np.testing.assert_array_equal(found["default"].losses[rows], found[of_regime].losses[rows])
+    np.testing.assert_array_equal(found["default"].low[~lacking], found["with"].low[~lacking])
+    assert not found["default"].outside.any()
+    width = {name: np.log(one.high / one.low) for name, one in found.items()}
+    assert width["default"][~lacking].mean() < 0.3 * width["all"][~lacking].mean()
+    inside = (found["default"].low <= log.loss) & (log.loss <= found["default"].high)
+    assert inside[lacking].mean() > 0.8
+
+
+def test_the_fit_says_what_it_did_and_predictions_where_it_matters(log, fits):
+    assert [text for text in fits["default"].notices if "another regime, fitted apart" in text]
+    assert not [text for text in fits["default"].notices if "one law is fitted to all" in text]
+    assert [text for text in fits["all"].notices if "filter on own tokens" not in text]
+    (text,) = [one for one in fits["default"].predict("en=0.5,de=0.5", 1e8, 1e9).warnings if "another regime" in one]
+    assert text.startswith("mixtures without fr, zh are another regime")
+    assert fits["default"].predict("uniform", 1e8, 1e9).warnings == ()
+
+
+def test_one_law_stays_where_there_is_one_regime():
+    log = two_regimes(0.0)
+    found, plain = (
+        sm.fit(log, "learned-base", min_own_tokens=least, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+        for least in (None, 0.0)
+    )
+    assert found.absent is None
+    assert found.parameters() == plain.parameters()
+
+
+@pytest.mark.parametrize("law", ["additive", "chinchilla", "gbm"])
+def test_other_laws_tell_the_regimes_apart_or_stay_one(law):
+    log = two_regimes(1.2, rows=60)
+    found = sm.fit(log, law, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+    plain = sm.fit(log, law, min_own_tokens=0.0, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+    with_own = log.p > 0
+    errors = [
+        np.abs(np.log(one.predict(log.p, log.N, log.D).losses / log.loss))[with_own].mean() for one in (found, plain)
+    ]
+    assert errors[0] <= errors[1] * 1.0001
+    assert (found.absent is not None) == (law != "gbm")
+
+
+def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
+    fits["default"].save(tmp_path / "fit.json")
+    again = Fit.load(tmp_path / "fit.json")
+    for name in ("losses", "low", "high"):
+        one, other = (getattr(fit.predict(log.p, 1e8, 1e9), name) for fit in (again, fits["default"]))
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_fit_with_another_number_of_own_sources_is_refused(fits):
+    absent = fits["default"].absent
+    with pytest.raises(ValueError, match="own names one of 4 sources"):
+        replace(fits["default"], absent=replace(absent, own=np.array([0, 1, 2, 9])))
+
+
+def test_an_evaluation_tells_the_regimes_apart_and_of_fits_that_do_not(log, fits):
+    for fit in fits.values():
+        (text,) = [one for one in sm.evaluate(fit, log).warnings if "losses are of runs without" in one]
+        assert text.startswith(f"{int((log.p == 0).sum())} of {log.p.size} losses")
+    scored = sm.evaluate(fits["default"], log).scores
+    assert scored.mean["PE"] < sm.evaluate(fits["with"], log).scores.mean["PE"]
+    assert scored.mean["PE"] < sm.evaluate(fits["all"], log).scores.mean["PE"]
+
+
+def test_candidates_without_a_language_are_compared_in_their_regime(fits):
+    told = sm.compare_mixtures(fits["default"], {"all": "uniform", "two": "en=0.5,de=0.5"}, 1e8, 1e9)
+    two = told.entries[1]
+    assert two.objective_low <= two.objective <= two.objective_high
+    assert two.gain_low <= two.gain <= two.gain_high
+    assert two.gain_high < -0.3
+
+
+def test_no_loss_of_the_other_regime_is_absurd_for_being_above_the_untrained_models(log):
+    found = sm.fit(log, "learned-base", vocabulary=20, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+    assert np.isfinite(found.predict(log.p, log.N, log.D).losses).all()
+
+
+def test_a_source_that_is_like_another_joins_both_regimes(log, fits):
+    with pytest.warns(ShapleyMixWarning, match="little is known"):
+        found = sm.like(fits["default"], "it=fr")
+    plain = found.predict("en=0.4,de=0.3,it=0.3", 1e8, 1e9)
+    assert np.isfinite(plain.losses).all()
+    assert plain.losses[0, 3] > 1.5 * plain.losses[0, 0]
+
+
+def test_the_five_languages_are_predicted_better_in_each_regime(fixtures: Path):
+    log = sm.read_runs(fixtures / "multilingual5_runs.csv")
+    small, large = log.select(log.N < 5e4), log.select(log.N > 5e4)
+    lacking = own_tokens(large) == 0
+
+    def errors(least: float | None) -> tuple[float, float]:
+        found = sm.fit(small, "learned-base", min_own_tokens=least, bootstrap=0, folds=5, threads=1)
+        off = np.abs(np.log(found.predict(large.p, large.N, large.D).losses / large.loss))
+        return float(off[~lacking].mean()), float(off[lacking].mean())
+
+    default, one_law, filtered = errors(None), errors(0.0), errors(1.0)
+    assert default[0] < one_law[0]
+    assert default[1] == one_law[1] < 0.7 * filtered[1]
