@@ -122,7 +122,7 @@ def test_the_order_of_rows_changes_no_byte(noisy, tmp_path):
 
 
 @pytest.mark.parametrize(("delta", "rtol"), [(np.inf, 1e-7), (1e-3, 5e-3)])
-@pytest.mark.parametrize("name", ["shapley-tempered", "effective-data", "learned-base", "family"])
+@pytest.mark.parametrize("name", ["shapley-tempered", "additive", "learned-base", "family"])
 def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
     """Sums run in another order. Where nearly all residuals are in Huber's linear zone, the optimum is a flat face.
 

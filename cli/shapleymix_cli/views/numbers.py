@@ -49,7 +49,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def _or_missing(value: float | None, form: str) -> str:
-    return MISSING if _absent(value) else format(float(value), f"z{form}")  # type: ignore[arg-type]
+    return MISSING if _absent(value) else format(float(value), form)  # type: ignore[arg-type]
 
 
 def _absent(value: float | None) -> bool:
