@@ -151,7 +151,7 @@ def test_a_law_chosen_for_budgets_within_says_so_beyond_them(purpose, sizes, tol
     found = fit(log, "chinchilla", purpose=purpose, **FAST)
     found = replace(found, selection=compare(log, ["chinchilla"], folds=2, threads=1))
     texts = {N: found.predict("uniform", N, 1e9).warnings for N in (1e8, 1e10)}
-    assert ["--purpose beyond" in " ".join(texts[N]) for N in (1e8, 1e10)] == [False, told]
+    assert ["purpose=beyond" in " ".join(texts[N]) for N in (1e8, 1e10)] == [False, told]
 
 
 def test_there_are_three_grades_of_distance():
