@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from scipy.stats import norm
 
 from shapleymix.display import short
 from shapleymix.errors import FitError
@@ -25,7 +26,7 @@ from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Taken, replicate_losses
 from shapleymix.fitting.residuals import fitted_to, scatter_of
 from shapleymix.fitting.study import Progress, Study
-from shapleymix.fitting.uncertainty import Spread, check_quantiles
+from shapleymix.fitting.uncertainty import QUANTILES, Spread, check_quantiles
 from shapleymix.laws import Law
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
@@ -78,6 +79,13 @@ class Absent(Record):
     def entries(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) of mixtures p (R, M) are of this regime."""
         return (self.own >= 0) & (p[:, self.own] == 0)
+
+    def scale(self) -> FloatArray:
+        """Standard deviation (K,) of the log losses of this regime about the law; 0 where nothing was held out."""
+        if self.residuals is None:
+            return np.zeros(len(self.own))
+        low, high = (self.residuals[np.abs(QUANTILES - tail).argmin()] for tail in (0.05, 0.95))
+        return (high - low) / (2 * norm.ppf(0.95))
 
     def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
         """Which targets' losses are of this regime at points p (R, M)."""

@@ -10,6 +10,8 @@ Modules, in reading order:
   repeating     repeated tokens: the data term at the unique tokens at hand, and what it costs
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
   demands       all that is asked of a mixture, and the problem that it makes at one budget
+  regimes       mixtures without a target's own language, where a fit knows them for another regime
+  pieces        the convex pieces of a law at one budget, as far as the bounds say which regime a target is in
   doubts        how sure a loss is, and a gain of one mixture over another: one rule for every answer
   gains         what an answer gains over its rivals: the promise, less the luck of the choice
   stationarity  the same where slopes span too many digits: by least squares

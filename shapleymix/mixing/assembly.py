@@ -18,6 +18,7 @@ from shapleymix.mixing.doubts import NO_GAIN, interval
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
 from shapleymix.mixing.problem import Problem
@@ -66,8 +67,10 @@ class Summary:
     @cached_property
     def beliefs(self) -> Beliefs:
         """What is believed of the losses of mixtures at this budget."""
-        drawn = little_told(self.fit, self.problem.constraints.sources)
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.choices, self.level, drawn)
+        bounds = self.problem.constraints
+        drawn = little_told(self.fit, bounds.sources)
+        regime = supplied(self.fit, self.N, bounds) if self.answer.proved else None  # else losses are predictions
+        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.choices, self.level, drawn, regime)
 
     @property
     def method(self) -> str:
@@ -99,7 +102,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         weights=problem.w,
         weights_origin=summary.weights.origin,
         objective_kind=problem.objective,
-        objective=np.nan if reasons[0] else float(problem.value(answer.p)),
+        objective=np.nan if reasons[0] else summary.beliefs.value(answer.p),
         objective_low=low,
         objective_high=high,
         certificate=answer.certificate,
@@ -153,7 +156,7 @@ def _rival(summary: Summary, name: str, p: FloatArray, reason: str) -> Rival:
     return Rival(
         name=name,
         p=p,
-        objective=np.nan if reason else float(problem.value(p)),
+        objective=np.nan if reason else beliefs.value(p),
         objective_low=low,
         objective_high=high,
         promised=found.promised,

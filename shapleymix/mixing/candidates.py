@@ -184,7 +184,7 @@ def compare_mixtures(
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
     replicates = replicated(fit, p, supply, (size, tokens))
-    outlooks = outlooks_of(p, predicted, replicates, found.mean)
+    outlooks = outlooks_of(fit, p, predicted, replicates, found.mean)
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),

@@ -20,6 +20,7 @@ from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
+from shapleymix.mixing.pieces import pieces_of
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 from shapleymix.tables.sizes import parse_size
@@ -111,7 +112,7 @@ def _optima(fit: FitLike, grid: FloatArray, flops: float, demands: Demands) -> F
         N = float(np.exp(log_N))
         D = flops / FLOPS_PER_PARAMETER_TOKEN / N
         try:
-            problems.append(demands.problem(fit, fit.terms(N, D), D)[0])
+            problems.append(demands.problem(fit, pieces_of(fit, N, D, demands)[0], D)[0])
             index.append(position)
         except InfeasibleError as error:
             refusal = error

@@ -38,6 +38,7 @@ from shapleymix.mixing.engine.solving import solve_all, usable_replicates
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged
+from shapleymix.mixing.pieces import pieces_of, supplied
 from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.repeating import repeated_replicates, unpriced
 from shapleymix.mixing.sides import sides_of
@@ -174,13 +175,12 @@ def frontier(
     _require_plain(demands)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    problem, weights = demands.problem(fit, fit.terms(size, tokens), tokens)
+    terms, again = pieces_of(fit, size, tokens, demands)
+    problem, weights = demands.problem(fit, terms, tokens)
     families = families_of(demands.table, fit.targets)
     names = sides_of(between, fit.targets, families)
     w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
-    replicates, notes = usable_replicates(
-        repeated_replicates(fit, fit.replicate_terms(size, tokens), problem.constraints.available, tokens)
-    )
+    replicates, notes = usable_replicates(repeated_replicates(fit, again, problem.constraints.available, tokens))
     shares, answers, lost = _spread(problem, w, points, _untrained(fit))
     entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
@@ -329,7 +329,8 @@ def _entries(
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
     misfit, level = misfit_of(fit), demands.level
-    believed = [Beliefs(replace(problem, w=side), replicates, misfit, None, level) for side in w]
+    regime = supplied(fit, N, bounds)
+    believed = [Beliefs(replace(problem, w=side), replicates, misfit, None, level, regime=regime) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
         seen = judged(fit, answer.p, {}, N, bounds, demands)
         why = [seen.reason(0, side) for side in w]
@@ -345,4 +346,4 @@ def _reported(beliefs: Beliefs, p: FloatArray, absent: bool) -> tuple[float, flo
     """One side's mean loss with its interval; NaN where the law has none."""
     if absent:
         return np.nan, np.nan, np.nan
-    return float(beliefs.problem.value(p)), *beliefs.objective(p)
+    return beliefs.value(p), *beliefs.objective(p)

@@ -23,6 +23,7 @@ from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.doubts import Doubts, Gain, Outlook, parts_of, told
 from shapleymix.mixing.problem import Problem
+from shapleymix.mixing.regimes import Regime, rougher
 from shapleymix.records import BoolArray, FloatArray, Record
 
 SHOWN = 5
@@ -115,6 +116,8 @@ class Beliefs:
         Probability of the intervals.
     drawn : bool array (M,), optional
         Sources whose effect the replicates draw, since the runs tell little of it.
+    regime : Regime, optional
+        What is known of mixtures without a target's own language.
     """
 
     problem: Problem
@@ -123,6 +126,7 @@ class Beliefs:
     choices: FloatArray | None
     level: float
     drawn: BoolArray | None = None
+    regime: Regime | None = None
 
     @cached_property
     def doubts(self) -> Doubts:
@@ -136,7 +140,13 @@ class Beliefs:
 
     def outlook(self, p: FloatArray) -> Outlook:
         """What is believed of the mean or worst loss of a mixture (M,)."""
-        return Outlook(p, float(self.problem.value(p)), self._values(p), sensitivity(self.problem, p))
+        parts = parts_of(self._losses(p), self.problem.w, worst=self.problem.worst)
+        rough = 1.0 if self.regime is None else rougher(self.regime.absent, self.misfit, p)
+        return Outlook(p, self.value(p), self._values(p), parts * rough)
+
+    def value(self, p: FloatArray) -> float:
+        """The mean or worst loss of a mixture (M,) under the law."""
+        return float(self.problem.of_losses(self._losses(p)))
 
     def objective(self, p: FloatArray) -> tuple[float, float]:
         """Interval of the mean or worst loss of one run of a mixture (M,)."""
@@ -170,7 +180,7 @@ class Beliefs:
         if like is None:
             return 0.0
         with np.errstate(invalid="ignore"):
-            excess = self._values(like) - float(self.problem.value(like)) + self._disappointment
+            excess = self._values(like) - self.value(like) + self._disappointment
         excess = excess[np.isfinite(excess)]
         return max(float(np.median(excess)), 0.0) if excess.size else 0.0
 
@@ -193,9 +203,13 @@ class Beliefs:
 
     def _values(self, p: FloatArray) -> FloatArray:
         """The mean or worst loss of a mixture under each replicate (B,), or under the law alone (1,)."""
-        return np.atleast_1d(
-            self.problem.value(p) if self.replicates is None else self.problem.value(p, self.replicates)
-        )
+        return np.atleast_1d(self.problem.of_losses(self._losses(p, self.replicates)))
+
+    def _losses(self, p: FloatArray, replicates: Terms | None = None) -> FloatArray:
+        """Losses of a mixture (M,) under the law (K,), or under replicates (B, K)."""
+        if self.regime is not None:
+            return self.regime.losses(p, replicated=replicates is not None)
+        return (self.problem.terms if replicates is None else replicates).losses(p)
 
 
 def sensitivity(problem: Problem, p: FloatArray) -> FloatArray:

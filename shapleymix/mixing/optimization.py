@@ -35,6 +35,7 @@ from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
 from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.pieces import pieces_of
 from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.repeating import repeated_replicates
 from shapleymix.mixing.weights import Weights
@@ -148,7 +149,7 @@ def at_scales(
     answers = exact if known.method == EXACT else tuple(_printed(known.method, problem) for problem in problems)
     supplies = [problem.constraints.available for problem in problems]
     replicates = [
-        usable_replicates(repeated_replicates(fit, fit.replicate_terms(N, D), available, D))
+        usable_replicates(repeated_replicates(fit, pieces_of(fit, N, D, known)[1], available, D))
         for (N, D), available in zip(budgets, supplies, strict=True)
     ]
     optima = _replicate_optima(problems, [terms for terms, _ in replicates])
@@ -171,7 +172,7 @@ def at_scales(
 def _problem(fit: FitLike, N: float, D: float, known: Demands, alone: bool) -> tuple[Problem, Weights]:
     """The problem at one budget; of several, one that leaves no mixture is named."""
     try:
-        return known.problem(fit, fit.terms(N, D), D)
+        return known.problem(fit, pieces_of(fit, N, D, known)[0], D)
     except InfeasibleError as error:
         if alone:
             raise

@@ -12,12 +12,13 @@ from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 import numpy as np
 
 from shapleymix import laws
-from shapleymix.fitting.absent import Absent, of_replicates
+from shapleymix.fitting.absent import of_replicates
 from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.mixing.demands import FitLike, Predicted, little_told
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import usable_replicates
+from shapleymix.mixing.regimes import absent_of, rougher
 from shapleymix.mixing.repeating import repeated_replicates, supply_of
 from shapleymix.records import FloatArray
 
@@ -96,8 +97,8 @@ def replicated(fit: PredictingFit, p: FloatArray, supply: FloatArray, budget: tu
 
 def _is_apart(fit: PredictingFit, p: FloatArray) -> bool:
     """Whether a mixture lacks a target's own language and the fit knows that for another regime, with no pieces."""
-    known = getattr(fit, "absent", None)
-    return isinstance(known, Absent) and bool(known.entries(p).any())
+    known = absent_of(fit)
+    return known is not None and bool(known.entries(p).any())
 
 
 def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray:
@@ -107,7 +108,7 @@ def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, bud
         return AtBudget(law, *budget).losses(p)
     N, D = (np.full(len(p), value) for value in budget)
     counted = taken(known, p, None, supply, D)
-    return of_replicates(law, getattr(fit, "absent", None), counted, (N, D))
+    return of_replicates(law, absent_of(fit), counted, (N, D))
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,14 @@ def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float) -
 
 
 def outlooks_of(
-    p: FloatArray, predicted: Predicted, replicates: FloatArray | None, weights: FloatArray
+    fit: PredictingFit, p: FloatArray, predicted: Predicted, replicates: FloatArray | None, weights: FloatArray
 ) -> list[Outlook]:
     """What is believed of the objective of each mixture (R, M)."""
     objectives = weighted(predicted.losses, weights)
     values = _objectives(objectives, replicates, weights)
+    known, misfit = absent_of(fit), getattr(fit, "misfit", None)
     return [
-        Outlook(one, float(objective), spread, parts_of(losses, weights))
+        Outlook(one, float(objective), spread, parts_of(losses, weights) * rougher(known, misfit, one))
         for one, objective, spread, losses in zip(p, objectives, values.T, predicted.losses, strict=True)
     ]
 

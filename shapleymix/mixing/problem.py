@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shapleymix.laws.products import dot
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
 from shapleymix.mixing.feasibility import without_room
@@ -83,11 +84,14 @@ class Problem:
 
     def value(self, p: FloatArray, terms: Terms | None = None) -> FloatArray:
         """The mean or worst loss at mixtures p, without the penalty; `terms` may have replicate axes."""
-        law = self.terms if terms is None else terms
+        return self.of_losses((self.terms if terms is None else terms).losses(p))
+
+    def of_losses(self, losses: FloatArray) -> FloatArray:
+        """The mean or worst of losses (..., K); a target of weight 0 never counts, even at infinity."""
         if not self.worst:
-            return law.objective(p, self.w)
+            return dot(losses, self.w)
         with np.errstate(invalid="ignore"):
-            return np.max(np.where(self.w > 0, self.w * law.losses(p), -np.inf), axis=-1)
+            return np.max(np.where(self.w > 0, self.w * losses, -np.inf), axis=-1)
 
     def penalty(self, p: FloatArray) -> float:
         """kl KL(p || anchor) of one mixture, nats; infinite outside of the anchor's support."""

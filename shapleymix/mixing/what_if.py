@@ -28,6 +28,7 @@ from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.judgement import judged
+from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import epochs_allowed, repeated, repeated_replicates, unpriced
 from shapleymix.records import FloatArray, Record
@@ -253,7 +254,7 @@ def _answered(
     bounds = problem.constraints
     seen = judged(fit, answer.p, {}, N, bounds, demands)
     reason = seen.reason(0, problem.w) or lost
-    found = NO_GAIN if reason else _gained(fit, before, after, replicates, demands.level)
+    found = NO_GAIN if reason else _gained(fit, N, before, after, replicates, demands.level)
     return WhatIf(
         name=change.name,
         tokens=change.tokens,
@@ -274,6 +275,7 @@ def _answered(
 
 def _gained(
     fit: FitLike,
+    N: float,
     before: tuple[Problem, Answer],
     after: tuple[Problem, Answer],
     replicates: Terms | None,
@@ -283,6 +285,7 @@ def _gained(
     (old, base), (new, answer) = before, after
     again = repeated_replicates(fit, replicates, new.constraints.available, new.constraints.D)
     now, then = (
-        Beliefs(problem, law, misfit_of(fit), None, level) for problem, law in ((old, replicates), (new, again))
+        Beliefs(problem, law, misfit_of(fit), None, level, regime=supplied(fit, N, problem.constraints))
+        for problem, law in ((old, replicates), (new, again))
     )
     return then.gain_over(now, answer.p, base.p)

@@ -10,6 +10,7 @@ from shapleymix.errors import SolveError
 from shapleymix.fitting.fits import Fit
 from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.engine.solving import solve, solve_replicates, usable_replicates
+from shapleymix.mixing.pieces import pieces_of
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.repeating import repeated_replicates
 from shapleymix.planning.questions import Questions
@@ -75,10 +76,10 @@ def optimum_of(fit: Fit, N: float, D: float, demands: Demands) -> Optimum:
     SolveError
         If the law has no convex form, or no mixture has a finite loss.
     """
-    problem, _ = demands.problem(fit, fit.terms(N, D), D)
+    problem, _ = demands.problem(fit, pieces_of(fit, N, D, demands)[0], D)
     best = solve(problem).p
     losses = problem.terms.losses(best)
-    replicates = repeated_replicates(fit, fit.replicate_terms(N, D), problem.constraints.available, D)
+    replicates = repeated_replicates(fit, pieces_of(fit, N, D, demands)[1], problem.constraints.available, D)
     terms, _ = usable_replicates(replicates)
     others = None if terms is None else solve_replicates((problem,), (terms.flat().take(slice(MOST)),))[0]
     sizes = problem.w * np.where(np.isfinite(losses), losses, 0.0)
