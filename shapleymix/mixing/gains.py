@@ -210,8 +210,3 @@ class Beliefs:
         if self.regime is not None:
             return self.regime.losses(p, replicated=replicates is not None)
         return (self.problem.terms if replicates is None else replicates).losses(p)
-
-
-def sensitivity(problem: Problem, p: FloatArray) -> FloatArray:
-    """(K,) what the mean or worst loss at a mixture (M,) changes by for a change of each log loss."""
-    return parts_of(problem.terms.losses(p), problem.w, worst=problem.worst)

@@ -253,9 +253,16 @@ def parted(fit: sm.Fit) -> list[sm.Fit]:
             fit,
             replicates=some(fit.replicates, one),
             absent=None if fit.absent is None else replace(fit.absent, replicates=some(fit.absent.replicates, one)),
+            repetition=None if fit.repetition is None else replace(fit.repetition, rates=some_rates(fit, one)),
         )
         for one in rows
     ]
+
+
+def some_rates(fit: sm.Fit, rows: slice) -> np.ndarray | None:
+    """The rates of repetition of some of the replicates."""
+    rates = None if fit.repetition is None else fit.repetition.rates
+    return None if rates is None else rates[rows]
 
 
 def some(law: Law | None, rows: slice) -> Law | None:

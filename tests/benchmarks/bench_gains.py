@@ -29,7 +29,8 @@ import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
 from shapleymix.mixing.demands import Demands, drawn_sources, little_told
 from shapleymix.mixing.doubts import Gain
-from shapleymix.mixing.gains import Beliefs, sensitivity
+from shapleymix.mixing.gains import Beliefs
+from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
@@ -170,9 +171,10 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
     """What is said of one choice among other runs, and whether it held."""
     N, D = float(others.N[0]), float(others.D[0])
     free = Demands(allow_unseen=True).bounds(fit.sources, D)
-    now = Beliefs(Problem(fit.terms(N, D), w, free), fit.replicate_terms(N, D), fit.misfit, None, LEVEL)
-    values = np.asarray(now.problem.value(others.p))
-    replicated = now.problem.value(others.p[:, None, :], now.replicates).T  # (B, R)
+    problem, regime = Problem(fit.terms(N, D), w, free), supplied(fit, N, free)
+    now = Beliefs(problem, fit.replicate_terms(N, D), fit.misfit, None, LEVEL, regime=regime)
+    values = np.array([now.value(p) for p in others.p])
+    replicated = np.stack([now.outlook(p).values for p in others.p], axis=1)  # (B, R)
     best, measured = int(values.argmin()), others.loss @ w
     choices = None if drawn_sources(fit, free) else others.p[replicated.argmin(axis=1)]
     now = replace(now, choices=choices, drawn=little_told(fit, fit.sources))
@@ -198,7 +200,7 @@ def regret_said(beliefs: Beliefs, p: FloatArray, replicated: FloatArray, best: i
     losses = np.tile(replicated, (DRAWN // len(replicated), 1))
     misfit = beliefs.misfit
     if misfit is not None:
-        at = list(zip(p, (sensitivity(beliefs.problem, one) for one in p), strict=True))
+        at = list(zip(p, (beliefs.outlook(one).sensitivity for one in p), strict=True))
         joint = np.array([[misfit.alike(a, b) * misfit.covariance(x, y) for b, y in at] for a, x in at])
         losses = losses + rng.multivariate_normal(np.zeros(len(p)), joint, len(losses), method="eigh")
     return float(np.quantile(losses[:, best] - losses.min(axis=1), LEVEL))
