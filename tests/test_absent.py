@@ -107,6 +107,22 @@ def test_a_fit_with_another_number_of_own_sources_is_refused(fits):
         replace(fits["default"], absent=replace(absent, own=np.array([0, 1, 2, 9])))
 
 
+@pytest.mark.parametrize("kept", [slice(0), slice(1), slice(BOOTSTRAP - 2)], ids=["none", "one", "fewer"])
+def test_a_fit_whose_regimes_have_other_numbers_of_replicates_is_refused(fits, kept):
+    """Fault: such a file was taken, and predictions ended in broadcasting errors or intervals without their values."""
+    absent = fits["default"].absent
+    fewer = absent.replicates.mapped(lambda known, value: value[kept] if np.ndim(value) > len(known.axes) else value)
+    with pytest.raises(ValueError, match="replicates beside"):
+        replace(fits["default"], absent=replace(absent, replicates=fewer if kept.stop else None))
+
+
+def test_a_fit_with_replicates_and_no_rates_of_theirs_is_refused(fits):
+    """Fault: replicates then took repeated tokens for fresh ones."""
+    known = fits["default"].repetition
+    with pytest.raises(ValueError, match="no rates for"):
+        replace(fits["default"], repetition=replace(known, rates=None))
+
+
 def test_an_evaluation_tells_the_regimes_apart_and_of_fits_that_do_not(log, fits):
     for fit in fits.values():
         (text,) = [one for one in sm.evaluate(fit, log).warnings if "losses are of runs without" in one]

@@ -60,8 +60,8 @@ class Absent(Record):
     coverage: Coverage
     own: IntArray
 
-    def check(self, sources: tuple[str, ...], targets: int) -> None:
-        """Refuse arrays that do not fit the labels.
+    def check(self, sources: tuple[str, ...], targets: int, replicates: Law | None) -> None:
+        """Refuse arrays that do not fit the labels, and other numbers of replicates than the fit has, if any.
 
         Raises
         ------
@@ -71,6 +71,9 @@ class Absent(Record):
         for law, leading in ((self.law, 0), (self.replicates, 1)):
             if law is not None:
                 law.check(len(sources), targets, leading)
+        counts = [() if one is None else one.batch() for one in (self.replicates, replicates)]
+        if replicates is not None and counts[0] != counts[1]:
+            raise ValueError(f"absent: {counts[0] or 'no'} replicates beside {counts[1]} of the fit")
         self.coverage.check(sources, targets)
         check_quantiles(self.residuals, targets)
         if self.own.shape != (targets,) or not ((self.own >= -1) & (self.own < len(sources))).all():

@@ -111,7 +111,7 @@ class Fit(Tabular, Record):
         if self.repetition is not None:
             self.repetition.check(len(self.sources), self.replicates)
         if self.absent is not None:
-            self.absent.check(self.sources, len(self.targets))
+            self.absent.check(self.sources, len(self.targets), self.replicates)
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
