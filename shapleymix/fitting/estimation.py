@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
@@ -191,7 +192,7 @@ class Problem:
         moved = None if draws is None else draws.reshape(-1, P)
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
-        with ThreadPoolExecutor(self.settings.threads) as pool:
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self.settings.threads) as pool:  # no threads of threads
             jobs = pool.map(
                 lambda rows: self._solve(
                     flat[rows],
