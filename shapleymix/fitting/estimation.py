@@ -338,9 +338,7 @@ def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
 
 def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
-    last = minimize(
-        objective, found.x, iterations=SETTLING_ITERATIONS, tolerance=SETTLING_TOLERANCE, damping=SETTLING_DAMPING
-    )
+    last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status, iterations=found.iterations + last.iterations)
 
 
