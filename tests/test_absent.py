@@ -12,6 +12,7 @@ import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import own_tokens
 from shapleymix.fitting.fits import Fit
+from shapleymix.planning.knowledge import knowledge_of
 
 NAMES = ("en", "de", "fr", "zh")
 BOOTSTRAP, FOLDS = 9, 4
@@ -163,6 +164,22 @@ def test_a_plan_is_made_by_the_fit_that_fit_makes(log):
     np.testing.assert_array_equal(default.p, sm.design(2, log, fit=fit, seed=0).p)
     one_law = sm.design(2, log, min_own_tokens=0, **how)
     assert not np.array_equal(default.optimum, one_law.optimum)
+
+
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+@pytest.mark.parametrize("least", [None, 1.0, 0.0], ids=["apart", "left out", "one law"])
+def test_a_plan_counts_on_no_loss_that_its_fit_leaves_out(log, least):
+    """Fault: every loss of a run without a language counted as telling the law, and such runs were planned."""
+    fit = sm.fit(log, "learned-base", min_own_tokens=least, bootstrap=8, folds=FOLDS, threads=1)
+    held = knowledge_of(log, fit, "learned-base", None, None, None, 0, {})
+    mixtures, _, seen = held._evidence()
+    counted = np.ones(seen.shape, dtype=bool) if least == 0 else mixtures > 0
+    np.testing.assert_array_equal(seen, counted)
+    plan = sm.design(4, log, fit=fit, purpose="region", seed=0)
+    assert (plan.p > 0).all() or least == 0
+    capped = sm.design(2, log, fit=fit, purpose="region", caps={"zh": 0}, seed=0)
+    assert (capped.p[:, 3] == 0).all()
+    assert (capped.p[:, :3] > 0).all() or least == 0
 
 
 def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):

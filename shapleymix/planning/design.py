@@ -139,6 +139,8 @@ def design(
     goal, runs = _budget((N, D), usual), _budget((run_N, run_D), usual)
     best, notices = _optimum(held, goal, demands, purpose)
     pool, points = _mixtures(held, demands, goal[1], candidates, region)
+    if candidates is None:
+        pool = _telling(held, pool, runs[1])
     if purpose == OPTIMUM and best is not None and candidates is None:
         pool = distinct(best.candidates(pool))
     told = Questions.over(points, len(held.targets))
@@ -208,6 +210,12 @@ def _mixtures(
     else:
         points = asked(area, demands.seed) if listed is None else listed
     return drawn(area, demands.seed) if listed is None else listed, points
+
+
+def _telling(held: Knowledge, pool: FloatArray, D: float) -> FloatArray:
+    """The candidates (C, M) of which the fit takes every loss that it takes of any; the others tell it less."""
+    tells = held.tells(pool, D)
+    return pool[(tells | ~tells.any(axis=0)).all(axis=1)]
 
 
 def _optimum(
