@@ -5,9 +5,13 @@ every exponent and every size of the term: no run tells them apart, so what is b
 what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
 it (`CoreLaw.bent`), and an interval thus opens with the distance from the runs, for every law with Chinchilla's core.
 
+A slope is that of the whole loss, at the mean mixture. Where the core is one summand of it (`CoreLaw.beside`), the
+terms of a budget of one value are carved out of E, and a fit may leave too little there: the mixture's term can take
+the whole loss. `bounds_with_room` keeps E above what the slopes need, and the mixture's term gives way.
+
 The beliefs, and whose they are, stand in `laws/core.py`.
 
-Legend: B replicates, K targets.
+Legend: B replicates, K targets, M sources; Q problems of R rows with P unknowns.
 """
 
 from __future__ import annotations
@@ -17,28 +21,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.packing import Packing
 from shapleymix.laws import Law
-from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
+from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, STEEPEST, CoreLaw
 from shapleymix.laws.symbols import Budget
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
 STREAM = 4  # second word of the seed: these draws are others than those of the bootstrap, of beliefs and of sources
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs
+SMALLEST = 1e-300
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The different values of N and of D among the fitted rows, in plain units, ascending."""
+    """The different values of N and of D among the fitted rows, in plain units, ascending; their mean ratios (M,)."""
 
     N: FloatArray
     D: FloatArray
+    p: FloatArray
 
     @classmethod
     def of(cls, log: RunLog, rows: BoolArray | None = None) -> Levels:
         """Those of some rows of a log, or of all."""
         chosen = slice(None) if rows is None else rows
-        return cls(np.unique(log.N[chosen]), np.unique(log.D[chosen]))
+        return cls(np.unique(log.N[chosen]), np.unique(log.D[chosen]), log.p[chosen].mean(axis=0))
 
     def untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
         """The budgets with one or two values that a law's symbols need more of, and these."""
@@ -53,9 +60,30 @@ def completed(law: Law, levels: Levels) -> Law:
     for budget, values in levels.untold(type(law)).items():
         if len(values) == 1:
             exponent = np.full(np.shape(law.E), np.exp(EXPONENT[budget].center))
-            slope = _slope(budget, np.zeros_like(exponent))
-            law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
+            law = _gone_on(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
     return law
+
+
+def bounds_with_room(
+    packing: Packing, levels: Levels, weight: FloatArray, log_loss: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The box of a search, sides of (P,) or (Q, P), with E at or above the terms that will be carved out of it.
+
+    Parameters
+    ----------
+    packing : Packing
+        The unknowns.
+    levels : Levels
+        The budgets of the rows.
+    weight, log_loss : array (Q, R)
+        The rows of each problem; weights sum to one.
+    """
+    low, high = packing.bounds()
+    share = _carved(packing.law, levels)
+    if share:
+        low = np.broadcast_to(low, (len(weight), len(low))).copy()
+        low[:, packing.slices()["E"]] = (np.log(share) + np.einsum("qr,qr->q", weight, log_loss))[:, None]
+    return low, high
 
 
 def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
@@ -63,11 +91,10 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     if not isinstance(law, CoreLaw):
         return law
     rng = np.random.default_rng([seed, STREAM])
-    for budget, values in levels.untold(type(law)).items():
+    for budget in levels.untold(type(law)):
         belief = EXPONENT[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
-        slope = _slope(budget, _drawn(rng, np.shape(law.E)))
-        law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
+        law = _gone_on(law, levels, budget, exponent, _slope(budget, _drawn(rng, np.shape(law.E))))
     return law
 
 
@@ -92,7 +119,32 @@ def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
-def _amount(law: CoreLaw, levels: Levels, share: FloatArray) -> FloatArray:
-    """A share of the core at the middle of the fitted budgets, nats."""
-    middle = (np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D))
-    return share * law.core(*middle)[..., 0, :]
+def _carved(law: type[Law], levels: Levels) -> float:
+    """The share of the loss that E must hold for the terms of budgets with one value; 0 where the core is a factor."""
+    if not (issubclass(law, CoreLaw) and law.beside):
+        return 0.0
+    alone = [budget for budget, values in levels.untold(law).items() if len(values) == 1]
+    return sum(float(_slope(budget, np.zeros(1))[0] / np.exp(EXPONENT[budget].center)) for budget in alone)
+
+
+def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
+    """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there.
+
+    Where the core is a summand and has no room for the term that both ask for, the exponent is as much higher: the
+    slope at the runs stays.
+    """
+    middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
+    loss = _loss_in_core(law, levels.p, *middle)
+    values = levels.N if budget == "N" else levels.D
+    if law.beside and len(values) == 1:
+        constant, by_size, by_data = law.core_pieces(*middle)
+        whole = (constant + (by_size if budget == "N" else by_data))[..., 0, :]
+        exponent = np.clip(slope * loss / np.maximum(whole, SMALLEST), exponent, STEEPEST)
+    return law.bent(budget, values, exponent, slope / exponent * loss)
+
+
+def _loss_in_core(law: CoreLaw, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    """The loss (..., K) of one mixture at one budget, over what one nat of the core adds to it."""
+    loss, core = (found[..., 0, :] for found in (law(p[None], N, D), law.core(N, D)))
+    one_more = law.replaced(E=law.E + 1.0)(p[None], N, D)[..., 0, :] - loss
+    return np.where(np.isnan(loss), core, loss / one_more)
