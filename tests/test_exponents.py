@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated import FAST, log_of, mixtures
+from simulated import FAST, log_of, mixtures, simulate
 
 from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
 from shapleymix.fitting.fits import fit
@@ -22,6 +22,7 @@ from shapleymix.fitting.uncertainty import (
     scatter,
 )
 from shapleymix.laws import LAWS, EffectiveData
+from shapleymix.laws.additive import Additive
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 
 CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
@@ -124,6 +125,26 @@ def test_one_budget_goes_on_as_public_runs_do_under_every_law(name, kind):
     steep = slopes_of(drawn, levels.p)[0].std(axis=0)
     assert (steep > 0.6 * SLOPE["N"].spread).all(), "the draws are as unsure as the belief"
     assert (slopes_of(found.replicates, levels.p)[0] > 0.9 * LEAST_SLOPE).all()
+
+
+@dataclass(frozen=True)
+class Unsaid(Additive):
+    """A law of one's own that does not say that its core is a summand."""
+
+    name = "unsaid"
+    beside = False
+
+
+def test_a_law_that_cannot_carry_the_slopes_says_so_by_name():
+    """In `notices`, which the command line prints; and no law of the library has to."""
+    truth, given, log = log_of("additive", rows=40, sizes=(1e8,), tokens=(3e9,))
+    none = np.zeros(4)
+    log = simulate(truth.replaced(E=none, A=none, B=none), given, log.p, sizes=(1e8,), tokens=(3e9,))
+    told = [text for text in fit(log, Unsaid, **FAST).notices if "hardly lets" in text]
+    assert len(told) == 2
+    assert "law 'unsaid'" in told[0]
+    assert "fall with N" in told[0]
+    assert not [text for text in fit(log, "additive", **FAST).notices if "hardly lets" in text]
 
 
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():

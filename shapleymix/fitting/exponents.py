@@ -107,6 +107,37 @@ def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
     return found
 
 
+def too_flat(law: Law, levels: Levels, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Of a law (K,), for each budget of one value: the targets whose loss falls less than half as fast as is believed.
+
+    `completed` sees to it where a law has room. One of the user's own may have none, and what effective data's D does
+    is told by mixtures.
+    """
+    if not isinstance(law, CoreLaw):
+        return ()
+    found = []
+    both: dict[Budget, FloatArray] = {"N": levels.N, "D": levels.D}
+    for budget, values in both.items():
+        believed = float(_slope(budget, np.zeros(1))[0])
+        flat = [name for name, slope in zip(targets, _slopes(law, levels, budget), strict=True) if slope < believed / 2]
+        if len(values) == 1 and flat:
+            found.append(
+                f"law {law.name!r} hardly lets the loss of {', '.join(flat)} fall with {budget}, of which the log has "
+                f"one value: by less than half of the public runs' -d log L / d log {budget} of {believed:.2g}; for "
+                f"another {budget}, fit another law"
+            )
+    return tuple(found)
+
+
+def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
+    """-d log L / d log N or D (K,) of the mean mixture at the middle of the budgets."""
+    step = np.array([-1e-4, 1e-4])
+    N, D = (np.exp(np.log(values).mean()) * np.ones(2) for values in (levels.N, levels.D))
+    N, D = (N * np.exp(step), D) if budget == "N" else (N, D * np.exp(step))
+    log_loss = np.log(law(np.stack([levels.p, levels.p]), N, D))
+    return (log_loss[0] - log_loss[1]) / (step[1] - step[0])
+
+
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
     """Standard normal numbers (B, K) that the targets of a replicate have mostly in common."""
     common, own = rng.standard_normal((shape[0], 1)), rng.standard_normal(shape)
