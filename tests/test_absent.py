@@ -124,6 +124,16 @@ def test_candidates_without_a_language_are_compared_in_their_regime(fits):
     assert two.gain_high < -0.3
 
 
+@pytest.mark.parametrize("law", ["exponential", "additive", "hellinger"])
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+def test_gains_of_other_laws_lie_in_their_intervals_in_either_regime(log, law):
+    """Fault: a law without a place for repetition was asked for the replicates of the wrong regime."""
+    fit = sm.fit(log, law, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+    for one in sm.compare_mixtures(fit, {"two": "en=0.5,de=0.5", "all": "uniform"}, 1e8, 1e9).entries:
+        assert np.isnan(one.gain) or one.gain_low - 1e-9 <= one.gain <= one.gain_high + 1e-9
+        assert one.objective_low <= one.objective <= one.objective_high
+
+
 def test_no_loss_of_the_other_regime_is_absurd_for_being_above_the_untrained_models(log):
     found = sm.fit(log, "learned-base", vocabulary=20, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
     assert np.isfinite(found.predict(log.p, log.N, log.D).losses).all()
