@@ -154,8 +154,11 @@ def _carved(law: type[Law], levels: Levels) -> float:
     """The share of the loss that E must hold for the terms of budgets with one value; 0 where the core is a factor."""
     if not (issubclass(law, CoreLaw) and law.beside):
         return 0.0
-    alone = [budget for budget, values in levels.untold(law).items() if len(values) == 1]
-    return sum(float(_slope(budget, np.zeros(1))[0] / np.exp(EXPONENT[budget].center)) for budget in alone)
+    return sum(
+        float(_slope(budget, np.zeros(1))[0] / np.exp(EXPONENT[budget].center))
+        for budget, values in levels.untold(law).items()
+        if len(values) == 1
+    )
 
 
 def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
