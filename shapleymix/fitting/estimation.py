@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.exponents import Levels, completed
+from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
@@ -232,7 +232,7 @@ class Problem:
         """
         weight = self.observed.weight.T[target] * shares
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
-        low, high = self.packing.bounds()
+        low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
         prior = self._prior(target, weight, draws)
         return Objective(
             self._residuals(target), weight, self.loss, low, high, prior, values=self._residuals_alone(target)
