@@ -13,6 +13,7 @@ from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.parting import parted
 from shapleymix.fitting.rates import Part, for_comparison
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
@@ -145,7 +146,7 @@ def compare(
     progress: Progress | None = None,
     **keywords: Unpack[CompareKeywords],
 ) -> Comparison:
-    """Compare laws on runs that they were not fitted to.
+    """Compare laws on runs that they were not fitted to, and as `fit` fits them (see `min_own_tokens`).
 
     Parameters
     ----------
@@ -177,7 +178,8 @@ def compare(
         If no law could be fitted.
     """
     checked("compare", keywords, CompareKeywords.__annotations__)
-    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    study = parted(whole, progress=progress).study
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
     return contest(contenders, study, masks, design, progress)

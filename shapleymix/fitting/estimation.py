@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
@@ -205,7 +206,7 @@ class Problem:
         moved = None if draws is None else draws.reshape(-1, P)
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
-        with ThreadPoolExecutor(self.settings.threads) as pool:
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self.settings.threads) as pool:  # no threads of threads
             jobs = pool.map(
                 lambda rows: self._solve(
                     flat[rows],
@@ -337,9 +338,7 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
 
 def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
-    last = minimize(
-        objective, found.x, iterations=SETTLING_ITERATIONS, tolerance=SETTLING_TOLERANCE, damping=SETTLING_DAMPING
-    )
+    last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status, iterations=found.iterations + last.iterations)
 
 

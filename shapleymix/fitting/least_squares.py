@@ -163,7 +163,7 @@ class Objective:
 
 
 def minimize(
-    objective: Objective, start: FloatArray, *, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
+    objective: Objective, start: FloatArray, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
 ) -> Solution:
     """Minimise every problem from its start, all at once.
 
