@@ -21,7 +21,7 @@ from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.starts import starting_points
+from shapleymix.fitting.starts import lowest, starting_points
 from shapleymix.fitting.unseen import filled
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -88,7 +88,7 @@ class Problem:
         observed = evidence.observations(law, inputs)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
-        defined = _defined(packing, givens, observed)
+        defined = packing.defined(givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
@@ -104,11 +104,9 @@ class Problem:
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
             start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-        tolerance = self.settings.tolerance
-        if start.shape[1] > FOLLOWED:
-            trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
-            start = _lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), FOLLOWED)
-        solution = self._search(shares, start, _Stop(self.settings.iterations, tolerance, settle=True), progress)
+        stop = _Stop(self.settings.iterations, self.settings.tolerance, settle=True)
+        start = self._promising(shares, start, FOLLOWED, stop.tolerance)
+        solution = self._search(shares, start, stop, progress)
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
@@ -133,8 +131,17 @@ class Problem:
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
         enough = max(BELIEVED_TOLERANCE, self.settings.tolerance) if tolerance is None else tolerance
-        stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
-        x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
+        x = self._search(shares, start[:, None], _Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
+        return filled(self.packing, x, self._seen(shares))
+
+    def begun(self, shares: FloatArray) -> FloatArray:
+        """Unknowns (V, K, P) fitted under each weighting from the best start that its own rows give.
+
+        Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
+        """
+        enough = max(BELIEVED_TOLERANCE, self.settings.tolerance)
+        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, enough)
+        x = self._search(shares, start, _Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
     def only(self, targets: IntArray) -> Problem:
@@ -167,6 +174,13 @@ class Problem:
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
+
+    def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
+        """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
+        if start.shape[1] <= count:
+            return start
+        trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
+        return lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), count)
 
     def _search(
         self,
@@ -313,14 +327,6 @@ class Problem:
         return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
-def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
-    """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
-    targets = observed.log_loss.shape[1]
-    columns = {name: value.T[..., None] for name, value in givens.items()}
-    law = packing.unpack(np.zeros((targets, len(packing.names))), columns)
-    return law.defined(observed.p).reshape(-1, len(observed.p)).T
-
-
 def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
     empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
     if empty:
@@ -328,12 +334,6 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
         raise FitError(
             message, hint="add runs with languages that help these targets (Theta above 0), or choose another law"
         )
-
-
-def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
-    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
-    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(x, order[..., None], axis=1)
 
 
 def _settled(objective: Objective, found: Solution) -> Solution:
