@@ -79,7 +79,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
         log.flush()
         try:
-            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim)
+            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim, folder=str(place.folder))
         except (OSError, ValueError) as error:
             told = getattr(error, "strerror", None) or error
             return _failed(place, f"{words[0]!r} cannot be started: {told}")
