@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -190,11 +191,63 @@ def test_a_full_disk_ends_the_sweep_with_its_reason(run: Run, tmp_path: Path, mo
     def full(*given: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shapleymix.sweeping.results.atomic_write", full)
+    monkeypatch.setattr("shapleymix.sweeping.results.NamedTemporaryFile", full)
     outcome = run("launch", "plan.jsonl", "--jobs", 2)
     assert outcome.code == 2
     assert "No space left on device" in outcome.err
     assert "make room" in outcome.err
+
+
+# -- where the runs lie
+
+
+def test_what_is_no_run_s_folder_is_not_counted(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    for name in ("slurm", "plots", plan.runs[0].id + ".old"):
+        (tmp_path / "plan-sweep" / name).mkdir()
+    found = run("collect", "plan.jsonl", "-o", "log.csv", "--json")
+    assert (found.code, "warning" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
+    (tmp_path / "plan-sweep" / ("0" * 16)).mkdir()
+    assert "1 folder is of no run of this plan" in run("collect", "plan.jsonl", "-o", "other.csv").err
+
+
+def test_a_plan_has_one_folder_by_whatever_link_it_is_reached(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "game.jsonl").symlink_to("../plan.jsonl")
+    assert run("collect", "links/game.jsonl").out.startswith("3 of 3 runs finished")
+    assert "0 of 3 runs are to be trained" in run("launch", "links/game.jsonl", "--dry-run").out
+
+
+@pytest.mark.parametrize("words", ["launch PLAN", "launch PLAN --dry-run", "run PLAN --index 0", "collect PLAN"])
+def test_a_plan_without_a_file_needs_a_folder(run: Run, tmp_path: Path, words: str):
+    game_plan(trainer(tmp_path))
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    text = (tmp_path / "plan.jsonl").read_text()
+    for more, code in (("", 2), (" --folder here", 0)):
+        writer = threading.Thread(target=pipe.write_text, args=(text,))
+        writer.start()
+        outcome = run(words.replace("PLAN", "pipe.jsonl") + more)
+        writer.join()
+        assert outcome.code == code, outcome.err
+        assert ("the plan is no file" in outcome.err) == (code == 2)
+    with pytest.raises(UsageError, match="no file"):
+        Layout.of("-")
+
+
+def test_strict_answers_whether_all_runs_are_finished(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    none = run("collect", "plan.jsonl", "--strict")
+    assert (none.code, "none of 3 runs is finished" in none.err) == (1, True)
+    assert run("run", "plan.jsonl", "--index", 0).code == 0
+    some = run("collect", "plan.jsonl", "--strict")
+    assert (some.code, "2 of 3 runs are missing" in some.err) == (1, True)
+    assert run("launch", "plan.jsonl").code == 0
+    complete = run("collect", "plan.jsonl", "--strict")
+    assert (complete.code, complete.out.startswith("3 of 3 runs finished")) == (0, True)
 
 
 # -- GPUs

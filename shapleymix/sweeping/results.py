@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import ClassVar
 
 import numpy as np
 
 from shapleymix.errors import DataError, Location
-from shapleymix.files import atomic_write
 from shapleymix.records import FloatArray, Record
 from shapleymix.sweeping.layout import HANDED_BACK, Place
 from shapleymix.sweeping.plans import PlannedRun
@@ -129,9 +129,8 @@ def make_folder(place: Place) -> None:
         If it cannot be.
     """
     place.out.mkdir(parents=True, exist_ok=True)
-    trial = place.folder / ".try"
-    atomic_write(trial, "", force=True)
-    trial.unlink()
+    with NamedTemporaryFile(dir=place.folder, prefix=".try."):  # a name of its own: two launchers may be here at once
+        pass
 
 
 def _log_of(place: Place) -> RunLog:

@@ -102,8 +102,10 @@ def _submit(
     out: Output, plan_path: str, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]
 ) -> None:
     from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix.sweeping.layout import check_file
     from shapleymix_cli.sweeps.slurm import submit
 
+    check_file(plan_path, "each task reads it again: write it to a file that the nodes see")
     pairs = [part.partition("=") for text in parameters for part in _BETWEEN.split(text)]
     if bad := [name for name, equals, value in pairs if not (name and equals and value)]:
         raise UsageError(f"--slurm {bad[0]!r} is no name=value", hint="for instance partition=gpu,time=60,gres=gpu:1")
