@@ -120,6 +120,14 @@ def failures_of(place: Place) -> int:
     return Failure.load(place.failure).attempts if place.failure.exists() else 0
 
 
+def unseen(place: Place) -> bool:
+    """Whether a run log lies there that was written after the last failure that was noted, if any."""
+    path = _path_of(place)
+    if path is None:
+        return False
+    return not place.failure.exists() or path.stat().st_mtime_ns > place.failure.stat().st_mtime_ns
+
+
 def make_folder(place: Place) -> None:
     """Make the folders of a run, and see that it can be written to.
 
@@ -133,8 +141,12 @@ def make_folder(place: Place) -> None:
         pass
 
 
+def _path_of(place: Place) -> Path | None:
+    return next((place.out / name for name in HANDED_BACK if (place.out / name).is_file()), None)
+
+
 def _log_of(place: Place) -> RunLog:
-    path = next((place.out / name for name in HANDED_BACK if (place.out / name).is_file()), None)
+    path = _path_of(place)
     if path is None:
         hint = "the program of a run leaves its losses there: run, N, D, loss_<target>..."
         raise DataError(f"left no {' or '.join(HANDED_BACK)}", location=Location(str(place.out)), hint=hint)

@@ -14,7 +14,16 @@ from typing import Literal
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Place
 from shapleymix.sweeping.plans import PlannedRun
-from shapleymix.sweeping.results import NEAR, SHORT, Failure, failures_of, make_folder, note_failure, take_result
+from shapleymix.sweeping.results import (
+    NEAR,
+    SHORT,
+    Failure,
+    failures_of,
+    make_folder,
+    note_failure,
+    take_result,
+    unseen,
+)
 from shapleymix.sweeping.templates import ID, OUT, started
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.claims import claimed
@@ -57,6 +66,8 @@ def attempt(
                 return End("finished", trained=False)
             if claim is None:
                 return End("held")
+            if _left_behind(run, place):
+                return End("finished", trained=False)
             if most is not None and failures_of(place) >= most:
                 return _end_of(Failure.load(place.failure))
             return _trained(run, place, children, env or {}, claim)
@@ -70,6 +81,21 @@ def attempt(
 def words_of(run: PlannedRun, place: Place) -> tuple[str, ...]:
     """The words that start a run."""
     return started(run.command, {OUT: str(place.out), ID: run.id})
+
+
+def _left_behind(run: PlannedRun, place: Place) -> bool:
+    """Whether an earlier program was through when nobody saw it end: its launcher was killed, its time was over.
+
+    What lies there from before a failure was seen is that failure's. With whom it ended, and how, nobody knows; so it
+    is held to all of D, as where a program was stopped.
+    """
+    if not unseen(place):
+        return False
+    try:
+        take_result(run, place, NEAR)
+    except ShapleyMixError:
+        return False
+    return True
 
 
 def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str, str], claim: int) -> End:
