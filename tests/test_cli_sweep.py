@@ -77,7 +77,7 @@ def test_a_run_that_always_fails_ends_and_leaves_the_others(run: Run, tmp_path: 
     lines = (tmp_path / "plan.jsonl").read_text().splitlines()
     bad = game_plan(path, "--fail 99")
     worse = (tmp_path / "plan.jsonl").read_text().splitlines()
-    mixed = [lines[0], json.dumps(json.loads(worse[1]))]
+    mixed = [json.dumps(json.loads(line) | {"of": 2}) for line in (lines[0], worse[1])]
     (tmp_path / "plan.jsonl").write_text("\n".join(mixed) + "\n")
     ended = run("launch", "plan.jsonl", "--retries", 3)
     assert (ended.code, "1 of 2 runs finished" in ended.out) == (1, True)
@@ -230,6 +230,17 @@ def test_what_a_failure_left_is_not_taken_and_what_came_after_it_is(run: Run, tm
     os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns + 1))
     assert "was finished before" in run("run", "plan.jsonl", "--index", 0).out
     assert not place.failure.exists()
+
+
+def test_many_failures_are_cut_as_other_lists_are(run: Run, tmp_path: Path):
+    words = ("plan", "game", "--sources", "a,b,c,d,e", "-N", 10, "-D", 10, "-o", "p.jsonl")
+    assert run(*words, "--command", "no-such-program {mixture} {out}").code == 0
+    for command in (("launch", "p.jsonl", "--retries", 0), ("collect", "p.jsonl")):
+        outcome = run(*command)
+        assert outcome.out.count("cannot be started") == 20
+        assert "31 failed" in outcome.out
+        assert "... and 11 runs more: -v and --json show all" in outcome.out
+        assert run(*command, "-v").out.count("cannot be started") == 31
 
 
 # -- where the runs lie
