@@ -132,6 +132,7 @@ def test_an_edited_plan_is_refused_everywhere(run: Run, tmp_path: Path):
         ("launch plan.jsonl --jobs 0", 2, "at least 1"),
         ("launch plan.jsonl --jobs 3 --gpus 0,1", 2, "3 jobs with 1 each of 2 GPUs"),
         ("launch plan.jsonl --gpus 0 --gpus-per-run 2", 2, "1 jobs with 2 each of 1 GPUs"),
+        ("launch plan.jsonl --grace 1e12", 2, "at most 1e+06"),
         ("launch plan.jsonl --gpus 0,", 2, "names no GPU"),
         ("launch plan.jsonl --slurm time=5", 2, "--slurm without --backend slurm"),
         ("launch plan.jsonl --backend slurm --gpus 0", 2, "--gpus does nothing with --backend slurm"),

@@ -74,7 +74,9 @@ class Layout:
         """
         if folder is not None:
             return cls(Path(os.path.realpath(folder)))
-        check_file(plan, "the folder of its runs lies beside it: give --folder")
+        if os.fspath(plan) == "-" or (os.path.exists(plan) and not os.path.isfile(plan)):
+            hint = "the folder of its runs lies beside it: give --folder"
+            raise UsageError("the plan is no file", location=Location(os.fspath(plan)), hint=hint)
         path = Path(os.path.realpath(plan))
         return cls(path.with_name(path.name.removesuffix(ENDING) + SUFFIX))
 
@@ -89,15 +91,3 @@ class Layout:
                 return frozenset(entry.name for entry in entries if _ID.fullmatch(entry.name) and entry.is_dir())
         except FileNotFoundError:
             return frozenset()
-
-
-def check_file(plan: str | os.PathLike[str], hint: str) -> None:
-    """Refuse a plan that is no file with a name of its own.
-
-    Raises
-    ------
-    UsageError
-        If it is standard input, a pipe or a device.
-    """
-    if os.fspath(plan) == "-" or (os.path.exists(plan) and not os.path.isfile(plan)):
-        raise UsageError("the plan is no file", location=Location(os.fspath(plan)), hint=hint)

@@ -105,9 +105,16 @@ class Children:
         """Whether any program runs."""
         return bool(self._running)
 
+    def wait(self) -> None:
+        """Until no program runs."""
+        while self.running:
+            time.sleep(_LOOK)
+
     def stop(self) -> None:
         """Ask all programs to end (SIGTERM), and end them with all that they started after the grace (SIGKILL)."""
         with self._lock:
+            if self.stopped.is_set():
+                return
             self.stopped.set()
             running = list(self._running)
         for one in running:  # its own session only: torchrun passes it on to its workers, and waits for them
