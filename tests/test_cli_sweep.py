@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from sweep_tools import check_log, game_plan, lines_of, template, trainer
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.sweeping.collecting import state_of
-from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.layout import Layout, Place
 from shapleymix.sweeping.listed import read_mixtures
-from shapleymix.sweeping.plans import read_plan
+from shapleymix.sweeping.plans import Plan, read_plan
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_run_that_always_fails_ends_and_leaves_the_others(run: Run, tmp_path: 
     lines = (tmp_path / "plan.jsonl").read_text().splitlines()
     bad = game_plan(path, "--fail 99")
     worse = (tmp_path / "plan.jsonl").read_text().splitlines()
-    mixed = [lines[0], json.dumps(json.loads(worse[1]))]
+    mixed = [json.dumps(json.loads(line) | {"of": 2}) for line in (lines[0], worse[1])]
     (tmp_path / "plan.jsonl").write_text("\n".join(mixed) + "\n")
     ended = run("launch", "plan.jsonl", "--retries", 3)
     assert (ended.code, "1 of 2 runs finished" in ended.out) == (1, True)
@@ -131,6 +132,7 @@ def test_an_edited_plan_is_refused_everywhere(run: Run, tmp_path: Path):
         ("launch plan.jsonl --jobs 0", 2, "at least 1"),
         ("launch plan.jsonl --jobs 3 --gpus 0,1", 2, "3 jobs with 1 each of 2 GPUs"),
         ("launch plan.jsonl --gpus 0 --gpus-per-run 2", 2, "1 jobs with 2 each of 1 GPUs"),
+        ("launch plan.jsonl --grace 1e12", 2, "at most 1e+06"),
         ("launch plan.jsonl --gpus 0,", 2, "names no GPU"),
         ("launch plan.jsonl --slurm time=5", 2, "--slurm without --backend slurm"),
         ("launch plan.jsonl --backend slurm --gpus 0", 2, "--gpus does nothing with --backend slurm"),
@@ -190,11 +192,108 @@ def test_a_full_disk_ends_the_sweep_with_its_reason(run: Run, tmp_path: Path, mo
     def full(*given: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shapleymix.sweeping.results.atomic_write", full)
+    monkeypatch.setattr("shapleymix.sweeping.results.NamedTemporaryFile", full)
     outcome = run("launch", "plan.jsonl", "--jobs", 2)
     assert outcome.code == 2
     assert "No space left on device" in outcome.err
     assert "make room" in outcome.err
+
+
+# -- what an earlier program left
+
+
+def leave(tmp_path: Path, plan: Plan, D: float) -> Place:
+    """The run log of a program whose launcher was killed."""
+    place = Layout.of(tmp_path / "plan.jsonl").place(plan.runs[0].id)
+    place.out.mkdir(parents=True, exist_ok=True)
+    place.out.joinpath("runs.jsonl").write_text(json.dumps({"run": "x", "N": 1000, "D": D, "loss_a": 2}) + "\n")
+    return place
+
+
+@pytest.mark.parametrize(("D", "starts"), [(2000, 0), (1000, 1), (1950, 1)])
+def test_a_run_that_is_there_whole_is_taken_and_not_trained_again(run: Run, tmp_path: Path, D: float, starts: int):
+    """A part of it, or one within a twentieth of D, which a program that is stopped may leave, is none."""
+    plan = game_plan(trainer(tmp_path), sources=("a",))
+    leave(tmp_path, plan, D)
+    outcome = run("launch", "plan.jsonl")
+    assert f"1 of 1 run finished, {starts} of them now" in outcome.out, outcome.err
+    assert len(lines_of(tmp_path / "plan-sweep", plan.runs[0].id, "starts")) == starts
+    assert run("collect", "plan.jsonl", "--strict").code == 0
+
+
+def test_what_a_failure_left_is_not_taken_and_what_came_after_it_is(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path), "--fail 9", sources=("a",))
+    place = leave(tmp_path, plan, 1000)
+    assert run("launch", "plan.jsonl", "--retries", 0).code == 1
+    leave(tmp_path, plan, 2000)
+    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns - 1))
+    assert run("run", "plan.jsonl", "--index", 0).code == 1
+    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns + 1))
+    assert "was finished before" in run("run", "plan.jsonl", "--index", 0).out
+    assert not place.failure.exists()
+
+
+def test_many_failures_are_cut_as_other_lists_are(run: Run, tmp_path: Path):
+    words = ("plan", "game", "--sources", "a,b,c,d,e", "-N", 10, "-D", 10, "-o", "p.jsonl")
+    assert run(*words, "--command", "no-such-program {mixture} {out}").code == 0
+    for command in (("launch", "p.jsonl", "--retries", 0), ("collect", "p.jsonl")):
+        outcome = run(*command)
+        assert outcome.out.count("cannot be started") == 20
+        assert "31 failed" in outcome.out
+        assert "... and 11 runs more: -v and --json show all" in outcome.out
+        assert run(*command, "-v").out.count("cannot be started") == 31
+
+
+# -- where the runs lie
+
+
+def test_what_is_no_run_s_folder_is_not_counted(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    for name in ("slurm", "plots", plan.runs[0].id + ".old"):
+        (tmp_path / "plan-sweep" / name).mkdir()
+    found = run("collect", "plan.jsonl", "-o", "log.csv", "--json")
+    assert (found.code, "warning" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
+    (tmp_path / "plan-sweep" / ("0" * 16)).mkdir()
+    assert "1 folder is of no run of this plan" in run("collect", "plan.jsonl", "-o", "other.csv").err
+
+
+def test_a_plan_has_one_folder_by_whatever_link_it_is_reached(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "game.jsonl").symlink_to("../plan.jsonl")
+    assert run("collect", "links/game.jsonl").out.startswith("3 of 3 runs finished")
+    assert "0 of 3 runs are to be trained" in run("launch", "links/game.jsonl", "--dry-run").out
+
+
+@pytest.mark.parametrize("words", ["launch PLAN", "launch PLAN --dry-run", "run PLAN --index 0", "collect PLAN"])
+def test_a_plan_without_a_file_needs_a_folder(run: Run, tmp_path: Path, words: str):
+    game_plan(trainer(tmp_path))
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    text = (tmp_path / "plan.jsonl").read_text()
+    for more, code in (("", 2), (" --folder here", 0)):
+        writer = threading.Thread(target=pipe.write_text, args=(text,))
+        writer.start()
+        outcome = run(words.replace("PLAN", "pipe.jsonl") + more)
+        writer.join()
+        assert outcome.code == code, outcome.err
+        assert ("the plan is no file" in outcome.err) == (code == 2)
+    with pytest.raises(UsageError, match="no file"):
+        Layout.of("-")
+
+
+def test_strict_answers_whether_all_runs_are_finished(run: Run, tmp_path: Path):
+    game_plan(trainer(tmp_path))
+    none = run("collect", "plan.jsonl", "--strict")
+    assert (none.code, "none of 3 runs is finished" in none.err) == (1, True)
+    assert run("run", "plan.jsonl", "--index", 0).code == 0
+    some = run("collect", "plan.jsonl", "--strict")
+    assert (some.code, "2 of 3 runs are missing" in some.err) == (1, True)
+    assert run("launch", "plan.jsonl").code == 0
+    complete = run("collect", "plan.jsonl", "--strict")
+    assert (complete.code, complete.out.startswith("3 of 3 runs finished")) == (0, True)
 
 
 # -- GPUs

@@ -124,7 +124,7 @@ def test_the_same_plan_gives_the_same_bytes_and_is_read_back(tmp_path: Path):
     found = read_plan(tmp_path / "one.jsonl")
     assert (found.sources, found.runs) == (small().sources, small().runs)
     first = json.loads((tmp_path / "one.jsonl").read_text().splitlines()[0])
-    assert list(first) == ["index", "id", "name", "mixture", "N", "D", "seed", "command"]
+    assert list(first) == ["index", "of", "id", "name", "mixture", "N", "D", "seed", "command"]
 
 
 EDITS = {
@@ -134,6 +134,7 @@ EDITS = {
     "command": (lambda one: one["command"].append("--fast"), "was edited"),
     "id": (lambda one: one.update(id="0" * 16), "was edited"),
     "index": (lambda one: one.update(index=5), "lines were moved or left out"),
+    "of": (lambda one: one.update(of=5), "is one of 5 runs"),
     "sum": (lambda one: one["mixture"].update(en=0.7), "sum of 1"),
     "kind": (lambda one: one.pop("seed"), "is no planned run"),
     "placeholder": (lambda one: one["command"].append("{size}"), "no placeholder"),
@@ -172,9 +173,18 @@ def test_a_line_that_comes_twice_is_refused(tmp_path: Path):
     path = tmp_path / "plan.jsonl"
     small().write(path)
     lines = path.read_text().splitlines()
-    again = json.loads(lines[0]) | {"index": 12}
-    path.write_text("\n".join([*lines, json.dumps(again)]) + "\n")
+    plan = [*map(json.loads, lines), json.loads(lines[0]) | {"index": len(lines)}]
+    path.write_text("".join(json.dumps(one | {"of": len(plan)}) + "\n" for one in plan))
     with pytest.raises(DataError, match="is the run of line 1 again"):
+        read_plan(path)
+
+
+def test_a_plan_that_was_cut_between_two_lines_is_refused(tmp_path: Path):
+    path = tmp_path / "plan.jsonl"
+    small().write(path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:3]))
+    with pytest.raises(DataError, match=f"is one of {len(lines)} runs, the file holds 3: lines were cut"):
         read_plan(path)
 
 

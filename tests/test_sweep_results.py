@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,19 @@ def take(plan: Plan, layout: Layout, index: int) -> None:
 
 
 GOOD = "run,N,D,p_a,p_b,loss_a,loss_b\nx-untrained,1000,0,0,0,5,6\nx,1000,1000,1,0,3,4\nx,1000,2000,1,0,2,4\n"
+
+
+def test_several_may_make_one_folder_at_once(plan: Plan, layout: Layout):
+    """All launchers begin at the same run."""
+    place = layout.place(plan.runs[0].id)
+
+    def make(_: int) -> None:
+        for _ in range(100):
+            make_folder(place)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(make, range(4)))
+    assert [path.name for path in place.folder.iterdir()] == ["out"]
 
 
 def test_the_folder_lies_beside_the_plan(tmp_path: Path):
@@ -150,7 +164,7 @@ def test_results_of_an_earlier_plan_are_left_out_and_counted(plan: Plan, layout:
     both = Plan(plan.sources, (plan.runs[0], *other.runs))
     found = collect(both, layout)
     assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
-    assert any(said.startswith("1 folders are of no run of this plan") for said in found.notices)
+    assert any(said.startswith("1 folder is of no run of this plan") for said in found.notices)
 
 
 def test_a_result_that_was_broken_or_swapped_is_named(plan: Plan, layout: Layout):

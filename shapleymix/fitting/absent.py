@@ -89,8 +89,8 @@ class Absent(Record):
             return ()
         names = short([name for name, off in zip(targets, there, strict=True) if off])
         return (
-            f"mixtures without {names} are another regime for that target: its loss comes from the fit to all runs, "
-            "and no optimum knows of it",
+            f"mixtures without {names} are another regime for {'each' if there.sum() > 1 else 'that target'}: its loss "
+            "comes from the fit to all runs, and no optimum is sought there but where the bounds leave none of it",
         )
 
 

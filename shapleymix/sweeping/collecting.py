@@ -162,4 +162,5 @@ def _said(plan: Plan, state: State, results: dict[int, RunResult]) -> Iterator[s
     for said, runs in Counter(text for one in results.values() for text in one.notices).items():
         yield f"{runs} of {len(results)} runs: {said}"
     if state.strange:
-        yield f"{state.strange} folders are of no run of this plan (it was written anew?), and are left out"
+        are = "folder is" if state.strange == 1 else "folders are"
+        yield f"{state.strange} {are} of no run of this plan (it was written anew?), and left out"

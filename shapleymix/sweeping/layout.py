@@ -12,14 +12,17 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shapleymix.sweeping.plans import ENDING
+from shapleymix.errors import Location, UsageError
+from shapleymix.sweeping.plans import DIGITS, ENDING
 
 SUFFIX = "-sweep"
 HANDED_BACK = ("runs.csv", "runs.jsonl")
 """The run log that a run's program writes into `{out}`, under one of these names."""
+_ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,29 @@ class Layout:
 
     @classmethod
     def of(cls, plan: str | os.PathLike[str], folder: str | None = None) -> Layout:
-        """The folder that is named, or the one beside the file of the plan; whole, so that a run may start anywhere."""
-        path = Path(plan)
-        named = path.with_name(path.name.removesuffix(ENDING) + SUFFIX) if folder is None else Path(folder)
-        return cls(Path(os.path.abspath(named)))
+        """The folder that is named, or the one beside the file of the plan, the same for all links to it.
+
+        Raises
+        ------
+        UsageError
+            If no folder is named and the plan is no file: standard input, a pipe.
+        """
+        if folder is not None:
+            return cls(Path(os.path.realpath(folder)))
+        if os.fspath(plan) == "-" or (os.path.exists(plan) and not os.path.isfile(plan)):
+            hint = "the folder of its runs lies beside it: give --folder"
+            raise UsageError("the plan is no file", location=Location(os.fspath(plan)), hint=hint)
+        path = Path(os.path.realpath(plan))
+        return cls(path.with_name(path.name.removesuffix(ENDING) + SUFFIX))
 
     def place(self, run: str) -> Place:
         """The folder of a run by its id."""
         return Place(self.root / run)
 
     def there(self) -> frozenset[str]:
-        """Names of the folders of runs that there are, of this plan or of another."""
+        """Ids of the runs that have folders, of this plan or of another; what else lies there is its owner's."""
         try:
             with os.scandir(self.root) as entries:
-                return frozenset(entry.name for entry in entries if entry.is_dir())
+                return frozenset(entry.name for entry in entries if _ID.fullmatch(entry.name) and entry.is_dir())
         except FileNotFoundError:
             return frozenset()

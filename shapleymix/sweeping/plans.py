@@ -1,7 +1,8 @@
 """Planned runs, each known by a hash of what it is, and the file `runs.jsonl` that holds them: one object a run.
 
 A run is what is trained, not where it stands: its id is the same in every plan, whatever its index or name, and an
-object that was edited no longer has the id that it says.
+object whose mixture, N, D, seed or command was edited no longer has the id that it says. Its name, which people call it
+by, decides nothing. Every object says of how many it is one, so that a file that was copied by half is known as one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from shapleymix.tables.simplex import EXACT
 ENDING = ".jsonl"
 DIGITS = 16
 """Hexadecimal digits of an id: two of a million runs share one by chance once in 40 million plans."""
-KEYS = ("index", "id", "name", "mixture", "N", "D", "seed", "command")
+KEYS = ("index", "of", "id", "name", "mixture", "N", "D", "seed", "command")
 AGAIN = "a plan is not edited by hand: write it again with `shapleymix plan`"
 
 
@@ -60,9 +61,9 @@ class PlannedRun:
         text = json.dumps({**told, "command": list(self.command)}, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
-    def to_document(self, index: int) -> dict[str, Json]:
-        """The object of `runs.jsonl`."""
-        told = {"index": index, "id": self.id, "name": self.name, "mixture": dict(self.mixture)}
+    def to_document(self, index: int, of: int) -> dict[str, Json]:
+        """The object of `runs.jsonl`, one of so many."""
+        told = {"index": index, "of": of, "id": self.id, "name": self.name, "mixture": dict(self.mixture)}
         return {**told, "N": _short(self.N), "D": _short(self.D), "seed": self.seed, "command": list(self.command)}
 
 
@@ -99,7 +100,9 @@ class Plan(Shown):
         """Write `runs.jsonl`, atomically; the same plan gives the same bytes."""
         if not os.fspath(path).lower().endswith(ENDING):
             raise UsageError("is no name of a plan", hint=f"end it in {ENDING}", location=Location(os.fspath(path)))
-        lines = (json.dumps(run.to_document(place), ensure_ascii=False) for place, run in enumerate(self.runs))
+        lines = (
+            json.dumps(run.to_document(place, len(self)), ensure_ascii=False) for place, run in enumerate(self.runs)
+        )
         atomic_write(path, "".join(f"{line}\n" for line in lines), force=force)
 
 
@@ -109,7 +112,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     Raises
     ------
     DataError
-        With every fault: a line that is no planned run, that was edited, or that comes twice; or if there is no run.
+        With every fault: a line that is no planned run, that was edited, or that comes twice; or if runs are missing.
     """
     name = os.fspath(path)
     try:
@@ -123,7 +126,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     runs: list[PlannedRun] = []
     for place, (number, line) in enumerate(lines):
         try:
-            runs.append(_run_of(line, place))
+            runs.append(_run_of(line, place, len(lines)))
         except ShapleyMixError as error:
             faults.append(Fault(error.message, Location(name, number), hint=error.hint or AGAIN))
     faults += [] if faults else _of_all(runs, name, [number for number, _ in lines])
@@ -150,8 +153,8 @@ def plan_of(sources: Sequence[str], runs: Sequence[PlannedRun], notices: Sequenc
     return Plan(tuple(sources), tuple(kept.values()), (*notices, *said))
 
 
-def _run_of(line: bytes, place: int) -> PlannedRun:
-    """The run in a line of the file; the place is the index that it must have."""
+def _run_of(line: bytes, place: int, of: int) -> PlannedRun:
+    """The run in a line of the file: the place is the index that it must have, in a plan of so many."""
     document = parse_json(line, "<line>")
     if not isinstance(document, dict) or set(document) != set(KEYS):
         raise DataError(f"is no planned run: expected an object with {', '.join(KEYS)}")
@@ -173,6 +176,8 @@ def _run_of(line: bytes, place: int) -> PlannedRun:
         raise DataError(f"was edited: it says id {document['id']!r:.40}, its content has {run.id!r}", hint=AGAIN)
     if document["index"] != place:
         raise DataError(f"has index {document['index']!r:.20}, expected {place}: lines were moved or left out")
+    if document["of"] != of:
+        raise DataError(f"is one of {document['of']!r:.20} runs, the file holds {of}: lines were cut or added")
     return run
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import ClassVar
 
 import numpy as np
 
 from shapleymix.errors import DataError, Location
-from shapleymix.files import atomic_write
 from shapleymix.records import FloatArray, Record
 from shapleymix.sweeping.layout import HANDED_BACK, Place
 from shapleymix.sweeping.plans import PlannedRun
@@ -120,6 +120,14 @@ def failures_of(place: Place) -> int:
     return Failure.load(place.failure).attempts if place.failure.exists() else 0
 
 
+def unseen(place: Place) -> bool:
+    """Whether a run log lies there that was written after the last failure that was noted, if any."""
+    path = _path_of(place)
+    if path is None:
+        return False
+    return not place.failure.exists() or path.stat().st_mtime_ns > place.failure.stat().st_mtime_ns
+
+
 def make_folder(place: Place) -> None:
     """Make the folders of a run, and see that it can be written to.
 
@@ -129,13 +137,16 @@ def make_folder(place: Place) -> None:
         If it cannot be.
     """
     place.out.mkdir(parents=True, exist_ok=True)
-    trial = place.folder / ".try"
-    atomic_write(trial, "", force=True)
-    trial.unlink()
+    with NamedTemporaryFile(dir=place.folder, prefix=".try."):  # a name of its own: two launchers may be here at once
+        pass
+
+
+def _path_of(place: Place) -> Path | None:
+    return next((place.out / name for name in HANDED_BACK if (place.out / name).is_file()), None)
 
 
 def _log_of(place: Place) -> RunLog:
-    path = next((place.out / name for name in HANDED_BACK if (place.out / name).is_file()), None)
+    path = _path_of(place)
     if path is None:
         hint = "the program of a run leaves its losses there: run, N, D, loss_<target>..."
         raise DataError(f"left no {' or '.join(HANDED_BACK)}", location=Location(str(place.out)), hint=hint)

@@ -16,7 +16,7 @@ from shapleymix_cli.planning import EXAMPLE, plan_file, sweep_folder
 )
 @plan_file
 @sweep_folder
-@click.option("--strict", is_flag=True, help="Write nothing unless all runs are finished.")
+@click.option("--strict", is_flag=True, help="Fail, and write nothing, unless all runs are finished.")
 @options.output("the run log of the finished runs (.csv, .csv.gz, .parquet, .jsonl)")
 def command(out: Output, plan_path: str, folder: str | None, strict: bool, output: str | None, force: bool) -> None:
     """How far PLAN is; with -o, the run log of its finished runs.
@@ -32,7 +32,7 @@ def command(out: Output, plan_path: str, folder: str | None, strict: bool, outpu
     from shapleymix_cli.views.sweeps import state_view
 
     plan, layout = read_sweep(out, plan_path), Layout.of(plan_path, folder)
-    if output is None:
+    if output is None and not strict:
         state = state_of(plan, layout)
     else:
         found = collect(plan, layout)
@@ -40,5 +40,6 @@ def command(out: Output, plan_path: str, folder: str | None, strict: bool, outpu
         if strict and state.count(FINISHED) < len(plan):
             raise DataError(found.notices[0], hint="launch the plan again, or leave out --strict")
         out.warn(found.notices)
-        write_columns(out, found.log.columns(), output, force)
+        if output is not None:
+            write_columns(out, found.log.columns(), output, force)
     out.emit(lambda: state_document(state), lambda: state_view(state, layout, out.verbose))

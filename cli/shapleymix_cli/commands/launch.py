@@ -33,7 +33,9 @@ _BETWEEN = re.compile(r",(?=[\w-]+=)")
 @click.option("--gpus", metavar="0,1,...|none", help="GPUs to share out.  [default: all that are visible]")
 @click.option("--gpus-per-run", type=options.Count(1), default=1, show_default=True, help="How many a run has.")
 @click.option("--retries", type=options.COUNT, default=1, show_default=True, help="Tries after the first failure.")
-@click.option("--grace", type=options.Number(0), default=60, show_default=True, help="Seconds to end in on Ctrl-C.")
+@click.option(
+    "--grace", type=options.Number(0, 1e6), default=60, show_default=True, help="Seconds to end in on Ctrl-C."
+)
 @click.option("--backend", type=click.Choice([LOCAL, SLURM]), default=LOCAL, show_default=True, help="Where runs go.")
 @click.option("--slurm", metavar="time=60,...", multiple=True, help="With slurm: what sbatch is told; repeatable.")
 @sweep_folder
@@ -67,7 +69,7 @@ def command(
     if dry_run:
         _show_open(out, plan, layout)
     elif backend == SLURM:
-        _submit(out, plan_path, plan, layout, jobs, slurm)
+        _submit(out, plan, layout, jobs, slurm)
     else:
         _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, grace)
 
@@ -98,9 +100,7 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
     )
 
 
-def _submit(
-    out: Output, plan_path: str, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]
-) -> None:
+def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]) -> None:
     from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.slurm import submit
 
@@ -109,7 +109,7 @@ def _submit(
         raise UsageError(f"--slurm {bad[0]!r} is no name=value", hint="for instance partition=gpu,time=60,gres=gpu:1")
     state = state_of(plan, layout)
     told = {name.strip(): value.strip() for name, _, value in pairs}
-    submitted = submit(plan_path, layout, state.where(OPEN, FAILED), jobs=jobs, parameters=told)
+    submitted = submit(plan, layout, state.where(OPEN, FAILED), jobs=jobs, parameters=told)
     ids = [job.job_id for job in submitted]
     arrays = list(dict.fromkeys(one.partition("_")[0] for one in ids))
     out.emit(
@@ -142,6 +142,6 @@ def _train(
     sweep = Sweep.of(plan, layout, retries)
     with watching(sweep, quiet=out.quiet) as watch:
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
-    out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries))
+    out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
     if sweep.failed:
         click.get_current_context().exit(DATA_SAY_NO)

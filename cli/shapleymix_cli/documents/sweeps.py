@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def plan_document(plan: Plan) -> dict[str, Json]:
     """`runs[]` as `runs.jsonl` has them."""
-    runs = [run.to_document(place) for place, run in enumerate(plan.runs)]
+    runs = [run.to_document(place, len(plan)) for place, run in enumerate(plan.runs)]
     return {"kind": "plan", "sources": list(plan.sources), "runs": runs, "notices": list(plan.notices)}
 
 

@@ -14,7 +14,16 @@ from typing import Literal
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Place
 from shapleymix.sweeping.plans import PlannedRun
-from shapleymix.sweeping.results import NEAR, SHORT, Failure, failures_of, make_folder, note_failure, take_result
+from shapleymix.sweeping.results import (
+    NEAR,
+    SHORT,
+    Failure,
+    failures_of,
+    make_folder,
+    note_failure,
+    take_result,
+    unseen,
+)
 from shapleymix.sweeping.templates import ID, OUT, started
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.claims import claimed
@@ -57,6 +66,8 @@ def attempt(
                 return End("finished", trained=False)
             if claim is None:
                 return End("held")
+            if _left_behind(run, place):
+                return End("finished", trained=False)
             if most is not None and failures_of(place) >= most:
                 return _end_of(Failure.load(place.failure))
             return _trained(run, place, children, env or {}, claim)
@@ -72,6 +83,21 @@ def words_of(run: PlannedRun, place: Place) -> tuple[str, ...]:
     return started(run.command, {OUT: str(place.out), ID: run.id})
 
 
+def _left_behind(run: PlannedRun, place: Place) -> bool:
+    """Whether an earlier program was through when nobody saw it end: its launcher was killed, its time was over.
+
+    What lies there from before a failure was seen is that failure's. With whom it ended, and how, nobody knows; so it
+    is held to all of D, as where a program was stopped.
+    """
+    if not unseen(place):
+        return False
+    try:
+        take_result(run, place, NEAR)
+    except ShapleyMixError:
+        return False
+    return True
+
+
 def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str, str], claim: int) -> End:
     words = words_of(run, place)
     with place.log.open("ab") as log:
@@ -79,7 +105,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
         log.flush()
         try:
-            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim)
+            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim, folder=str(place.folder))
         except (OSError, ValueError) as error:
             told = getattr(error, "strerror", None) or error
             return _failed(place, f"{words[0]!r} cannot be started: {told}")

@@ -1,18 +1,22 @@
-"""A sweep as SLURM's arrays, by submitit: each task trains one run by its index, as `shapleymix run` does."""
+"""A sweep as SLURM's arrays, by submitit: each task trains the run that it takes along, as `shapleymix run` does."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
-from shapleymix.errors import UsageError
-from shapleymix.sweeping.layout import Layout
-from shapleymix.sweeping.plans import read_plan
-from shapleymix_cli.sweeps.attempts import attempt
-from shapleymix_cli.sweeps.children import Children
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.sweeping.layout import Layout, Place
+from shapleymix.sweeping.plans import Plan, PlannedRun
+from shapleymix_cli.sweeps.attempts import End, attempt
+from shapleymix_cli.sweeps.children import GRACE, Children
 
 if TYPE_CHECKING:
     from submitit import Job
@@ -22,27 +26,72 @@ MOST_TASKS = 1_000
 """Tasks of one array: SLURM's MaxArraySize is 1,001 where nobody has changed it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
-    """What a task of the array calls with an index; one that is preempted is put into the queue again as it is."""
+    """What a task of the array calls with its run, as it was planned when it was submitted.
 
-    plan: str
+    Attributes
+    ----------
+    folder : str
+        The folder of the plan.
+    grace : float
+        Seconds that a program has to end in; less than those between SLURM's warning and the end of the time.
+    children : Children, optional
+        While it runs: its program.
+    """
+
     folder: str
+    grace: float = GRACE
+    children: Children | None = field(default=None, compare=False)
 
-    def __call__(self, index: int) -> str:
-        run = read_plan(self.plan).runs[index]
-        end = attempt(run, Layout(Path(self.folder)).place(run.id), Children())
-        return f"{end.how} {end.reason}".strip()
+    def __call__(self, run: PlannedRun) -> str:
+        """Train the run; a failure is the job's, too.
 
-    def checkpoint(self, index: int) -> DelayedSubmission:
-        """What submitit calls before the time is over, or the task is preempted."""
+        Signals interrupt the thread that waits, so that they are free to stop the program, which is another's.
+        """
+        self.children = Children(self.grace)
+        place = Layout(Path(self.folder)).place(run.id)
+        with _told_to_end(self.children), ThreadPoolExecutor(1) as pool:
+            end = pool.submit(_attempt, run, place, self.children).result()
+        if end.how == "failed":
+            raise DataError(f"run {run.id} failed: {end.reason}", location=Location(str(place.log)))
+        if end.how == "stopped":
+            raise SystemExit(128 + signal.SIGTERM)
+        return end.how
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without its program, which is of one process."""
+        return {**self.__dict__, "children": None}
+
+    def checkpoint(self, run: PlannedRun) -> DelayedSubmission:
+        """What submitit calls before the time is over, or the task is preempted: end well, and queue as it is."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, index)
+        if self.children is not None:
+            self.children.stop()
+            self.children.wait()
+        return DelayedSubmission(self, run)
+
+
+def _attempt(run: PlannedRun, place: Place, children: Children) -> End:
+    """Train the run; SLURM's warning, sent to every process, is not for its program, which would die of it."""
+    warning = getattr(signal, "SIG" + os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2"))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {warning})
+    return attempt(run, place, children)
+
+
+@contextlib.contextmanager
+def _told_to_end(children: Children) -> Iterator[None]:
+    """Within, SIGTERM (scancel) is a stop; submitit passes over it."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: Thread(target=children.stop, daemon=True).start())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def submit(
-    plan: str,
+    plan: Plan,
     layout: Layout,
     indices: Sequence[int],
     *,
@@ -54,8 +103,8 @@ def submit(
 
     Parameters
     ----------
-    plan : str
-        The file of the plan, which the nodes see under the same name.
+    plan : Plan
+        The runs; each task takes its own along, whatever becomes of the file meanwhile.
     layout : Layout
         Its folder; what SLURM and submitit write lies below, in `slurm`.
     indices : sequence of int
@@ -79,11 +128,14 @@ def submit(
         hint = "pip install 'shapleymix[slurm]', or call `shapleymix run PLAN --index I` from a script of your own"
         raise UsageError("--backend slurm needs submitit", hint=hint) from error
     pieces = [indices[start : start + MOST_TASKS] for start in range(0, len(indices), MOST_TASKS)]
-    task = Task(os.path.abspath(plan), str(layout.root))
+    if jobs is not None and jobs < len(pieces):
+        hint = f"give at least {len(pieces)}; SLURM keeps to a limit within an array"
+        raise UsageError(f"--jobs {jobs} for {len(indices)} runs, which are {len(pieces)} arrays", hint=hint)
+    task = Task(str(layout.root), _grace(parameters or {}))
     try:
         executor = submitit.AutoExecutor(folder=layout.root / "slurm" / "%j", cluster=cluster)
         executor.update_parameters(**_parameters(parameters or {}, jobs, len(pieces), cluster))
-        return [job for piece in pieces for job in executor.map_array(task, piece)]
+        return [job for piece in pieces for job in executor.map_array(task, [plan.runs[i] for i in piece])]
     except (RuntimeError, NameError, TypeError, ValueError, OSError, FailedJobError) as error:
         text = " ".join(str(error).split())
         hint = "see the options of sbatch; submitit writes them with _ in place of -"
@@ -95,8 +147,14 @@ def _parameters(given: Mapping[str, str], jobs: int | None, arrays: int, cluster
     if cluster == "slurm":
         found |= {f"slurm_{name.replace('-', '_')}": _value(text) for name, text in given.items()}
         if jobs is not None:
-            found["slurm_array_parallelism"] = max(1, jobs // max(arrays, 1))
+            found["slurm_array_parallelism"] = jobs // max(arrays, 1)
     return found
+
+
+def _grace(parameters: Mapping[str, str]) -> float:
+    """Most of the time between SLURM's warning and the end; submitit asks for 90 s where nothing else is said."""
+    delay = parameters.get("signal_delay_s", "")
+    return min(GRACE, 0.75 * int(delay)) if delay.isdecimal() else GRACE
 
 
 def _value(text: str) -> str | int:

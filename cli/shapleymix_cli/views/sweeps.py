@@ -43,17 +43,18 @@ def plan_view(plan: Plan, verbose: bool) -> list[Part]:
     ]
 
 
-def launch_view(sweep: Sweep, retries: int) -> list[Part]:
-    """What was done, and each run that failed with its reason."""
+def launch_view(sweep: Sweep, retries: int, verbose: bool) -> list[Part]:
+    """What was done, and which runs failed with their reasons."""
     told = f"{len(sweep.finished)} of {count(len(sweep.plan), 'run')} finished, {sweep.trained} of them now"
     if not sweep.failed:
         return [heading(told)]
     rows = [
         [str(place), sweep.plan.runs[place].name, _one_line(reason), str(sweep.layout.place(_id(sweep, place)).log)]
-        for place, reason in sorted(sweep.failed.items())
+        for place, reason in sorted(sweep.failed.items())[: None if verbose else MOST]
     ]
     times = f"{len(sweep.failed)} failed, each tried {count(retries + 1, 'time')}:"
-    return [heading(told), times, table(["index", "mixture", "reason", "log"], rows, left=4)]
+    shown = table(["index", "mixture", "reason", "log"], rows, left=4)
+    return [heading(told), times, shown, *_more(len(sweep.failed) - len(rows))]
 
 
 def _id(sweep: Sweep, place: int) -> str:
@@ -64,14 +65,17 @@ def state_view(state: State, layout: Layout, verbose: bool) -> list[Part]:
     """How many runs are finished; which failed, and which are open."""
     parts: list[Part] = [heading(f"{state.count(FINISHED)} of {count(len(state.plan), 'run')} finished")]
     failed, open_ = state.where(FAILED), state.where(OPEN)
+    most = None if verbose else MOST
     if failed:
-        rows = [[*_named(state.plan.runs[place], place), _one_line(state.failures[place].reason)] for place in failed]
+        rows = [
+            [*_named(state.plan.runs[place], place), _one_line(state.failures[place].reason)] for place in failed[:most]
+        ]
         parts += ["", f"{len(failed)} failed:", table(["index", "mixture", "N", "D", "seed", "reason"], rows, left=6)]
+        parts += _more(len(failed) - len(rows))
     if open_:
-        shown = open_[: None if verbose else MOST]
-        rows = [_named(state.plan.runs[place], place) for place in shown]
+        rows = [_named(state.plan.runs[place], place) for place in open_[:most]]
         parts += ["", f"{len(open_)} open:", table(["index", "mixture", "N", "D", "seed"], rows, left=5)]
-        parts += _more(len(open_) - len(shown))
+        parts += _more(len(open_) - len(rows))
     return [*parts, *([f"Each run has its log.txt below {layout.root}."] if failed else [])]
 
 
