@@ -182,6 +182,13 @@ def test_a_plan_counts_on_no_loss_that_its_fit_leaves_out(log, least):
     assert (capped.p[:, :3] > 0).all() or least == 0
 
 
+def test_a_trace_of_a_language_is_none_of_it(fits):
+    """Fault: a millionth of a token took a mixture out of the other regime, with 5 nats less for its target."""
+    fit = fits["default"]
+    none, trace = (fit.predict(np.array([0.5, 0.5 - share, 0.0, share]), 1e8, 1e9).losses for share in (0.0, 1e-9))
+    np.testing.assert_allclose(trace, none, rtol=2e-2)  # the power of a trace is small, and no zero
+
+
 def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
     fits["default"].save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")

@@ -26,6 +26,8 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 SOME = 1.0  # tokens: a filter on own tokens of so many leaves out the runs without any
 
+TRACE = 1e-6  # of all tokens: less of a language is none of it, and no answer hangs on a solver's rounding
+
 
 @dataclass(frozen=True)
 class Absent(Record):
@@ -73,7 +75,7 @@ class Absent(Record):
 
     def entries(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) of mixtures p (R, M) are of this regime."""
-        return (self.own >= 0) & (p[:, self.own] == 0)
+        return (self.own >= 0) & (p[:, self.own] < TRACE)
 
     def scale(self) -> FloatArray:
         """Standard deviation (K,) of the log losses of this regime about the law; 0 where nothing was held out."""
