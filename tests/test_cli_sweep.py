@@ -244,6 +244,23 @@ def test_many_failures_are_cut_as_other_lists_are(run: Run, tmp_path: Path):
         assert run(*command, "-v").out.count("cannot be started") == 31
 
 
+def test_a_broken_result_is_mended_by_the_next_launch(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    Layout.of("plan.jsonl").place(plan.runs[1].id).result.write_text("")
+    assert run("collect", "plan.jsonl").out.startswith("2 of 3 runs finished")
+    assert "3 of 3 runs finished" in run("launch", "plan.jsonl").out
+    assert run("collect", "plan.jsonl", "-o", "log.csv", "--strict").code == 0
+    check_log(tmp_path / "log.csv", plan)
+
+
+def test_a_design_can_be_a_table_of_lines(run: Run):
+    words = ("plan", "mixtures", "--n", 3, "--sources", "a,b,c", "--run-N", "1k", "--run-D", "1k")
+    assert run(*words, "-o", "table.jsonl").code == 0
+    assert run(*words, "-o", "table.csv").code == 0
+    np.testing.assert_array_equal(read_mixtures("table.jsonl").p, read_mixtures("table.csv").p)
+
+
 # -- where the runs lie
 
 

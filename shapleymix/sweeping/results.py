@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location
+from shapleymix.errors import DataError, Location, ShapleyMixError, StoreError
 from shapleymix.records import FloatArray, Record
 from shapleymix.sweeping.layout import HANDED_BACK, Place
 from shapleymix.sweeping.plans import PlannedRun
@@ -115,9 +115,29 @@ def note_failure(place: Place, reason: str) -> Failure:
     return failure
 
 
+def failure_of(place: Place) -> Failure | None:
+    """How a run failed so far; a note that a full disk or a loss of power has broken stands for one failure."""
+    try:
+        return Failure.load(place.failure)
+    except StoreError:
+        return Failure(1, "the note of its failure is broken") if place.failure.exists() else None
+
+
 def failures_of(place: Place) -> int:
     """How often a run failed so far."""
-    return Failure.load(place.failure).attempts if place.failure.exists() else 0
+    failure = failure_of(place)
+    return 0 if failure is None else failure.attempts
+
+
+def is_finished(run: PlannedRun, place: Place) -> bool:
+    """Whether the result of a run is there, whole and its own."""
+    if not place.result.exists():
+        return False
+    try:
+        result_of(run, place.result)
+    except ShapleyMixError:
+        return False
+    return True
 
 
 def unseen(place: Place) -> bool:

@@ -18,7 +18,9 @@ from shapleymix.sweeping.results import (
     NEAR,
     SHORT,
     Failure,
+    failure_of,
     failures_of,
+    is_finished,
     make_folder,
     note_failure,
     take_result,
@@ -62,14 +64,15 @@ def attempt(
     try:
         make_folder(place)
         with claimed(place.claim) as claim:
-            if place.result.exists():
+            if is_finished(run, place):
                 return End("finished", trained=False)
             if claim is None:
                 return End("held")
             if _left_behind(run, place):
                 return End("finished", trained=False)
-            if most is not None and failures_of(place) >= most:
-                return _end_of(Failure.load(place.failure))
+            failure = failure_of(place)
+            if most is not None and failure is not None and failure.attempts >= most:
+                return _end_of(failure)
             return _trained(run, place, children, env or {}, claim)
     except OSError as error:
         hint = "make room, or give --folder somewhere that can be written"

@@ -16,7 +16,7 @@ from types import FrameType
 
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
-from shapleymix.sweeping.results import failures_of
+from shapleymix.sweeping.results import failures_of, is_finished
 from shapleymix_cli.streams import say
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import Children
@@ -45,7 +45,7 @@ class Sweep:
     def of(cls, plan: Plan, layout: Layout, retries: int) -> Sweep:
         """All runs that are not finished, each with the failures after which it is given up."""
         places = [(index, layout.place(run.id)) for index, run in enumerate(plan.runs)]
-        done = {index for index, place in places if place.result.exists()}
+        done = {index for index, place in places if is_finished(plan.runs[index], place)}
         open_ = [(index, place) for index, place in places if index not in done]
         most = {index: failures_of(place) + 1 + retries for index, place in open_}
         return cls(plan, layout, deque(index for index, _ in open_), most, done)
