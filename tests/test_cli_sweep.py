@@ -261,6 +261,19 @@ def test_a_design_can_be_a_table_of_lines(run: Run):
     np.testing.assert_array_equal(read_mixtures("table.jsonl").p, read_mixtures("table.csv").p)
 
 
+def test_what_is_not_as_planned_is_told_when_it_is_trained(run: Run, tmp_path: Path):
+    """A program that passes over {N} and one language: all runs are finished, and none is what was planned."""
+    path = trainer(tmp_path)
+    text = path.read_text().replace('"N": float(given.N)', '"N": 123456.0')
+    path.write_text(text.replace("row |=", "ratios.pop('b', None)\nratios['zz'] = 0.0\nrow |="))
+    game_plan(path)
+    for words in (("run", "plan.jsonl", "--index", 2), ("launch", "plan.jsonl"), ("collect", "plan.jsonl", "--strict")):
+        told = run(*words)
+        assert told.code == 0
+        for part in ("N is 123.5k, planned was 1k", "no loss of b at its end", "losses of zz, of which the plan says"):
+            assert part in told.err, (words, told.err)
+
+
 # -- where the runs lie
 
 
@@ -270,7 +283,7 @@ def test_what_is_no_run_s_folder_is_not_counted(run: Run, tmp_path: Path):
     for name in ("slurm", "plots", plan.runs[0].id + ".old"):
         (tmp_path / "plan-sweep" / name).mkdir()
     found = run("collect", "plan.jsonl", "-o", "log.csv", "--json")
-    assert (found.code, "warning" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
+    assert (found.code, "of no run" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
     (tmp_path / "plan-sweep" / ("0" * 16)).mkdir()
     assert "1 folder is of no run of this plan" in run("collect", "plan.jsonl", "-o", "other.csv").err
 
@@ -330,6 +343,10 @@ def test_gpus_are_those_asked_for_or_visible(monkeypatch: pytest.MonkeyPatch):
     assert gpus_of("0,0") == ("0", "0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert gpus_of(None) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert gpus_of(None) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,-1,3")
+    assert gpus_of(None) == ("2",)
     assert environments((), 1, None) == [{}]
     assert environments((), 1, 3) == [{}, {}, {}]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in environments(("0", "1", "2"), 1, None)] == ["0", "1", "2"]

@@ -113,6 +113,7 @@ WRONG = {
     "too long": (GOOD.replace("2000", "9000"), "ended at D = 9k"),
     "no loss": (GOOD.replace("2,4\n", ",\n"), "no loss at its end"),
     "two runs": (GOOD.replace("x,1000,1000", "y,1000,1000"), "holds 2 trained runs"),
+    "two sizes": (GOOD.replace("x,1000,1000", "x,2000,1000"), "holds N from 1k to 2k"),
     "untrained only": (GOOD.split("x,1000,1000")[0], "holds 0 trained runs"),
     "not finite": (GOOD.replace("2,4\n", "nan,4\n"), "expected a finite number"),
     "empty": ("", "empty"),

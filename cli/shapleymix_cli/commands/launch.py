@@ -142,6 +142,7 @@ def _train(
     sweep = Sweep.of(plan, layout, retries)
     with watching(sweep, quiet=out.quiet) as watch:
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
+    out.warn([f"{runs} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
     out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
     if sweep.failed:
         click.get_current_context().exit(DATA_SAY_NO)

@@ -40,12 +40,13 @@ _LAST = 4096
 @dataclass(frozen=True)
 class End:
     """How one attempt at a run ended: finished (`trained` by it, or before), failed for a reason, which it has done so
-    often, held by another process, or stopped."""
+    often, held by another process, or stopped; and what is not as planned, and no fault."""
 
     how: How
     reason: str = ""
     trained: bool = True
     failures: int = 0
+    notices: tuple[str, ...] = ()
 
 
 def attempt(
@@ -115,12 +116,12 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     stopped = children.stopped.is_set()
     if code == 0:
         try:  # a program that is asked to end may do so with 0, long before it is through
-            take_result(run, place, NEAR if stopped else SHORT)
+            taken = take_result(run, place, NEAR if stopped else SHORT)
         except ShapleyMixError as error:
             if stopped:
                 return End("stopped")
             return _failed(place, str(error).replace("\n  hint: ", " (") + (")" if error.hint else ""))
-        return End("finished")
+        return End("finished", notices=taken.notices)
     if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))

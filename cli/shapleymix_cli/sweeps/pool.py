@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
@@ -28,7 +28,8 @@ PAUSE = 1.0
 
 @dataclass
 class Sweep:
-    """What is going on: which runs wait, which are finished, and which have failed for good with their reasons."""
+    """What is going on: which runs wait, which are finished, and which have failed for good with their reasons;
+    and of how many runs of this launch something is not as planned."""
 
     plan: Plan
     layout: Layout
@@ -39,6 +40,7 @@ class Sweep:
     failed: dict[int, str] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
+    notices: Counter[str] = field(default_factory=Counter)
     fault: BaseException | None = None
 
     @classmethod
@@ -125,6 +127,7 @@ def _take(sweep: Sweep, index: int, end: End) -> None:
     if end.how == "finished":
         sweep.finished.add(index)
         sweep.trained += end.trained
+        sweep.notices.update(end.notices)
     elif end.how == "held":
         sweep.held.add(index)
         sweep.waiting.append(index)
