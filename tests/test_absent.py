@@ -12,6 +12,7 @@ import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import own_tokens
 from shapleymix.fitting.fits import Fit
+from shapleymix.planning.knowledge import knowledge_of
 
 NAMES = ("en", "de", "fr", "zh")
 BOOTSTRAP, FOLDS = 9, 4
@@ -93,6 +94,94 @@ def test_other_laws_tell_the_regimes_apart_or_stay_one(law):
     assert (found.absent is not None) == (law != "gbm")
 
 
+def repeating(rows: int = 48, rate: float = 0.3) -> sm.RunLog:
+    """Runs that repeat tokens, a quarter of them without two languages, whose losses are then much higher."""
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(4), rows)
+    for row in range(0, rows, 4):
+        p[row, rng.permutation(4)[:2]] = 0.0
+    p /= p.sum(axis=1, keepdims=True)
+    epochs = np.where((rng.random(p.shape) < 0.5) | (p == 0), 1.0, rng.choice([2, 6, 15], p.shape))
+    q = p / epochs * (1 + (1 - np.exp(-rate * (epochs - 1))) / rate)
+    helped = 1 + 4 * q**0.45 + 0.4 * (q.sum(axis=1, keepdims=True) - q)
+    loss = 2.2 * helped**-0.25 * np.exp(0.006 * rng.normal(size=p.shape))
+    loss = np.where(p == 0, loss * (1.7 + 0.6 * rng.random(p.shape)), loss)
+    runs, unique = tuple(f"r{row}" for row in range(rows)), np.where(p > 0, p / epochs, np.nan) * 1e9
+    return sm.RunLog(runs, np.full(rows, 1e8), np.full(rows, 1e9), p, loss, NAMES, NAMES, unique=unique)
+
+
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+def test_the_rate_of_repetition_is_told_by_the_runs_that_are_fitted():
+    """Fault: runs that were set apart pulled the rate off, out of the interval that it has without them."""
+    log = repeating()
+    found, alone = (
+        sm.fit(log, "learned-base", min_own_tokens=least, bootstrap=8, folds=3, threads=1) for least in (None, 1.0)
+    )
+    assert found.absent is not None
+    assert found.repetition.rate == alone.repetition.rate == pytest.approx(0.3, rel=0.2)
+    np.testing.assert_array_equal(found.repetition.rates, alone.repetition.rates)
+    lacking = log.p == 0
+    one, other = (fit.predict(log.p, log.N, log.D, unique=log.unique) for fit in (found, alone))
+    np.testing.assert_array_equal(one.losses[~lacking], other.losses[~lacking])
+    inside = (one.low <= log.loss) & (log.loss <= one.high)
+    assert inside[lacking].mean() > 0.8
+    best = sm.optimize(found, 1e8, 1e9, fix="zh=0", available={"en": 1e8, "de": 1e8})
+    again = found.predict(best.p, 1e8, 1e9, available={"en": 1e8, "de": 1e8}).losses[0]
+    np.testing.assert_allclose(best.losses, again, rtol=1e-9)
+    assert best.objective == pytest.approx(again.mean(), rel=1e-9)
+
+
+def test_laws_are_compared_and_chosen_on_what_the_fit_will_do(log):
+    """Fault: `auto` and `compare` judged one law for both regimes, which no fit then was."""
+    laws, how = ["learned-base", "chinchilla"], {"folds": FOLDS, "threads": 1}
+    default, alone, one = (sm.compare(log, laws, min_own_tokens=least, **how) for least in (None, 1.0, 0.0))
+    assert [entry.scores for entry in default.entries] == [entry.scores for entry in alone.entries]
+    assert default.entries[0].scores.mean["PE"] < one.entries[0].scores.mean["PE"]
+    assert [text for text in default.notices if "another regime, fitted apart" in text]
+    found = sm.fit(log, bootstrap=0, **how)
+    assert found.absent is not None
+    chosen = next(entry for entry in found.selection.entries if entry.law == found.law.name)
+    assert found.held_out.mean["PE"] == pytest.approx(chosen.scores.mean["PE"], rel=0.1)
+
+
+def test_a_learning_curve_is_that_of_the_runs_that_are_fitted(log):
+    """Fault: it was one law's for both regimes, three times as high as the error of the fit."""
+    default, alone = (
+        sm.learning_curve(log, "learned-base", min_own_tokens=least, folds=FOLDS, threads=1) for least in (None, 1.0)
+    )
+    np.testing.assert_array_equal(default.expected, alone.expected)
+    assert [text for text in default.notices if "another regime, fitted apart" in text]
+    assert alone.notices == ()
+
+
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+def test_a_plan_is_made_by_the_fit_that_fit_makes(log):
+    """Fault: a plan took one law for both regimes unless a filter was given."""
+    how = {"law": "learned-base", "seed": 0}
+    default = sm.design(2, log, **how)
+    fit = sm.fit(log, "learned-base", bootstrap=64, threads=1)
+    assert fit.absent is not None
+    np.testing.assert_array_equal(default.p, sm.design(2, log, fit=fit, seed=0).p)
+    one_law = sm.design(2, log, min_own_tokens=0, **how)
+    assert not np.array_equal(default.optimum, one_law.optimum)
+
+
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+@pytest.mark.parametrize("least", [None, 1.0, 0.0], ids=["apart", "left out", "one law"])
+def test_a_plan_counts_on_no_loss_that_its_fit_leaves_out(log, least):
+    """Fault: every loss of a run without a language counted as telling the law, and such runs were planned."""
+    fit = sm.fit(log, "learned-base", min_own_tokens=least, bootstrap=8, folds=FOLDS, threads=1)
+    held = knowledge_of(log, fit, "learned-base", None, None, None, 0, {})
+    mixtures, _, seen = held._evidence()
+    counted = np.ones(seen.shape, dtype=bool) if least == 0 else mixtures > 0
+    np.testing.assert_array_equal(seen, counted)
+    plan = sm.design(4, log, fit=fit, purpose="region", seed=0)
+    assert (plan.p > 0).all() or least == 0
+    capped = sm.design(2, log, fit=fit, purpose="region", caps={"zh": 0}, seed=0)
+    assert (capped.p[:, 3] == 0).all()
+    assert (capped.p[:, :3] > 0).all() or least == 0
+
+
 def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
     fits["default"].save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")
@@ -105,6 +194,22 @@ def test_a_fit_with_another_number_of_own_sources_is_refused(fits):
     absent = fits["default"].absent
     with pytest.raises(ValueError, match="own names one of 4 sources"):
         replace(fits["default"], absent=replace(absent, own=np.array([0, 1, 2, 9])))
+
+
+@pytest.mark.parametrize("kept", [slice(0), slice(1), slice(BOOTSTRAP - 2)], ids=["none", "one", "fewer"])
+def test_a_fit_whose_regimes_have_other_numbers_of_replicates_is_refused(fits, kept):
+    """Fault: such a file was taken, and predictions ended in broadcasting errors or intervals without their values."""
+    absent = fits["default"].absent
+    fewer = absent.replicates.mapped(lambda known, value: value[kept] if np.ndim(value) > len(known.axes) else value)
+    with pytest.raises(ValueError, match="replicates beside"):
+        replace(fits["default"], absent=replace(absent, replicates=fewer if kept.stop else None))
+
+
+def test_a_fit_with_replicates_and_no_rates_of_theirs_is_refused(fits):
+    """Fault: replicates then took repeated tokens for fresh ones."""
+    known = fits["default"].repetition
+    with pytest.raises(ValueError, match="no rates for"):
+        replace(fits["default"], repetition=replace(known, rates=None))
 
 
 def test_an_evaluation_tells_the_regimes_apart_and_of_fits_that_do_not(log, fits):
@@ -122,6 +227,16 @@ def test_candidates_without_a_language_are_compared_in_their_regime(fits):
     assert two.objective_low <= two.objective <= two.objective_high
     assert two.gain_low <= two.gain <= two.gain_high
     assert two.gain_high < -0.3
+
+
+@pytest.mark.parametrize("law", ["exponential", "additive", "hellinger"])
+@pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+def test_gains_of_other_laws_lie_in_their_intervals_in_either_regime(log, law):
+    """Fault: a law without a place for repetition was asked for the replicates of the wrong regime."""
+    fit = sm.fit(log, law, bootstrap=BOOTSTRAP, folds=FOLDS, threads=1)
+    for one in sm.compare_mixtures(fit, {"two": "en=0.5,de=0.5", "all": "uniform"}, 1e8, 1e9).entries:
+        assert np.isnan(one.gain) or one.gain_low - 1e-9 <= one.gain <= one.gain_high + 1e-9
+        assert one.objective_low <= one.objective <= one.objective_high
 
 
 def test_no_loss_of_the_other_regime_is_absurd_for_being_above_the_untrained_models(log):

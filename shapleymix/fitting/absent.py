@@ -11,28 +11,20 @@ Legend: R rows or points, K targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.stats import norm
 
 from shapleymix.display import short
-from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage
-from shapleymix.fitting.evidence import own_source, own_tokens, without
-from shapleymix.fitting.fitted import Fitted
-from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Taken, replicate_losses
-from shapleymix.fitting.residuals import fitted_to, scatter_of
-from shapleymix.fitting.study import Progress, Study
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, check_quantiles
 from shapleymix.laws import Law
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 SOME = 1.0  # tokens: a filter on own tokens of so many leaves out the runs without any
-ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
-APART = 2.0  # times as much must one law err on held-out runs without the language as on the others
 
 
 @dataclass(frozen=True)
@@ -60,8 +52,8 @@ class Absent(Record):
     coverage: Coverage
     own: IntArray
 
-    def check(self, sources: tuple[str, ...], targets: int) -> None:
-        """Refuse arrays that do not fit the labels.
+    def check(self, sources: tuple[str, ...], targets: int, replicates: Law | None) -> None:
+        """Refuse arrays that do not fit the labels, and other numbers of replicates than the fit has, if any.
 
         Raises
         ------
@@ -71,6 +63,9 @@ class Absent(Record):
         for law, leading in ((self.law, 0), (self.replicates, 1)):
             if law is not None:
                 law.check(len(sources), targets, leading)
+        counts = [() if one is None else one.batch() for one in (self.replicates, replicates)]
+        if replicates is not None and counts[0] != counts[1]:
+            raise ValueError(f"absent: {counts[0] or 'no'} replicates beside {counts[1]} of the fit")
         self.coverage.check(sources, targets)
         check_quantiles(self.residuals, targets)
         if self.own.shape != (targets,) or not ((self.own >= -1) & (self.own < len(sources))).all():
@@ -94,8 +89,8 @@ class Absent(Record):
             return ()
         names = short([name for name, off in zip(targets, there, strict=True) if off])
         return (
-            f"mixtures without {names} are another regime for that target: its loss comes from the fit to all runs, "
-            "and no optimum knows of it",
+            f"mixtures without {names} are another regime for {'each' if there.sum() > 1 else 'that target'}: its loss "
+            "comes from the fit to all runs, and no optimum is sought there but where the bounds leave none of it",
         )
 
 
@@ -125,53 +120,3 @@ def of_replicates(
         return found
     other = replicate_losses(absent.replicates, counted.replicates, *budgets)
     return np.where(absent.entries(counted.q), other, found)
-
-
-def separated(
-    told: Told, law: type[Law], point: Fitted, progress: Progress | None
-) -> tuple[Told, Fitted, Absent | None]:
-    """The fit of runs with the target's own language, and what tells the others' losses; as given where one law does.
-
-    Held-out errors decide: one law must err `APART` times as much on runs without the language as on the others, and
-    a fit to the others alone must err less on them.
-    """
-    rows = _separable(told.study)
-    if told.study.settings.min_own_tokens is not None or point.held_out is None or not rows.any():
-        return told, point, None
-    with_own = (told.study.evidence.weight > 0) & ~rows
-    before, there = _error(told.study, point.held_out, with_own), _error(told.study, point.held_out, rows)
-    if not there > APART * before:
-        return told, point, None
-    alone = replace(told, study=replace(told.study, evidence=without(told.study.evidence, rows)))
-    try:
-        again = fitted_to(alone, law, progress)
-    except FitError:  # too few runs for this law
-        return told, point, None
-    after = np.nan if again.held_out is None else _error(alone.study, again.held_out, with_own)
-    if not after < before:
-        return told, point, None
-    own = np.where(rows.any(axis=0), own_source(told.study.log.sources, told.study.log.targets), -1)
-    residuals = scatter_of(told.study, point, rows)
-    found = Absent(point.law, point.replicates, residuals, point.coverage, own)
-    text = (
-        f"{int(rows.sum())} of {int((rows | with_own).sum())} losses are of runs without the target's own language, "
-        f"another regime, fitted apart: on held-out mixtures the law errs by {there:.1%} there, and by {after:.2%} on "
-        f"the others ({before:.2%} if one law were fitted to all); min_own_tokens says otherwise"
-    )
-    return alone, replace(again, notes=(*again.notes, text)), found
-
-
-def _separable(study: Study) -> BoolArray:
-    """Losses (R, K) of runs without the target's own language, of targets that enough other mixtures hold."""
-    counts, log = study.evidence.weight > 0, study.log
-    lacking = own_tokens(log) == 0
-    enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
-    return counts & lacking & np.array(enough)
-
-
-def _error(study: Study, predicted: FloatArray, rows: BoolArray) -> float:
-    """Mean held-out error of some log losses (R, K); NaN where there is none."""
-    known = rows & ~np.isnan(predicted)
-    if not known.any():
-        return float("nan")
-    return float(np.abs(np.log(predicted[known] / study.log.loss[known])).mean())

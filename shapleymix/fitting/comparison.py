@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
 import numpy as np
+from scipy.stats import norm, t
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.parting import parted
 from shapleymix.fitting.rates import Part, for_comparison
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
@@ -26,7 +28,8 @@ from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
 USUAL = LearnedBase.name
-SURE = 2.0  # standard errors by which another law must be better
+SURE = 2.0  # standard errors by which another law must be better, were there mixtures without number
+LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 
 
 @dataclass(frozen=True)
@@ -53,17 +56,20 @@ class Entry(Record):
 class Comparison(Tabular, Record):
     """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
 
-    `better`, `gap` and `gap_error` run over the entries that have scores, in their order.
+    `better`, `gap` and `gap_error` run over the entries that have scores, in their order; `mixtures` were held out.
     """
 
     kind = "comparison"
     axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
-    ranges: ClassVar[Mapping[str, Range]] = {"better": SHARE, "rows": AMOUNT, "gap_error": AMOUNT}
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "better": SHARE, "rows": AMOUNT, "mixtures": AMOUNT, "gap_error": AMOUNT
+    }  # fmt: skip
 
     entries: tuple[Entry, ...]
     better: FloatArray
     design: str
     rows: int
+    mixtures: int
     gap: FloatArray  # (L, L) mean PE of a less that of b
     gap_error: FloatArray  # (L, L) its standard error over mixtures
     notices: tuple[str, ...]
@@ -90,15 +96,20 @@ class Comparison(Tabular, Record):
     def preferred(self) -> str:
         """The law that `law="auto"` takes.
 
-        `learned-base`, unless another is better by more than two (paired) standard errors; then, or where it is not
-        compared, the law with the fewest numbers per target within one standard error of the best. Of a dozen laws one
-        is better by one standard error by luck alone.
+        `learned-base`, unless another is better by more than two (paired) standard errors, more where there are few
+        mixtures (`sure`); then, or where it is not compared, the law with the fewest numbers per target within one
+        standard error of the best. Of a dozen laws one is better by one standard error by luck alone.
         """
         scored = [entry.law for entry in self._scored()]
-        if USUAL in scored and scored.index(self.best()) != scored.index(USUAL):
-            place = (scored.index(USUAL), scored.index(self.best()))
-            return USUAL if self.gap[place] <= SURE * self.gap_error[place] else self._simplest()
-        return USUAL if USUAL in scored else self._simplest()
+        if USUAL not in scored:
+            return self._simplest()
+        return self._simplest() if self._clear(scored.index(self.best()), scored.index(USUAL)) else USUAL
+
+    def _clear(self, one: int, other: int) -> bool:
+        """Whether the lead of one law over another is more than chance; of very few mixtures none is."""
+        if one == other or self.mixtures < LEAST_MIXTURES:
+            return False
+        return bool(self.gap[other, one] > sure(self.mixtures) * self.gap_error[other, one])
 
     def _simplest(self) -> str:
         """The law with the fewest numbers per target within one (paired) standard error of the best."""
@@ -114,6 +125,14 @@ class Comparison(Tabular, Record):
         return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
 
 
+def sure(mixtures: int) -> float:
+    """How many standard errors of the bootstrap over some mixtures are as sure as two of a normal law: Student's t.
+
+    Rubin's bootstrap has a variance of (n - 1) / (n + 1) times the unbiased one.
+    """
+    return float(t.ppf(norm.cdf(SURE), mixtures - 1) * np.sqrt((mixtures + 1) / (mixtures - 1)))
+
+
 @spelt_out(Settings, CompareKeywords.__annotations__)
 def compare(
     log: Logs,
@@ -127,7 +146,7 @@ def compare(
     progress: Progress | None = None,
     **keywords: Unpack[CompareKeywords],
 ) -> Comparison:
-    """Compare laws on runs that they were not fitted to.
+    """Compare laws on runs that they were not fitted to, and as `fit` fits them (see `min_own_tokens`).
 
     Parameters
     ----------
@@ -159,7 +178,8 @@ def compare(
         If no law could be fitted.
     """
     checked("compare", keywords, CompareKeywords.__annotations__)
-    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    study = parted(whole, progress=progress).study
     masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
     return contest(contenders, study, masks, design, progress)
@@ -260,6 +280,7 @@ def _summary(
         better=(gap < 0).mean(axis=2) + 0.5 * (gap == 0).mean(axis=2),
         design=design,
         rows=int(common.any(axis=1).sum()),
+        mixtures=len(np.unique(log.groups[common.any(axis=1)])),
         gap=point[:, None] - point[None, :],
         gap_error=gap.std(axis=2),
         notices=evidence.notices + _partial(wanted, common, by_name, log),

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import NOISE, Believed
 from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.exponents import Levels, completed
+from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.packing import Packing
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.starts import starting_points
+from shapleymix.fitting.starts import lowest, starting_points
 from shapleymix.fitting.unseen import filled
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -87,7 +88,7 @@ class Problem:
         observed = evidence.observations(law, inputs)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
-        defined = _defined(packing, givens, observed)
+        defined = packing.defined(givens, observed)
         observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
@@ -103,11 +104,9 @@ class Problem:
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
             start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-        tolerance = self.settings.tolerance
-        if start.shape[1] > FOLLOWED:
-            trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
-            start = _lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), FOLLOWED)
-        solution = self._search(shares, start, _Stop(self.settings.iterations, tolerance, settle=True), progress)
+        stop = _Stop(self.settings.iterations, self.settings.tolerance, settle=True)
+        start = self._promising(shares, start, FOLLOWED, stop.tolerance)
+        solution = self._search(shares, start, stop, progress)
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
@@ -132,8 +131,17 @@ class Problem:
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
         enough = max(BELIEVED_TOLERANCE, self.settings.tolerance) if tolerance is None else tolerance
-        stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
-        x = self._search(shares, start[:, None], stop).x.reshape(start.shape)
+        x = self._search(shares, start[:, None], _Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
+        return filled(self.packing, x, self._seen(shares))
+
+    def begun(self, shares: FloatArray) -> FloatArray:
+        """Unknowns (V, K, P) fitted under each weighting from the best start that its own rows give.
+
+        Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
+        """
+        enough = max(BELIEVED_TOLERANCE, self.settings.tolerance)
+        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, enough)
+        x = self._search(shares, start, _Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
     def only(self, targets: IntArray) -> Problem:
@@ -167,6 +175,13 @@ class Problem:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
+    def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
+        """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
+        if start.shape[1] <= count:
+            return start
+        trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
+        return lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), count)
+
     def _search(
         self,
         shares: FloatArray,
@@ -191,7 +206,7 @@ class Problem:
         moved = None if draws is None else draws.reshape(-1, P)
         chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
         parts: list[Solution] = []
-        with ThreadPoolExecutor(self.settings.threads) as pool:
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self.settings.threads) as pool:  # no threads of threads
             jobs = pool.map(
                 lambda rows: self._solve(
                     flat[rows],
@@ -217,7 +232,7 @@ class Problem:
         """
         weight = self.observed.weight.T[target] * shares
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
-        low, high = self.packing.bounds()
+        low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
         prior = self._prior(target, weight, draws)
         return Objective(
             self._residuals(target), weight, self.loss, low, high, prior, values=self._residuals_alone(target)
@@ -312,14 +327,6 @@ class Problem:
         return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
-def _defined(packing: Packing, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
-    """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
-    targets = observed.log_loss.shape[1]
-    columns = {name: value.T[..., None] for name, value in givens.items()}
-    law = packing.unpack(np.zeros((targets, len(packing.names))), columns)
-    return law.defined(observed.p).reshape(-1, len(observed.p)).T
-
-
 def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
     empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
     if empty:
@@ -329,17 +336,9 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
         )
 
 
-def _lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
-    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
-    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(x, order[..., None], axis=1)
-
-
 def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
-    last = minimize(
-        objective, found.x, iterations=SETTLING_ITERATIONS, tolerance=SETTLING_TOLERANCE, damping=SETTLING_DAMPING
-    )
+    last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status, iterations=found.iterations + last.iterations)
 
 

@@ -5,9 +5,13 @@ every exponent and every size of the term: no run tells them apart, so what is b
 what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
 it (`CoreLaw.bent`), and an interval thus opens with the distance from the runs, for every law with Chinchilla's core.
 
+A slope is that of the whole loss, at the mean mixture. Where the core is one summand of it (`CoreLaw.beside`), the
+terms of a budget of one value are carved out of E, and a fit may leave too little there: the mixture's term can take
+the whole loss. `bounds_with_room` keeps E above what the slopes need, and the mixture's term gives way.
+
 The beliefs, and whose they are, stand in `laws/core.py`.
 
-Legend: B replicates, K targets.
+Legend: B replicates, K targets, M sources; Q problems of R rows with P unknowns.
 """
 
 from __future__ import annotations
@@ -17,28 +21,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.packing import Packing
 from shapleymix.laws import Law
-from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
+from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, STEEPEST, CoreLaw
 from shapleymix.laws.symbols import Budget
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import RunLog
 
 STREAM = 4  # second word of the seed: these draws are others than those of the bootstrap, of beliefs and of sources
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs
+SMALLEST = 1e-300
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The different values of N and of D among the fitted rows, in plain units, ascending."""
+    """The different values of N and of D among the fitted rows, in plain units, ascending; their mean ratios (M,)."""
 
     N: FloatArray
     D: FloatArray
+    p: FloatArray
 
     @classmethod
     def of(cls, log: RunLog, rows: BoolArray | None = None) -> Levels:
         """Those of some rows of a log, or of all."""
         chosen = slice(None) if rows is None else rows
-        return cls(np.unique(log.N[chosen]), np.unique(log.D[chosen]))
+        return cls(np.unique(log.N[chosen]), np.unique(log.D[chosen]), log.p[chosen].mean(axis=0))
 
     def untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
         """The budgets with one or two values that a law's symbols need more of, and these."""
@@ -53,9 +60,30 @@ def completed(law: Law, levels: Levels) -> Law:
     for budget, values in levels.untold(type(law)).items():
         if len(values) == 1:
             exponent = np.full(np.shape(law.E), np.exp(EXPONENT[budget].center))
-            slope = _slope(budget, np.zeros_like(exponent))
-            law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
+            law = _gone_on(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
     return law
+
+
+def bounds_with_room(
+    packing: Packing, levels: Levels, weight: FloatArray, log_loss: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The box of a search, sides of (P,) or (Q, P), with E at or above the terms that will be carved out of it.
+
+    Parameters
+    ----------
+    packing : Packing
+        The unknowns.
+    levels : Levels
+        The budgets of the rows.
+    weight, log_loss : array (Q, R)
+        The rows of each problem; weights sum to one.
+    """
+    low, high = packing.bounds()
+    share = _carved(packing.law, levels)
+    if share:
+        low = np.broadcast_to(low, (len(weight), len(low))).copy()
+        low[:, packing.slices()["E"]] = (np.log(share) + np.einsum("qr,qr->q", weight, log_loss))[:, None]
+    return low, high
 
 
 def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
@@ -63,11 +91,10 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     if not isinstance(law, CoreLaw):
         return law
     rng = np.random.default_rng([seed, STREAM])
-    for budget, values in levels.untold(type(law)).items():
+    for budget in levels.untold(type(law)):
         belief = EXPONENT[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
-        slope = _slope(budget, _drawn(rng, np.shape(law.E)))
-        law = law.bent(budget, values, exponent, _amount(law, levels, slope / exponent))
+        law = _gone_on(law, levels, budget, exponent, _slope(budget, _drawn(rng, np.shape(law.E))))
     return law
 
 
@@ -78,6 +105,37 @@ def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
         if known.name in held and known.budget is not None:
             found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
     return found
+
+
+def too_flat(law: Law, levels: Levels, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Of a law (K,), for each budget of one value: the targets whose loss falls less than half as fast as is believed.
+
+    `completed` sees to it where a law has room. One of the user's own may have none, and what effective data's D does
+    is told by mixtures.
+    """
+    if not isinstance(law, CoreLaw):
+        return ()
+    found = []
+    both: dict[Budget, FloatArray] = {"N": levels.N, "D": levels.D}
+    for budget, values in both.items():
+        believed = float(_slope(budget, np.zeros(1))[0])
+        flat = [name for name, slope in zip(targets, _slopes(law, levels, budget), strict=True) if slope < believed / 2]
+        if len(values) == 1 and flat:
+            found.append(
+                f"law {law.name!r} hardly lets the loss of {', '.join(flat)} fall with {budget}, of which the log has "
+                f"one value: by less than half of the public runs' -d log L / d log {budget} of {believed:.2g}; for "
+                f"another {budget}, fit another law"
+            )
+    return tuple(found)
+
+
+def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
+    """-d log L / d log N or D (K,) of the mean mixture at the middle of the budgets."""
+    step = np.array([-1e-4, 1e-4])
+    N, D = (np.exp(np.log(values).mean()) * np.ones(2) for values in (levels.N, levels.D))
+    N, D = (N * np.exp(step), D) if budget == "N" else (N, D * np.exp(step))
+    log_loss = np.log(law(np.stack([levels.p, levels.p]), N, D))
+    return (log_loss[0] - log_loss[1]) / (step[1] - step[0])
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
@@ -92,7 +150,35 @@ def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
-def _amount(law: CoreLaw, levels: Levels, share: FloatArray) -> FloatArray:
-    """A share of the core at the middle of the fitted budgets, nats."""
-    middle = (np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D))
-    return share * law.core(*middle)[..., 0, :]
+def _carved(law: type[Law], levels: Levels) -> float:
+    """The share of the loss that E must hold for the terms of budgets with one value; 0 where the core is a factor."""
+    if not (issubclass(law, CoreLaw) and law.beside):
+        return 0.0
+    return sum(
+        float(_slope(budget, np.zeros(1))[0] / np.exp(EXPONENT[budget].center))
+        for budget, values in levels.untold(law).items()
+        if len(values) == 1
+    )
+
+
+def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
+    """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there.
+
+    Where the core is a summand and has no room for the term that both ask for, the exponent is as much higher: the
+    slope at the runs stays.
+    """
+    middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
+    loss = _loss_in_core(law, levels.p, *middle)
+    values = levels.N if budget == "N" else levels.D
+    if law.beside and len(values) == 1:
+        constant, by_size, by_data = law.core_pieces(*middle)
+        whole = (constant + (by_size if budget == "N" else by_data))[..., 0, :]
+        exponent = np.clip(slope * loss / np.maximum(whole, SMALLEST), exponent, STEEPEST)
+    return law.bent(budget, values, exponent, slope / exponent * loss)
+
+
+def _loss_in_core(law: CoreLaw, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    """The loss (..., K) of one mixture at one budget, over what one nat of the core adds to it."""
+    loss, core = (found[..., 0, :] for found in (law(p[None], N, D), law.core(N, D)))
+    one_more = law.replaced(E=law.E + 1.0)(p[None], N, D)[..., 0, :] - loss
+    return np.where(np.isnan(loss), core, loss / one_more)

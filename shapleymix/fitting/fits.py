@@ -13,7 +13,7 @@ from shapleymix.display import cut, short
 from shapleymix.errors import caution
 from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
-from shapleymix.fitting.absent import Absent, merged, separated
+from shapleymix.fitting.absent import Absent, merged
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import Comparison, selected
@@ -23,18 +23,19 @@ from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
+from shapleymix.fitting.parting import Parted, fitted_apart, parted
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
-from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.fitting.residuals import errors_of, fitted_to
+from shapleymix.fitting.residuals import errors_of
 from shapleymix.fitting.scores import Scores
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, WITHIN, FitKeywords, Settings, require_purpose
 from shapleymix.fitting.standing import TargetStatus
-from shapleymix.fitting.study import Progress, Study, study_of
+from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.laws.base import Terms
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.by_source import Amounts, tokens_at_hand
@@ -111,7 +112,7 @@ class Fit(Tabular, Record):
         if self.repetition is not None:
             self.repetition.check(len(self.sources), self.replicates)
         if self.absent is not None:
-            self.absent.check(self.sources, len(self.targets))
+            self.absent.check(self.sources, len(self.targets), self.replicates)
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -312,25 +313,25 @@ def fit(
     settings, free = Settings(**keywords), isinstance(law, str) and law == AUTO
     require_purpose(settings, free)
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
-    selection = selected(study, progress) if free else None
+    parts = parted(study, LearnedBase if free else law_of(law), progress)
+    selection = selected(parts.study, progress) if free else None
     chosen = law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
-    found = replace(fit_of(study, chosen, progress), selection=selection)
+    found = replace(fit_of(parts, chosen, progress), selection=selection)
     caution(found.warnings)
     return found
 
 
-def fit_of(study: Study, law: type[Law], progress: Progress | None = None) -> Fit:
-    """One law fitted to a study.
+def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> Fit:
+    """One law fitted to a study, apart to its regimes.
 
     Raises
     ------
     FitError
         If the runs are too few for the law.
     """
-    told = Told.of(study, law)
-    told, point, absent = separated(told, law, fitted_to(told, law, progress), progress)
+    told, point, absent = fitted_apart(parts, law, progress)
     study, log, inputs = told.study, told.study.log, told.study.inputs
     errors = errors_of(told, point)
     narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)

@@ -11,7 +11,7 @@ from shapleymix.fitting.candidates import learned_by
 from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares
-from shapleymix.fitting.exponents import drawn_exponents
+from shapleymix.fitting.exponents import drawn_exponents, too_flat
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.requirements import require_runs
@@ -75,8 +75,9 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
-    thin, repetition = _thin(law, evidence), told.known(rates)
-    return Fitted(_first(estimate), replicates, standing, held, thin, coverage, used, repetition, losses, knobs)
+    point, repetition = _first(estimate), told.known(rates)
+    notes = (*_thin(law, evidence), *too_flat(point, problem.levels, study.inputs.targets))
+    return Fitted(point, replicates, standing, held, notes, coverage, used, repetition, losses, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:

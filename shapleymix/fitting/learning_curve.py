@@ -23,12 +23,14 @@ from shapleymix.errors import FitError, UsageError, described
 from shapleymix.fitting.candidates import Candidate, candidate, law_of, predicted_in_parts
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.parting import parted
 from shapleymix.fitting.rates import Told
 from shapleymix.fitting.scores import score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.amounts import parse_level, parse_number
 from shapleymix.tables.frames import Columns, Tabular
@@ -71,7 +73,7 @@ class LearningCurve(Tabular, Record):
     scatter : float
         Relative spread of PE between fits to as many mixtures as there are now.
     notices : tuple of str
-        Sizes that were left out, with the reason.
+        Losses and sizes that were left out, with the reason.
     """
 
     kind = "learning-curve"
@@ -179,8 +181,11 @@ def learning_curve(
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
     checked("learning_curve", keywords, CompareKeywords.__annotations__)
-    study = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed)
-    chosen = selected(study, progress).preferred() if isinstance(law, str) and law == AUTO else law
+    free = isinstance(law, str) and law == AUTO
+    whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed)
+    regimes = parted(whole, LearnedBase if free else law_of(law), progress)
+    study = regimes.study
+    chosen = selected(study, progress).preferred() if free else law
     law, level, folds = law_of(chosen), parse_level(level), study.settings.folds
     contender, listed, told = candidate(law), _checked_parts(parts), Told.of(study, law)
     sizes, notices = _fitted(contender, told, list(_designs(study, listed)), progress)
@@ -192,7 +197,9 @@ def learning_curve(
             f"{SIZES_NEEDED} are needed"
         )
         raise FitError(message, hint="give more runs, or another law")
-    return _curve(contender.name, study, sorted(sizes, key=lambda one: one.mixtures), level, tuple(notices))
+    return _curve(
+        contender.name, study, sorted(sizes, key=lambda one: one.mixtures), level, (*regimes.notices, *notices)
+    )
 
 
 @dataclass(frozen=True)

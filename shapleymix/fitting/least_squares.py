@@ -103,7 +103,7 @@ class _State:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: residuals, weights (Q, R), loss, box (P,) each side, and optionally a prior.
+    """What is minimised: residuals, weights (Q, R), loss, box ((P,) or (Q, P) each side), and optionally a prior.
 
     `tilt` (Q, P) adds a linear term, which asks how firmly the minimum is held. `values` gives the residuals alone,
     where that takes less.
@@ -157,13 +157,19 @@ class Objective:
         outside = np.minimum(1.0, damping)[:, None] * self.loss.delta / np.maximum(size, self.loss.delta)
         return weight * np.where(size <= self.loss.delta, 1.0, np.minimum(outside + self.loss.tail, 1.0))
 
-    def held(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Unknowns at a bound that the gradient pushes further out."""
-        return ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
+    def box(self, number: IntArray) -> tuple[FloatArray, FloatArray]:
+        """The bounds of some problems, each side (P,) or (q, P)."""
+        low, high = (side if side.ndim == 1 else side[number] for side in (self.low, self.high))
+        return low, high
+
+    def held(self, number: IntArray, x: FloatArray, gradient: FloatArray) -> BoolArray:
+        """Unknowns of some problems at a bound that the gradient pushes further out."""
+        low, high = self.box(number)
+        return ((x <= low) & (gradient > 0)) | ((x >= high) & (gradient < 0))
 
 
 def minimize(
-    objective: Objective, start: FloatArray, *, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
+    objective: Objective, start: FloatArray, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
 ) -> Solution:
     """Minimise every problem from its start, all at once.
 
@@ -212,8 +218,9 @@ def _step(objective: Objective, state: _State) -> tuple[FloatArray, Curvature]:
     """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
     damped = state.curvature.plus(ridge)
-    held = objective.held(state.x, state.gradient)
-    step = boxed_step(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
+    held = objective.held(state.number, state.x, state.gradient)
+    low, high = objective.box(state.number)
+    step = boxed_step(damped, state.gradient, held, low - state.x, high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -229,11 +236,12 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
     It takes one more evaluation of the residuals (Transtrum & Sethna 2012, "Improvements to the Levenberg-Marquardt
     algorithm", section 4), and on the laws of this library saves three steps of four.
     """
-    ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, objective.low, objective.high))
+    low, high = objective.box(state.number)
+    ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, low, high))
     change = (ahead - state.residual) / AHEAD * state.root - (damped.rows @ step[..., None])[..., 0]
     pull = ((2.0 / AHEAD * change)[:, None, :] @ damped.rows)[:, 0, :]
     end = state.x + step
-    second = -damped.solve(pull, (end <= objective.low) | (end >= objective.high))
+    second = -damped.solve(pull, (end <= low) | (end >= high))
     size, longer = (np.linalg.norm(part * np.sqrt(state.scale), axis=1) for part in (step, second))
     share = 0.5 * np.minimum(1.0, BEND * size / np.maximum(2.0 * longer, 1e-300))
     return step + np.where(np.isfinite(longer), share, 0.0)[:, None] * np.nan_to_num(second)
@@ -241,7 +249,7 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
 
 def _advance(objective: Objective, state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> _State:
     """One step of every open problem; a step that does not lower the cost is not taken."""
-    x = np.clip(state.x + step, objective.low, objective.high)
+    x = np.clip(state.x + step, *objective.box(state.number))
     trial = objective.expand(state.number, x, np.maximum(state.damping / 5.0, LEAST_DAMPING))
     met = state.cost - trial.cost
     share = met / np.maximum(promised, 1e-300)

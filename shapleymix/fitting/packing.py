@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.laws import Law, Parameter
-from shapleymix.records import FloatArray
+from shapleymix.laws import Law, Observations, Parameter
+from shapleymix.records import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,10 @@ class Packing:
         for known in self.free:
             out[:, :, place[known.name]] = slopes[known.name][..., 0].reshape(*first.shape[:2], -1)
         return out
+
+    def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
+        """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
+        targets = observed.log_loss.shape[1]
+        columns = {name: value.T[..., None] for name, value in givens.items()}
+        law = self.unpack(np.zeros((targets, len(self.names))), columns)
+        return law.defined(observed.p).reshape(-1, len(observed.p)).T

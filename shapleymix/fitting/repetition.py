@@ -61,8 +61,9 @@ class Repetition(Record):
             raise ValueError(f"repetition: epochs of shape {self.epochs.shape}, expected ({sources}, 2)")
         if (self.epochs[:, 0] > self.epochs[:, 1]).any():
             raise ValueError("repetition: fewest epochs above the most")
-        if self.rates is not None and replicates is not None and self.rates.shape != replicates.batch():
-            raise ValueError(f"repetition: {len(self.rates)} rates for {replicates.batch()} replicates")
+        if replicates is not None and (self.rates is None or self.rates.shape != replicates.batch()):
+            count = "no" if self.rates is None else len(self.rates)
+            raise ValueError(f"repetition: {count} rates for {replicates.batch()} replicates")
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of whose epochs nothing is known."""

@@ -35,11 +35,16 @@ class Errors:
 
 def fitted_to(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    point = point_of(told, law, progress)
     if point.held_out is not None and told.study.settings.folds and told.profile is None:
         return point  # what choosing beliefs predicted of held-out rows
     losses, notes = held_out_losses(told)
     return replace(point, held_out=losses, notes=(*notes, *point.notes))
+
+
+def point_of(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+    """A law fitted to a study, parametric or a black box."""
+    return learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
 
 
 def errors_of(told: Told, point: Fitted) -> Errors:

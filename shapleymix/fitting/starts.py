@@ -35,6 +35,12 @@ def starting_points(
     return _best(packing, symbols, error, keep)
 
 
+def lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
+    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
+    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(x, order[..., None], axis=1)
+
+
 def _crossed(
     packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]
 ) -> dict[str, FloatArray]:

@@ -1,7 +1,8 @@
 """Choose what a law believes by cross-validation: one knob after the other, pooled over targets as far as they agree.
 
-Every value of a knob is tried on the same folds, each fit beginning where the last one ended. A target then takes, of
-all that was tried, what predicts its own held-out losses best, where those of all targets count half; what
+Every value of a knob is tried on the same folds, each fit beginning where the last one of its fold ended, and the first
+at starting points of the fold's own: from the fit to all rows it would keep what the held-out ones told. A target then
+takes, of all that was tried, what predicts its own held-out losses best, where those of all targets count half; what
 is far from the usual must win by more the fewer runs there are. Predictions of a fold are those of the choice that the
 other folds make, so that no loss has a say in its own prediction.
 
@@ -58,12 +59,12 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     sample = _sample(problem, len(masks))
     few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
-    first = few.trial(usual, start[sample])
+    first = few.trial(usual)
     search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
-        trials = [search.trial(few.best(trials).knobs, start)]
+        trials = [search.trial(few.best(trials).knobs)]
     won = search.choice(trials, fold >= 0)
     believed = Believed.chosen([trial.believed for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
@@ -109,11 +110,11 @@ class _Search:
             if not all(self.believed({**usual, name: value}).same(first) for value in values)
         ]
 
-    def trial(self, knobs: Knobs, start: FloatArray) -> Trial:
-        """Fits (V, K, P) to all but each fold, each from its start or from one (K, P), and what they predict of it."""
-        problem, believed = self.problem, self.believed(knobs)
-        start = np.broadcast_to(start, (len(self.masks), *start.shape[-2:]))
-        x = replace(problem, believed=believed).follow(self.share * ~self.masks, start)
+    def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
+        """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
+        believed, shares = self.believed(knobs), self.share * ~self.masks
+        problem = replace(self.problem, believed=believed)
+        x = problem.begun(shares) if start is None else problem.follow(shares, start)
         predicted = problem.predicted(x)
         chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
         return Trial(dict(knobs), believed, x, chosen)

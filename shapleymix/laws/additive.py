@@ -24,6 +24,7 @@ class Additive(CoreLaw):
     reference = "Shukor et al. 2025, additive law"
     assumption = "the mixture adds to the loss, whatever N and D"
     needs = ("mixture",)
+    beside = True
 
     coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8, typical=(0.4, 4.0))
     g: FloatArray = fitted("MK", low=0.05, high=1.0, typical=(0.4, 0.8))

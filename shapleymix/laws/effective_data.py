@@ -28,6 +28,7 @@ class EffectiveData(CoreLaw):
     reference = "Hoffmann et al. 2022, eq. 2, with D Theta in place of D"
     assumption = "a token of another language is worth a fixed share of a token of the target's own"
     needs = ("mixture",)
+    beside = True
 
     B: FloatArray = fitted(role="linear", typical=(1000.0, 2000.0))
     beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, typical=(0.3, 0.4))

@@ -29,6 +29,7 @@ class Exponential(CoreLaw):
     reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
+    beside = True
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {"t": (30.0, 10.0, 3.0)}
     takes_repetition = False  # t is known up to a shift because ratios sum to one
 

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.laws.black_box import BlackBox
+from shapleymix.laws.black_box import BlackBox, merged
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 VALIDATION_SHARE = 0.2
@@ -61,9 +61,9 @@ class BoostedTrees(BlackBox):
         names = np.unique(groups)
         drawn = np.random.default_rng(seed).permutation(names)
         aside = np.isin(groups, drawn[: max(1, int(VALIDATION_SHARE * len(names)))])
-        features = _features(p, N, D)
-        columns = range(log_loss.shape[1])
-        return cls(tuple(_boost(features, log_loss[:, j], weight[:, j], aside, seed) for j in columns))
+        rows, y, weight = merged(p, N, D, log_loss, weight, groups)
+        features, aside = _features(p, N, D)[rows], aside[rows]
+        return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))
 
 
 def _features(p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -75,6 +75,7 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolA
     learn, check = (weight > 0) & ~aside, (weight > 0) & aside
     if not check.any() or not learn.any():
         raise FitError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
+    weight = weight / weight[weight > 0].mean()  # only shares matter, but to the trees' tie-breaks
     options = {
         "objective": "regression",
         "learning_rate": 0.05,

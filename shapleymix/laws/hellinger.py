@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from shapleymix.laws.black_box import BlackBox, half_pooled
+from shapleymix.laws.black_box import BlackBox, half_pooled, merged
 from shapleymix.records import FloatArray, IntArray
 
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -60,8 +60,10 @@ class HellingerRidge(BlackBox):
         seed: int,
     ) -> Self:
         """Targets whose losses have the same weights share every decomposition."""
-        seen = (weight > 0).any(axis=1)
-        p, budgets, y, weight, groups = p[seen], _logs(N, D)[seen], log_loss[seen], weight[seen], groups[seen]
+        seen = np.flatnonzero((weight > 0).any(axis=1))
+        first, y, weight = merged(p[seen], N[seen], D[seen], log_loss[seen], weight[seen], groups[seen])
+        rows = seen[first]
+        p, budgets, groups = p[rows], _logs(N, D)[rows], groups[rows]
         level = (weight * y).sum(axis=0) / weight.sum(axis=0)
         place = _Budgets.of(budgets)
         straight = LINEAR * place.features(budgets) @ place.features(budgets).T
@@ -70,9 +72,10 @@ class HellingerRidge(BlackBox):
         patterns, alike = np.unique(weight / weight.max(axis=0), axis=1, return_inverse=True)
         for number, pattern in enumerate(patterns.T):
             columns, rows = np.flatnonzero(alike.ravel() == number), np.flatnonzero(pattern)
-            found = _solved(
-                kernels[:, rows[:, None], rows], (y - level)[np.ix_(rows, columns)], pattern[rows], groups[rows]
-            )
+            share = (
+                pattern[rows] * pattern.sum() / np.square(pattern).sum()
+            )  # the usual row weighs 1, as its ridge does
+            found = _solved(kernels[:, rows[:, None], rows], (y - level)[np.ix_(rows, columns)], share, groups[rows])
             length[columns] = found[0]
             pull[np.ix_(rows, columns)] = found[1]
         return cls(p, budgets, length, pull, level)

@@ -103,11 +103,11 @@ def _is_apart(fit: PredictingFit, p: FloatArray) -> bool:
 
 def _of_law(fit: PredictingFit, law: Law, p: FloatArray, supply: FloatArray, budget: tuple[float, float]) -> FloatArray:
     """The same of a law without convex pieces, with repeated tokens at the worth that each replicate gives them."""
-    known = getattr(fit, "repetition", None)
-    if not isinstance(known, Repetition) or not isinstance(law, laws.Law):
+    if not isinstance(law, laws.Law):
         return AtBudget(law, *budget).losses(p)
+    known = getattr(fit, "repetition", None)
     N, D = (np.full(len(p), value) for value in budget)
-    counted = taken(known, p, None, supply, D)
+    counted = taken(known if isinstance(known, Repetition) else None, p, None, supply, D)
     return of_replicates(law, absent_of(fit), counted, (N, D))
 
 

@@ -66,7 +66,7 @@ def design(
     targets: Sequence[str] | None = None,
     fit: Fit | None = None,
     law: str | type[Law] = AUTO,
-    min_own_tokens: Size = 0.0,
+    min_own_tokens: Size | None = None,
     N: Size | None = None,
     D: Size | None = None,
     run_N: Size | None = None,
@@ -95,9 +95,9 @@ def design(
         The fit of the log; None = made here, under `law`.
     law : str or type[Law]
         The law that is fitted to the log, as for `fit`.
-    min_own_tokens : Size
-        Losses of languages with fewer tokens of their own are left out of that fit: they follow another law, and an
-        optimum sought among them is near to one source alone.
+    min_own_tokens : Size, optional
+        Losses of languages with fewer tokens of their own are left out of that fit; None = as `fit` does: where runs
+        without the language prove another regime, they are fitted apart (0 for one law in any case).
     N, D : Size, optional
         The budget for which the optimum is wanted, and at which bounds by tokens hold; None = that of the runs.
     run_N, run_D : Size, optional
@@ -129,8 +129,8 @@ def design(
     if parts > count:
         raise UsageError(f"{parts} batches of {count} runs", hint="give no more batches than runs")
     demands = Demands(**keywords, allow_unseen=True)
-    least = parse_size(min_own_tokens, "min_own_tokens")
-    if least > 0 and fit is not None:
+    least = None if min_own_tokens is None else parse_size(min_own_tokens, "min_own_tokens")
+    if least is not None and fit is not None:
         hint = "leave out min_own_tokens here, and give it where the law is fitted"
         raise UsageError("min_own_tokens does nothing to a fit that is given", hint=hint)
     settings: FitKeywords = {"bootstrap": REPLICATES, "min_own_tokens": least}
@@ -139,6 +139,8 @@ def design(
     goal, runs = _budget((N, D), usual), _budget((run_N, run_D), usual)
     best, notices = _optimum(held, goal, demands, purpose)
     pool, points = _mixtures(held, demands, goal[1], candidates, region)
+    if candidates is None:
+        pool = _telling(held, pool, runs[1])
     if purpose == OPTIMUM and best is not None and candidates is None:
         pool = distinct(best.candidates(pool))
     told = Questions.over(points, len(held.targets))
@@ -208,6 +210,12 @@ def _mixtures(
     else:
         points = asked(area, demands.seed) if listed is None else listed
     return drawn(area, demands.seed) if listed is None else listed, points
+
+
+def _telling(held: Knowledge, pool: FloatArray, D: float) -> FloatArray:
+    """The candidates (C, M) of which the fit takes every loss that it takes of any; the others tell it less."""
+    tells = held.tells(pool, D)
+    return pool[(tells | ~tells.any(axis=0)).all(axis=1)]
 
 
 def _optimum(

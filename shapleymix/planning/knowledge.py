@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import DataError, FitError, Location, UsageError, described
-from shapleymix.fitting.evidence import Logs
+from shapleymix.fitting.absent import SOME
+from shapleymix.fitting.evidence import Logs, own_source
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.fits import fit as fitted_to
 from shapleymix.fitting.settings import FitKeywords
@@ -23,6 +24,7 @@ from shapleymix.tables.names import check_label, repeated
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import listed
+from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.spelling import composed
 
 REPLICATES = 64
@@ -119,17 +121,27 @@ class Knowledge:
     def _evidence(self) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Different mixtures (R, M), how many runs had each (R,), and whose losses (R, K) they will have told.
 
-        The checkpoints of a run are one observation of its mixture, and runs without any loss will have all.
+        The checkpoints of a run are one observation of its mixture, and runs without any loss will have all; but none
+        that the fit leaves out or sets apart.
         """
         if self.log is None:
             return np.zeros((0, len(self.sources))), np.zeros(0), np.zeros((0, len(self.targets)), dtype=bool)
         group, first = np.unique(self.log.groups, return_index=True)
         seen = self.log.measured if self.log.loss.shape[1] else np.zeros((len(self.log), len(self.targets)), dtype=bool)
-        seen = seen | ~seen.any(axis=1, keepdims=True)
+        seen = (seen | ~seen.any(axis=1, keepdims=True)) & self.tells(self.log.p, self.log.D)
         runs = np.array(self.log.runs)
         rows = [self.log.groups == one for one in group]
         counts = np.array([len(set(runs[row].tolist())) for row in rows], dtype=np.float64)
         return self.log.p[first], counts, np.array([seen[row].any(axis=0) for row in rows])
+
+    def tells(self, p: FloatArray, D: FloatArray | float) -> BoolArray:
+        """Of which losses (R, K) of runs with mixtures (R, M) and tokens D the fitted law learns.
+
+        Of none whose own language has fewer tokens than the fit asks for, or none where such runs were fitted apart.
+        """
+        own = own_source(self.sources, self.targets)
+        tokens = np.where(own >= 0, p[:, np.maximum(own, 0)] * np.reshape(D, (-1, 1)), np.inf)
+        return tokens >= (0.0 if self.fit is None else _least_own(self.fit))
 
     def _noise(self, fit: Fit) -> FloatArray:
         """Variance (K,) of a run's log loss about the law: of held-out runs, without their few largest residuals.
@@ -145,6 +157,14 @@ class Knowledge:
         if fit.residuals is None:
             return np.full(len(self.targets), USUAL_NOISE**2)
         return np.maximum((fit.residuals[89] - fit.residuals[9]) / SPREAD, LEAST_NOISE) ** 2
+
+
+def _least_own(fit: Fit) -> float:
+    """Tokens of its own language that a loss needs to be fitted."""
+    if fit.absent is not None:
+        return SOME
+    least = fit.provenance.get("min_own_tokens")
+    return parse_size(least) if isinstance(least, (int, float, str)) else 0.0
 
 
 def knowledge_of(

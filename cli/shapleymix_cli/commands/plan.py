@@ -67,8 +67,9 @@ def command(ctx: click.Context) -> None:
 @click.option(
     "--min-own-tokens",
     type=options.SIZE_OR_ZERO,
-    default=0.0,
-    help="Leave losses of languages with fewer tokens of their own out of that fit.",
+    default=None,
+    help="Leave losses of languages with fewer tokens of their own out of that fit.  [default: as fit does; 0 for one "
+    "law in any case]",
 )
 @click.option("-N", "N", type=options.SIZE, help="Model size for which the optimum is wanted.")
 @click.option("-D", "D", type=options.SIZE, help="Token count for which it is wanted, and at which bounds hold.")
@@ -99,7 +100,7 @@ def mixtures(
     fit_path: str | None,
     law_file: str | None,
     law: str,
-    min_own_tokens: float,
+    min_own_tokens: float | None,
     N: float | None,
     D: float | None,
     run_N: float | None,

@@ -8,6 +8,9 @@ from shapleymix.fitting.learning_curve import LearningCurve
 from shapleymix_cli.views.numbers import count, interval, percent, significant
 from shapleymix_cli.views.tables import Part, heading, table
 
+MOST = 1_000_000
+"""Mixtures: whether so many or more are needed, or no number does, no curve can tell."""
+
 
 def learning_curve_view(found: LearningCurve, reach: float | None) -> list[Part]:
     """What the law's held-out error is now and would be with more mixtures; and how many a wish needs."""
@@ -33,8 +36,10 @@ def _reached(found: LearningCurve, reach: float) -> str:
     between = f"{percent(found.level, 0)} interval {_number(low)} .. {_number(high)}"
     if math.isinf(middle):
         return f"{wish} is more likely than not out of reach, whatever the number of mixtures ({between})."
+    if middle >= MOST:
+        return f"{wish} needs a million mixtures, or is never reached ({between})."
     return f"{wish} needs about {count(round(middle), 'mixture')} in all ({between})."
 
 
 def _number(mixtures: float) -> str:
-    return "never" if math.isinf(mixtures) else f"{round(mixtures):,}"
+    return "never" if math.isinf(mixtures) else "a million or more" if mixtures >= MOST else f"{round(mixtures):,}"

@@ -18,7 +18,7 @@ def fixed(value: float | None, digits: int = 3) -> str:
 
 def significant(value: float | None, digits: int = 4) -> str:
     """A number with so many significant digits: parameters."""
-    return _or_missing(value, f".{digits}g")
+    return _or_missing(value, f"z.{digits}g")
 
 
 def percent(value: float | None, digits: int = 2) -> str:

@@ -1,0 +1,128 @@
+"""Whether a log's runs without a target's own language are another regime, and the fits of both.
+
+Held-out errors of the law that is fitted say so; where none is named, those of `learned-base`, before any law is chosen
+or compared. So laws are compared, fitted, extrapolated and planned with on the same losses.
+
+Legend: R rows, K targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shapleymix.errors import FitError
+from shapleymix.fitting.absent import Absent
+from shapleymix.fitting.evidence import own_source, own_tokens, without
+from shapleymix.fitting.fitted import Fitted
+from shapleymix.fitting.rates import Told, at_rate
+from shapleymix.fitting.residuals import fitted_to, held_out_losses, point_of, scatter_of
+from shapleymix.fitting.study import Progress, Study
+from shapleymix.laws import Law
+from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.records import BoolArray, FloatArray
+
+ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
+APART = 2.0  # times as much must one law err on held-out runs without the language as on the others
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A study, and its regimes.
+
+    Attributes
+    ----------
+    whole, study : Study
+        All losses; and those to which laws are fitted, which are the same where there is one regime.
+    lacking : bool array (R, K)
+        The losses of the other regime.
+    """
+
+    whole: Study
+    study: Study
+    lacking: BoolArray
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """That there are two regimes, and what told them apart."""
+        return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
+
+
+def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None = None) -> Parted:
+    """The study without the losses of another regime, where held-out errors of a law tell of one.
+
+    One law must err `APART` times as much on runs without the target's own language as on the others, and a fit to the
+    others alone must err less on them. A filter on own tokens, 0 too, says otherwise.
+    """
+    rows = _separable(study)
+    one = Parted(study, study, np.zeros_like(rows))
+    if study.settings.min_own_tokens is not None or not study.settings.folds or not rows.any():
+        return one
+    with_own = (study.evidence.weight > 0) & ~rows
+    alone = replace(study, evidence=without(study.evidence, rows))
+    try:
+        before, there = _errors(study, law, (with_own, rows), progress)
+        (after,) = _errors(alone, law, (with_own,), progress) if there > APART * before else (np.nan,)
+    except FitError:  # too few runs
+        return one
+    if not after < before:
+        return one
+    text = (
+        f"{int(rows.sum())} of {int((rows | with_own).sum())} losses are of runs without the target's own language, "
+        f"another regime, fitted apart: on held-out mixtures {law.name} errs by {there:.1%} there, and by "
+        f"{after:.2%} on the others ({before:.2%} if one law were fitted to all); min_own_tokens says otherwise"
+    )
+    evidence = replace(alone.evidence, notices=(*alone.evidence.notices, text))
+    return Parted(study, replace(alone, evidence=evidence), rows)
+
+
+def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Told, Fitted, Absent | None]:
+    """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
+    if parts.lacking.any():
+        try:
+            told = Told.of(parts.study, law)
+            return told, fitted_to(told, law, progress), _absent(parts, told, progress)
+        except FitError:  # too few runs for this law
+            pass
+    whole = Told.of(parts.whole, law)
+    return whole, fitted_to(whole, law, progress), None
+
+
+def _absent(parts: Parted, told: Told, progress: Progress | None) -> Absent:
+    """The law that `told` a rate fitted to all losses, for those without the target's own language.
+
+    The rate of repetition stays: one log has one rate, and the other regime would pull it off.
+    """
+    law, log = told.law, parts.whole.log
+    if told.profile is None:
+        whole = Told.of(parts.whole, law)
+        point = fitted_to(whole, law, progress)
+    else:
+        whole = replace(told, study=at_rate(parts.whole, told.rate))
+        point = replace(point_of(whole, law, progress), held_out=held_out_losses(Told.of(parts.whole, law))[0])
+    residuals = scatter_of(whole.study, point, parts.lacking)
+    own = np.where(parts.lacking.any(axis=0), own_source(log.sources, log.targets), -1)
+    return Absent(point.law, point.replicates, residuals, point.coverage, own)
+
+
+def _separable(study: Study) -> BoolArray:
+    """Losses (R, K) of runs without the target's own language, of targets that enough other mixtures hold."""
+    counts, log = study.evidence.weight > 0, study.log
+    lacking = own_tokens(log) == 0
+    enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
+    return counts & lacking & np.array(enough)
+
+
+def _errors(study: Study, law: type[Law], parts: tuple[BoolArray, ...], progress: Progress | None) -> list[float]:
+    """Mean held-out errors of a law on parts of a study's log losses (R, K); NaN where there is none."""
+    plain = replace(study, settings=replace(study.settings, bootstrap=0))
+    predicted = fitted_to(Told.of(plain, law), law, progress).held_out
+    return [np.nan if predicted is None else _error(study, predicted, rows) for rows in parts]
+
+
+def _error(study: Study, predicted: FloatArray, rows: BoolArray) -> float:
+    known = rows & ~np.isnan(predicted)
+    if not known.any():
+        return float("nan")
+    return float(np.abs(np.log(predicted[known] / study.log.loss[known])).mean())
