@@ -57,7 +57,7 @@ def test_a_run_that_fails_is_tried_again_and_told(run: Run, tmp_path: Path):
     assert first.code == 1
     assert "0 of 3 runs finished" in first.out
     assert "3 failed, each tried 1 time:" in first.out
-    assert first.out.count("exit code 3") == 3
+    assert first.out.count("exit code 3: out of memory") == 3
     told = run("launch", "plan.jsonl", "--retries", 0, "--json")
     assert told.code == 1
     assert [one["reason"] for one in told.document["failed"]] == ["exit code 3"] * 3
