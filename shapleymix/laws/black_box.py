@@ -64,10 +64,11 @@ def merged(
     alike = np.column_stack([groups, p, N, D])
     _, first, place = np.unique(alike, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    inside = (place.ravel() == order[:, None]).astype(np.float64)  # (G, R)
-    total = inside @ weight
-    mean = inside @ (weight * np.where(weight > 0, log_loss, 0.0)) / np.where(total > 0, total, 1.0)
-    return first[order], mean, total
+    number = np.argsort(order)[place.ravel()]  # (R,) in order of the first rows
+    total, mean = np.zeros((2, len(first), weight.shape[1]))
+    np.add.at(total, number, weight)
+    np.add.at(mean, number, weight * np.where(weight > 0, log_loss, 0.0))
+    return first[order], mean / np.where(total > 0, total, 1.0), total
 
 
 def half_pooled(error: FloatArray) -> IntArray:

@@ -72,9 +72,7 @@ class HellingerRidge(BlackBox):
         patterns, alike = np.unique(weight / weight.max(axis=0), axis=1, return_inverse=True)
         for number, pattern in enumerate(patterns.T):
             columns, rows = np.flatnonzero(alike.ravel() == number), np.flatnonzero(pattern)
-            share = (
-                pattern[rows] * pattern.sum() / np.square(pattern).sum()
-            )  # the usual row weighs 1, as its ridge does
+            share = pattern[rows] * pattern.sum() / np.square(pattern).sum()  # of the usual row 1: the ridge is of one
             found = _solved(kernels[:, rows[:, None], rows], (y - level)[np.ix_(rows, columns)], share, groups[rows])
             length[columns] = found[0]
             pull[np.ix_(rows, columns)] = found[1]
