@@ -57,7 +57,7 @@ def test_a_run_that_fails_is_tried_again_and_told(run: Run, tmp_path: Path):
     assert first.code == 1
     assert "0 of 3 runs finished" in first.out
     assert "3 failed, each tried 1 time:" in first.out
-    assert first.out.count("exit code 3") == 3
+    assert first.out.count("exit code 3: out of memory") == 3
     told = run("launch", "plan.jsonl", "--retries", 0, "--json")
     assert told.code == 1
     assert [one["reason"] for one in told.document["failed"]] == ["exit code 3"] * 3
@@ -244,6 +244,36 @@ def test_many_failures_are_cut_as_other_lists_are(run: Run, tmp_path: Path):
         assert run(*command, "-v").out.count("cannot be started") == 31
 
 
+def test_a_broken_result_is_mended_by_the_next_launch(run: Run, tmp_path: Path):
+    plan = game_plan(trainer(tmp_path))
+    assert run("launch", "plan.jsonl").code == 0
+    Layout.of("plan.jsonl").place(plan.runs[1].id).result.write_text("")
+    assert run("collect", "plan.jsonl").out.startswith("2 of 3 runs finished")
+    assert "3 of 3 runs finished" in run("launch", "plan.jsonl").out
+    assert run("collect", "plan.jsonl", "-o", "log.csv", "--strict").code == 0
+    check_log(tmp_path / "log.csv", plan)
+
+
+def test_a_design_can_be_a_table_of_lines(run: Run):
+    words = ("plan", "mixtures", "--n", 3, "--sources", "a,b,c", "--run-N", "1k", "--run-D", "1k")
+    assert run(*words, "-o", "table.jsonl").code == 0
+    assert run(*words, "-o", "table.csv").code == 0
+    np.testing.assert_array_equal(read_mixtures("table.jsonl").p, read_mixtures("table.csv").p)
+
+
+def test_what_is_not_as_planned_is_told_when_it_is_trained(run: Run, tmp_path: Path):
+    """A program that passes over {N} and one language: all runs are finished, and none is what was planned."""
+    path = trainer(tmp_path)
+    text = path.read_text().replace('"N": float(given.N)', '"N": 123456.0')
+    path.write_text(text.replace("row |=", "ratios.pop('b', None)\nratios['zz'] = 0.0\nrow |="))
+    game_plan(path)
+    for words in (("run", "plan.jsonl", "--index", 2), ("launch", "plan.jsonl"), ("collect", "plan.jsonl", "--strict")):
+        told = run(*words)
+        assert told.code == 0
+        for part in ("N is 123.5k, planned was 1k", "no loss of b at its end", "losses of zz, of which the plan says"):
+            assert part in told.err, (words, told.err)
+
+
 # -- where the runs lie
 
 
@@ -253,7 +283,7 @@ def test_what_is_no_run_s_folder_is_not_counted(run: Run, tmp_path: Path):
     for name in ("slurm", "plots", plan.runs[0].id + ".old"):
         (tmp_path / "plan-sweep" / name).mkdir()
     found = run("collect", "plan.jsonl", "-o", "log.csv", "--json")
-    assert (found.code, "warning" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
+    assert (found.code, "of no run" in found.err, found.document["of_no_run"]) == (0, False, 0), found.err
     (tmp_path / "plan-sweep" / ("0" * 16)).mkdir()
     assert "1 folder is of no run of this plan" in run("collect", "plan.jsonl", "-o", "other.csv").err
 
@@ -313,6 +343,10 @@ def test_gpus_are_those_asked_for_or_visible(monkeypatch: pytest.MonkeyPatch):
     assert gpus_of("0,0") == ("0", "0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert gpus_of(None) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert gpus_of(None) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,-1,3")
+    assert gpus_of(None) == ("2",)
     assert environments((), 1, None) == [{}]
     assert environments((), 1, 3) == [{}, {}, {}]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in environments(("0", "1", "2"), 1, None)] == ["0", "1", "2"]

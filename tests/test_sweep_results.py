@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shapleymix.errors import DataError, StoreError
+from shapleymix.errors import DataError
 from shapleymix.sweeping.collecting import collect, state_of
 from shapleymix.sweeping.games import coalitions
 from shapleymix.sweeping.grids import grid
@@ -113,6 +113,7 @@ WRONG = {
     "too long": (GOOD.replace("2000", "9000"), "ended at D = 9k"),
     "no loss": (GOOD.replace("2,4\n", ",\n"), "no loss at its end"),
     "two runs": (GOOD.replace("x,1000,1000", "y,1000,1000"), "holds 2 trained runs"),
+    "two sizes": (GOOD.replace("x,1000,1000", "x,2000,1000"), "holds N from 1k to 2k"),
     "untrained only": (GOOD.split("x,1000,1000")[0], "holds 0 trained runs"),
     "not finite": (GOOD.replace("2,4\n", "nan,4\n"), "expected a finite number"),
     "empty": ("", "empty"),
@@ -167,18 +168,25 @@ def test_results_of_an_earlier_plan_are_left_out_and_counted(plan: Plan, layout:
     assert any(said.startswith("1 folder is of no run of this plan") for said in found.notices)
 
 
-def test_a_result_that_was_broken_or_swapped_is_named(plan: Plan, layout: Layout):
+def test_a_result_that_was_broken_or_swapped_is_left_out_and_told(plan: Plan, layout: Layout):
     leave(plan, layout, 0, GOOD)
     take(plan, layout, 0)
     first, second = (layout.place(plan.runs[index].id) for index in (0, 1))
     make_folder(second)
-    second.result.write_bytes(first.result.read_bytes())
-    with pytest.raises(DataError, match=f"is the result of run {plan.runs[0].id}"):
-        collect(plan, layout)
-    second.result.write_text('{"kind":')
-    with pytest.raises((DataError, StoreError), match="not valid JSON") as caught:
-        collect(plan, layout)
-    assert caught.value.location.file == str(second.result)
+    for text, told in ((first.result.read_text(), f"is the result of run {plan.runs[0].id}"), ("", "not valid JSON")):
+        second.result.write_text(text)
+        found = collect(plan, layout)
+        assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+        assert any("the result of run 1" in said and told in said for said in found.notices), found.notices
+        assert found.state.status == ("finished", *["open"] * 5)
+
+
+def test_a_note_of_a_failure_that_was_broken_is_one_failure(plan: Plan, layout: Layout):
+    place = layout.place(plan.runs[0].id)
+    make_folder(place)
+    place.failure.write_text("")
+    assert state_of(plan, layout).failures[0].attempts == 1
+    assert note_failure(place, "exit code 1").attempts == 2
 
 
 def test_ten_thousand_results_are_collected_in_seconds(layout: Layout):

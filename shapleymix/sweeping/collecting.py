@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.display import Shown
-from shapleymix.errors import DataError, Fault, Location, ShapleyMixError
+from shapleymix.errors import DataError, Location, ShapleyMixError
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
-from shapleymix.sweeping.results import Failure, RunResult, result_of
+from shapleymix.sweeping.results import Failure, RunResult, failure_of, result_of
 from shapleymix.tables.runs import UNTRAINED, RunLog
 
 FINISHED, FAILED, OPEN = "finished", "failed", "open"
@@ -34,12 +34,15 @@ class State(Shown):
         Of failed runs by their index.
     strange : int
         Folders of runs that are none of the plan's.
+    broken : dict of int to str
+        Of runs whose result is broken or another run's, by their index: what is wrong; they count as open.
     """
 
     plan: Plan
     status: tuple[str, ...]
     failures: dict[int, Failure]
     strange: int
+    broken: dict[int, str]
 
     def where(self, *status: str) -> list[int]:
         """Indices of the runs of a status."""
@@ -61,43 +64,43 @@ class Collected(Shown):
 
 def state_of(plan: Plan, layout: Layout) -> State:
     """How far a plan is, by the files in its folder."""
+    return _read(plan, layout)[0]
+
+
+def _read(plan: Plan, layout: Layout) -> tuple[State, dict[int, RunResult]]:
+    """How far a plan is, and the results of its finished runs by their index."""
     there = layout.there()
-    status, failures = [], {}
+    results: dict[int, RunResult] = {}
+    failures: dict[int, Failure] = {}
+    broken: dict[int, str] = {}
     for place, run in enumerate(plan.runs):
         files = layout.place(run.id)
         if run.id not in there:
-            status.append(OPEN)
-        elif files.result.exists():
-            status.append(FINISHED)
-        elif files.failure.exists():
-            status.append(FAILED)
-            failures[place] = Failure.load(files.failure)
-        else:
-            status.append(OPEN)
-    return State(plan, tuple(status), failures, len(there - {run.id for run in plan.runs}))
+            continue
+        if files.result.exists():
+            try:
+                results[place] = result_of(run, files.result)
+            except ShapleyMixError as error:
+                broken[place] = error.message
+        elif failure := failure_of(files):
+            failures[place] = failure
+    status = (FINISHED if one in results else FAILED if one in failures else OPEN for one in range(len(plan)))
+    strange = len(there - {run.id for run in plan.runs})
+    return State(plan, tuple(status), failures, strange, broken), results
 
 
 def collect(plan: Plan, layout: Layout) -> Collected:
     """One run log of all finished runs of a plan, in its order; ids are those of the plan.
 
-    An untrained model that several runs measured alike (N, seed and losses) is there once.
+    An untrained model that several runs measured alike (N, seed and losses) is there once. A result that is broken, or
+    another run's, is left out and told.
 
     Raises
     ------
     DataError
-        If no run is finished, or a result is broken or another run's.
+        If no run is finished.
     """
-    state = state_of(plan, layout)
-    results: dict[int, RunResult] = {}
-    faults: list[Fault] = []
-    for place in state.where(FINISHED):
-        run = plan.runs[place]
-        try:
-            results[place] = result_of(run, layout.place(run.id).result)
-        except ShapleyMixError as error:
-            faults.append(Fault(error.message, error.location, hint="remove this file, and launch the plan again"))
-    if faults:
-        raise DataError.of(faults, "the results")
+    state, results = _read(plan, layout)
     if not results:
         hint = "train them with `shapleymix launch`, or `shapleymix run`"
         raise DataError(f"none of {len(plan)} runs is finished", location=Location(str(layout.root)), hint=hint)
@@ -161,6 +164,8 @@ def _said(plan: Plan, state: State, results: dict[int, RunResult]) -> Iterator[s
         yield f"{missing} of {len(plan)} runs are missing, {failed} of which failed: index {listed}{more}"
     for said, runs in Counter(text for one in results.values() for text in one.notices).items():
         yield f"{runs} of {len(results)} runs: {said}"
+    for place, wrong in state.broken.items():
+        yield f"the result of run {place} {wrong}: it is left out; launch the plan again, which mends it"
     if state.strange:
         are = "folder is" if state.strange == 1 else "folders are"
         yield f"{state.strange} {are} of no run of this plan (it was written anew?), and left out"

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location
+from shapleymix.errors import DataError, Location, ShapleyMixError, StoreError
 from shapleymix.records import FloatArray, Record
 from shapleymix.sweeping.layout import HANDED_BACK, Place
 from shapleymix.sweeping.plans import PlannedRun
@@ -115,9 +115,29 @@ def note_failure(place: Place, reason: str) -> Failure:
     return failure
 
 
+def failure_of(place: Place) -> Failure | None:
+    """How a run failed so far; a note that a full disk or a loss of power has broken stands for one failure."""
+    try:
+        return Failure.load(place.failure)
+    except StoreError:
+        return Failure(1, "the note of its failure is broken") if place.failure.exists() else None
+
+
 def failures_of(place: Place) -> int:
     """How often a run failed so far."""
-    return Failure.load(place.failure).attempts if place.failure.exists() else 0
+    failure = failure_of(place)
+    return 0 if failure is None else failure.attempts
+
+
+def is_finished(run: PlannedRun, place: Place) -> bool:
+    """Whether the result of a run is there, whole and its own."""
+    if not place.result.exists():
+        return False
+    try:
+        result_of(run, place.result)
+    except ShapleyMixError:
+        return False
+    return True
 
 
 def unseen(place: Place) -> bool:
@@ -159,6 +179,10 @@ def _checked(run: PlannedRun, log: RunLog, short: float) -> RunResult:
     ids = set(np.array(log.runs)[trained].tolist())
     if len(ids) != 1:
         raise DataError(f"holds {len(ids)} trained runs, expected one", location=place)
+    if len(sizes := sorted({float(N) for N in log.N})) > 1:
+        raise DataError(
+            f"holds N from {format_size(sizes[0])} to {format_size(sizes[-1])}, expected one", location=place
+        )
     sources = tuple(run.mixture)
     p = np.where(trained[:, None], _ratios(log, run, place), 0.0)
     last = int(np.argmax(log.D))
@@ -170,7 +194,7 @@ def _checked(run: PlannedRun, log: RunLog, short: float) -> RunResult:
         raise DataError("has no loss at its end", location=place)
     none = np.full(p.shape, np.nan)
     unique = none if log.unique is None or not log.sources else _spread(log.unique, log.sources, sources, np.nan)
-    return RunResult(sources, log.targets, run.id, log.N, log.D, p, log.loss, unique, _notices(run, log, ended))
+    return RunResult(sources, log.targets, run.id, log.N, log.D, p, log.loss, unique, _notices(run, log, last))
 
 
 def _ratios(log: RunLog, run: PlannedRun, place: Location) -> FloatArray:
@@ -198,12 +222,17 @@ def _spread(values: FloatArray, have: tuple[str, ...], want: tuple[str, ...], mi
     return found
 
 
-def _notices(run: PlannedRun, log: RunLog, ended: float) -> tuple[str, ...]:
+def _notices(run: PlannedRun, log: RunLog, last: int) -> tuple[str, ...]:
     """What differs from the plan and is no fault: the log has what was realised."""
     said = []
-    for name, found, planned in (("N", float(log.N[0]), run.N), ("D", ended, run.D)):
+    for name, found, planned in (("N", float(log.N[last]), run.N), ("D", float(log.D[last]), run.D)):
         if abs(found / planned - 1) > NEAR:
             said.append(f"{name} is {format_size(found)}, planned was {format_size(planned)}")
+    measured = {name for name, known in zip(log.targets, log.measured[last].tolist(), strict=True) if known}
+    if absent := [name for name in run.mixture if name not in measured]:
+        said.append(f"no loss of {', '.join(absent)} at its end")
+    if others := [name for name in log.targets if name not in run.mixture]:
+        said.append(f"losses of {', '.join(others)}, of which the plan says nothing")
     left = [name for name, column in (("weight", log.weight), ("split", log.split)) if column is not None]
     return (*said, *([f"{' and '.join(left)} of its run log are left out"] if left else []))
 

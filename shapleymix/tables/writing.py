@@ -62,8 +62,8 @@ def encode(columns: Mapping[str, Column], name: str, metadata: Mapping[str, str]
 
 
 def _cells(column: Column) -> list[Cell]:
-    if not isinstance(column, np.ndarray):
-        return cast(list[Cell], list(column))
+    if not isinstance(column, np.ndarray):  # which may hold NumPy's numbers, of which JSON knows none
+        return [cast(Cell, value.item() if isinstance(value, np.generic) else value) for value in column]
     return [None if math.isnan(value) else value for value in column.tolist()]
 
 

@@ -56,9 +56,9 @@ def command(
     """Train the runs of PLAN that are not finished, so many at a time.
 
     Called again, it resumes: what is finished is passed over, what was begun is started again with the same command,
-    and continues where its program can. Several launchers may work at one plan; none trains what another does. Ctrl-C
-    asks the programs to end and waits; a second one ends them at once. Failures are listed at the end, with exit code
-    1.
+    and continues where its program can. Programs start in the folder where this is called. Several launchers may work
+    at one plan; none trains what another does. Ctrl-C asks the programs to end and waits; a second one ends them at
+    once. Failures are listed at the end, with exit code 1.
     """
     from shapleymix.sweeping.layout import Layout
     from shapleymix_cli.inputs import read_sweep
@@ -142,6 +142,7 @@ def _train(
     sweep = Sweep.of(plan, layout, retries)
     with watching(sweep, quiet=out.quiet) as watch:
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
+    out.warn([f"{runs} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
     out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
     if sweep.failed:
         click.get_current_context().exit(DATA_SAY_NO)

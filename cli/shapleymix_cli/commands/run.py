@@ -56,5 +56,6 @@ def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run
             say(f"  {line}")
         hint = "mend it, and call the same again: it goes on where its program can"
         raise DataError(f"run {index} failed: {end.reason}", hint=hint, location=Location(str(place.log)))
+    out.warn(end.notices)
     how = "is finished" if end.trained else "was finished before"
     out.emit(lambda: {**told, "status": "finished"}, lambda: [f"run {index} ({run.id}, {run.name}) {how}"])

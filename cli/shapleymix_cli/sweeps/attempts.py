@@ -18,7 +18,9 @@ from shapleymix.sweeping.results import (
     NEAR,
     SHORT,
     Failure,
+    failure_of,
     failures_of,
+    is_finished,
     make_folder,
     note_failure,
     take_result,
@@ -38,12 +40,13 @@ _LAST = 4096
 @dataclass(frozen=True)
 class End:
     """How one attempt at a run ended: finished (`trained` by it, or before), failed for a reason, which it has done so
-    often, held by another process, or stopped."""
+    often, held by another process, or stopped; and what is not as planned, and no fault."""
 
     how: How
     reason: str = ""
     trained: bool = True
     failures: int = 0
+    notices: tuple[str, ...] = ()
 
 
 def attempt(
@@ -62,14 +65,15 @@ def attempt(
     try:
         make_folder(place)
         with claimed(place.claim) as claim:
-            if place.result.exists():
+            if is_finished(run, place):
                 return End("finished", trained=False)
             if claim is None:
                 return End("held")
             if _left_behind(run, place):
                 return End("finished", trained=False)
-            if most is not None and failures_of(place) >= most:
-                return _end_of(Failure.load(place.failure))
+            failure = failure_of(place)
+            if most is not None and failure is not None and failure.attempts >= most:
+                return _end_of(failure)
             return _trained(run, place, children, env or {}, claim)
     except OSError as error:
         hint = "make room, or give --folder somewhere that can be written"
@@ -112,12 +116,12 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     stopped = children.stopped.is_set()
     if code == 0:
         try:  # a program that is asked to end may do so with 0, long before it is through
-            take_result(run, place, NEAR if stopped else SHORT)
+            taken = take_result(run, place, NEAR if stopped else SHORT)
         except ShapleyMixError as error:
             if stopped:
                 return End("stopped")
             return _failed(place, str(error).replace("\n  hint: ", " (") + (")" if error.hint else ""))
-        return End("finished")
+        return End("finished", notices=taken.notices)
     if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))

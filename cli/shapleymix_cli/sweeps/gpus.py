@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from itertools import takewhile
 
 from shapleymix.errors import UsageError
 
@@ -22,13 +23,18 @@ def gpus_of(asked: str | None) -> tuple[str, ...]:
     """
     if asked is None:
         visible = os.environ.get(VISIBLE)
-        return _found() if visible is None else tuple(part.strip() for part in visible.split(",") if part.strip())
+        return _found() if visible is None else tuple(takewhile(_is_gpu, map(str.strip, visible.split(","))))
     if asked.strip() == NONE:
         return ()
     parts = tuple(part.strip() for part in asked.split(","))
     if not all(parts):
         raise UsageError(f"--gpus {asked!r} names no GPU between two commas", hint="for instance 0,1, or none")
     return parts
+
+
+def _is_gpu(name: str) -> bool:
+    """Whether it names a GPU; CUDA ends the list at the first part that does not, such as -1, which hides all."""
+    return bool(name) and not name.startswith("-")
 
 
 def _found() -> tuple[str, ...]:

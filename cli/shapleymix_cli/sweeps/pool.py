@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
-from shapleymix.sweeping.results import failures_of
+from shapleymix.sweeping.results import failures_of, is_finished
 from shapleymix_cli.streams import say
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import Children
@@ -28,7 +28,8 @@ PAUSE = 1.0
 
 @dataclass
 class Sweep:
-    """What is going on: which runs wait, which are finished, and which have failed for good with their reasons."""
+    """What is going on: which runs wait, which are finished, and which have failed for good with their reasons;
+    and of how many runs of this launch something is not as planned."""
 
     plan: Plan
     layout: Layout
@@ -39,13 +40,14 @@ class Sweep:
     failed: dict[int, str] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
+    notices: Counter[str] = field(default_factory=Counter)
     fault: BaseException | None = None
 
     @classmethod
     def of(cls, plan: Plan, layout: Layout, retries: int) -> Sweep:
         """All runs that are not finished, each with the failures after which it is given up."""
         places = [(index, layout.place(run.id)) for index, run in enumerate(plan.runs)]
-        done = {index for index, place in places if place.result.exists()}
+        done = {index for index, place in places if is_finished(plan.runs[index], place)}
         open_ = [(index, place) for index, place in places if index not in done]
         most = {index: failures_of(place) + 1 + retries for index, place in open_}
         return cls(plan, layout, deque(index for index, _ in open_), most, done)
@@ -125,6 +127,7 @@ def _take(sweep: Sweep, index: int, end: End) -> None:
     if end.how == "finished":
         sweep.finished.add(index)
         sweep.trained += end.trained
+        sweep.notices.update(end.notices)
     elif end.how == "held":
         sweep.held.add(index)
         sweep.waiting.append(index)

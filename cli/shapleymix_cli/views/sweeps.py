@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from shapleymix.sweeping.collecting import FAILED, FINISHED, OPEN, State
-from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.layout import Layout, Place
 from shapleymix.sweeping.listed import Listed
 from shapleymix.sweeping.plans import Plan, PlannedRun
+from shapleymix_cli.sweeps.attempts import last_words
 from shapleymix_cli.sweeps.pool import Sweep
 from shapleymix_cli.views.numbers import count, fixed, size
 from shapleymix_cli.views.tables import Part, heading, table
@@ -49,7 +50,7 @@ def launch_view(sweep: Sweep, retries: int, verbose: bool) -> list[Part]:
     if not sweep.failed:
         return [heading(told)]
     rows = [
-        [str(place), sweep.plan.runs[place].name, _one_line(reason), str(sweep.layout.place(_id(sweep, place)).log)]
+        [str(place), sweep.plan.runs[place].name, _said(sweep, place, reason), str(_place(sweep, place).log)]
         for place, reason in sorted(sweep.failed.items())[: None if verbose else MOST]
     ]
     times = f"{len(sweep.failed)} failed, each tried {count(retries + 1, 'time')}:"
@@ -57,8 +58,13 @@ def launch_view(sweep: Sweep, retries: int, verbose: bool) -> list[Part]:
     return [heading(told), times, shown, *_more(len(sweep.failed) - len(rows))]
 
 
-def _id(sweep: Sweep, place: int) -> str:
-    return sweep.plan.runs[place].id
+def _place(sweep: Sweep, place: int) -> Place:
+    return sweep.layout.place(sweep.plan.runs[place].id)
+
+
+def _said(sweep: Sweep, place: int, reason: str) -> str:
+    """Why a run failed, and the last line that its program said."""
+    return ": ".join([_one_line(reason), *last_words(_place(sweep, place))[-1:]])
 
 
 def state_view(state: State, layout: Layout, verbose: bool) -> list[Part]:
