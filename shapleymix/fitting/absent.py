@@ -96,6 +96,11 @@ class Absent(Record):
         )
 
 
+def traceless(p: FloatArray) -> FloatArray:
+    """Ratios without the traces that `TRACE` takes for none: a law's power of one may be far from that of zero."""
+    return np.where(p < TRACE, 0.0, p)
+
+
 def merged(
     known: tuple[FloatArray, FloatArray, FloatArray],
     absent: Absent | None,
@@ -106,9 +111,9 @@ def merged(
     """Losses with their intervals (R, K): those known, and of the other regime its own; and which these are (R, K)."""
     if absent is None:
         return *known, np.zeros(known[0].shape, dtype=bool)
-    there, losses = absent.entries(counted.q), absent.law.losses(counted.q, *budgets)
+    there, losses = absent.entries(counted.q), absent.law.losses(traceless(counted.q), *budgets)
     spread = Spread(absent.replicates, absent.residuals, absent.coverage)
-    found = losses, *spread.interval(losses, counted.replicates, *budgets, level)
+    found = losses, *spread.interval(losses, traceless(counted.replicates), *budgets, level)
     loss, low, high = (np.where(there, other, one) for one, other in zip(known, found, strict=True))
     return loss, low, high, there
 
@@ -120,5 +125,5 @@ def of_replicates(
     found = replicate_losses(law, counted.replicates, *budgets)
     if absent is None or absent.replicates is None:
         return found
-    other = replicate_losses(absent.replicates, counted.replicates, *budgets)
+    other = replicate_losses(absent.replicates, traceless(counted.replicates), *budgets)
     return np.where(absent.entries(counted.q), other, found)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.absent import traceless
 from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.repetition import taken
@@ -64,7 +65,9 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
         counted.q, rows.N, rows.D
     )  # a loss that is not shown for being absurd is an error all the same
     if fit.absent is not None:
-        losses = np.where(fit.absent.entries(counted.q), fit.absent.law.losses(counted.q, rows.N, rows.D), losses)
+        losses = np.where(
+            fit.absent.entries(counted.q), fit.absent.law.losses(traceless(counted.q), rows.N, rows.D), losses
+        )
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
     none = fit.replicates is None and fit.residuals is None
     notes = Spread(None, None).lacks(fit.targets) if none else ()

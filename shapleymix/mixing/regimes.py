@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from shapleymix.fitting.absent import Absent
+from shapleymix.fitting.absent import Absent, traceless
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.uncertainty import Spread
 from shapleymix.laws.terms import SOURCES, Terms
@@ -57,7 +57,7 @@ class Regime:
         one, other = (self.replicates, self.other_replicates) if replicated else (self.terms, self.other)
         if one is None or other is None:
             one, other = self.terms, self.other
-        return np.where(there, other.losses(p), one.losses(p)) if there.any() else one.losses(p)
+        return np.where(there, other.losses(traceless(p)), one.losses(p)) if there.any() else one.losses(p)
 
     def held_at_zero(self, upper: FloatArray) -> Regime:
         """The same where the targets whose own source has an upper bound (M,) of 0 have one law, the other regime's."""
