@@ -215,7 +215,7 @@ def test_compare_takes_a_users_own_laws(run: Run, fixtures: Path, tmp_path: Path
 def test_compare_says_where_a_law_is_undefined(run: Run, fixtures: Path) -> None:
     table = fixtures / "multilingual5_languages.csv"
     call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "family,chinchilla", "--languages", table)
-    outcome = run(*call, "--folds", 4, "--json")
+    outcome = run(*call, "--folds", 4, "--min-own-tokens", 0, "--json")
     laws = {law["law"]: law for law in outcome.document["laws"]}
     assert laws["family"]["coverage"] < 1 == laws["chinchilla"]["coverage"]
     assert "undefined" in outcome.err

@@ -123,8 +123,8 @@ def too_flat(law: Law, levels: Levels, targets: tuple[str, ...]) -> tuple[str, .
         if len(values) == 1 and flat:
             found.append(
                 f"law {law.name!r} hardly lets the loss of {', '.join(flat)} fall with {budget}, of which the log has "
-                f"one value: by less than half of the public runs' -d log L / d log {budget} of {believed:.2g}; for "
-                f"another {budget}, fit another law"
+                f"one value: by less than half of what public runs do, {believed:.2g} of the loss for each factor e; "
+                f"for another {budget}, fit another law"
             )
     return tuple(found)
 

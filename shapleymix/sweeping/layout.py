@@ -75,7 +75,7 @@ class Layout:
         if folder is not None:
             return cls(Path(os.path.realpath(folder)))
         if os.fspath(plan) == "-" or (os.path.exists(plan) and not os.path.isfile(plan)):
-            hint = "the folder of its runs lies beside it: give --folder"
+            hint = "the folder of its runs lies beside it: give one (folder)"
             raise UsageError("the plan is no file", location=Location(os.fspath(plan)), hint=hint)
         path = Path(os.path.realpath(plan))
         return cls(path.with_name(path.name.removesuffix(ENDING) + SUFFIX))
