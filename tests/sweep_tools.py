@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +124,19 @@ def check_log(path: Path, plan: Plan) -> None:
 def document(text: str) -> object:
     """The JSON document on standard output."""
     return json.loads(text)
+
+
+def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
+    """Until a condition holds."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def end_all(launchers: Iterable[subprocess.Popen[str]]) -> None:
+    """Kill what is left of the launchers that a test started."""
+    for one in launchers:
+        if one.poll() is None:
+            one.kill()
+        one.communicate()

@@ -7,7 +7,6 @@ import os
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cli_tools import Run, runner
 from shapleymix_cli.sweeps.gpus import environments, gpus_of
@@ -17,7 +16,6 @@ import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.layout import Layout, Place
-from shapleymix.sweeping.listed import read_mixtures
 from shapleymix.sweeping.plans import Plan, read_plan
 
 
@@ -254,13 +252,6 @@ def test_a_broken_result_is_mended_by_the_next_launch(run: Run, tmp_path: Path):
     check_log(tmp_path / "log.csv", plan)
 
 
-def test_a_design_can_be_a_table_of_lines(run: Run):
-    words = ("plan", "mixtures", "--n", 3, "--sources", "a,b,c", "--run-N", "1k", "--run-D", "1k")
-    assert run(*words, "-o", "table.jsonl").code == 0
-    assert run(*words, "-o", "table.csv").code == 0
-    np.testing.assert_array_equal(read_mixtures("table.jsonl").p, read_mixtures("table.csv").p)
-
-
 def test_what_is_not_as_planned_is_told_when_it_is_trained(run: Run, tmp_path: Path):
     """A program that passes over {N} and one language: all runs are finished, and none is what was planned."""
     path = trainer(tmp_path)
@@ -354,51 +345,3 @@ def test_gpus_are_those_asked_for_or_visible(monkeypatch: pytest.MonkeyPatch):
     assert len(environments(("0", "1", "2"), 2, None)) == 1
     with pytest.raises(UsageError, match="name a GPU several times"):
         environments(("0",), 1, 2)
-
-
-# -- mixtures and grids
-
-
-def test_listed_mixtures_become_a_grid_of_runs(run: Run, tmp_path: Path, fixtures: Path):
-    languages = str(fixtures / "multilingual5_languages.csv")
-    words = ("--controlled", "monolingual,uniform,families", "--random", 5, "--empirical", "natural")
-    made = run("plan", "mixtures", "--languages", languages, *words, "--floor", "0.05", "-o", "mix.csv")
-    assert made.code == 0, made.err
-    table = read_mixtures("mix.csv")
-    drawn = [row for row, name in enumerate(table.names) if name.startswith("random-")]
-    assert len(drawn) == 5
-    assert table.p[drawn].min() >= 0.05 - 1e-9
-    grid = run(
-        "plan", "grid", "mix.csv", "-N", "tiny=23712,mini=97600", "-D", "1M,2M", "--seeds", "0,1", "-o", "g.jsonl"
-    )
-    assert grid.code == 0, grid.err
-    plan = read_plan("g.jsonl")
-    assert len(plan) == len(table) * 2 * 2 * 2
-    assert plan.runs[0].command[:2] == ("shapleymix-irds", "train")
-    assert {run_.name for run_ in plan.runs} == set(table.names)
-
-
-def test_a_design_is_written_as_runs_or_as_a_table(run: Run):
-    words = ("plan", "mixtures", "--n", 4, "--sources", "a,b,c", "--run-N", "1k", "--run-D", "2k")
-    assert run(*words, "-o", "table.csv").code == 0
-    command = "train {mixture} {out} {seed}"
-    made = run(*words, "--command", command, "--seeds", "0,1", "-o", "runs.jsonl")
-    assert made.code == 0, made.err
-    table, plan = sm.read_runs("table.csv", losses="optional"), read_plan("runs.jsonl")
-    assert [one.name for one in plan.runs] == [*table.runs, *table.runs]
-    np.testing.assert_allclose([list(one.mixture.values()) for one in plan.runs[:4]], table.p)
-    assert run("plan", "mixtures", "--n", 2, "--sources", "a,b", "--command", command).code == 2, "N and D are needed"
-
-
-def test_a_list_of_mixtures_counts_as_planned_for_a_design(run: Run):
-    words = "--sources a,b,c --controlled monolingual,uniform --run-N 1k --run-D 1k -o listed.csv"
-    assert run(f"plan mixtures {words}").code == 0
-    designed = run("plan mixtures listed.csv --n 2")
-    assert "after 4 mixtures" in designed.out, designed.err
-
-
-def test_plans_are_documents_too(run: Run):
-    found = run("plan game --sources a,b -N tiny=23712 -D 1M --json").document
-    assert [one["name"] for one in found["runs"]] == ["a", "b", "a+b"]
-    listed = run("plan mixtures --sources a,b --controlled uniform --json").document
-    assert (listed["kind"], listed["p"]) == ("mixture-list", [[0.5, 0.5]])

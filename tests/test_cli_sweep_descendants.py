@@ -7,8 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -16,7 +15,7 @@ import psutil
 import pytest
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.descendants import processes_of
-from sweep_tools import start
+from sweep_tools import end_all, start, wait_for
 
 from shapleymix.sweeping.games import coalitions
 from shapleymix.sweeping.grids import grid
@@ -62,10 +61,7 @@ def launchers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that a test starts; what is left of them and of their programs is ended."""
     started: list[subprocess.Popen[str]] = []
     yield started
-    for one in started:
-        if one.poll() is None:
-            one.kill()
-        one.communicate()
+    end_all(started)
     for pid in [*ids(tmp_path, "workers"), *ids(tmp_path, "programs")]:
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
@@ -93,13 +89,6 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def wait_for(what: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def launched(folder: Path, launchers: list[subprocess.Popen[str]], *words: object) -> subprocess.Popen[str]:

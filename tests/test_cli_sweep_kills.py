@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sweep_tools import check_log, game_plan, lines_of, start, trainer
+from sweep_tools import check_log, end_all, game_plan, lines_of, start, trainer, wait_for
 
 from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.layout import Layout
@@ -27,10 +27,7 @@ def launchers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that a test starts; what is left of them, and of the programs that they started, is ended."""
     started: list[subprocess.Popen[str]] = []
     yield started
-    for one in started:
-        if one.poll() is None:
-            one.kill()
-        one.communicate()
+    end_all(started)
     for pid in programs(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
@@ -48,15 +45,6 @@ def _trains(pid: int) -> bool:
         return b"train.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def wait_for(what: object, seconds: float = 30) -> None:
-    """Until a condition holds."""
-    assert callable(what)
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def counts(tmp_path: Path, plan: Plan, name: str) -> list[int]:
@@ -84,14 +72,18 @@ def test_ctrl_c_ends_the_programs_and_launching_again_resumes(tmp_path: Path, la
     assert counts(tmp_path, plan, "ends") == [1, 1, 1]
 
 
-def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
-    path = trainer(tmp_path)
+def plan_of_the_stubborn(folder: Path) -> None:
+    """A game whose programs do not end when they are asked to: they say so before they write that they started."""
+    path = trainer(folder)
     path.write_text(path.read_text().replace("given =", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ngiven =", 1))
     game_plan(path, "--sleep 60")
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
+    plan_of_the_stubborn(tmp_path)
     child = start("launch", tmp_path / "plan.jsonl", "--jobs", 2)
     launchers.append(child)
     wait_for(lambda: len(programs(tmp_path)) == 2)
-    time.sleep(0.3)
     child.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     assert len(programs(tmp_path)) == 2, "they may write a checkpoint"
@@ -101,13 +93,10 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, launchers: list[subproces
 
 
 def test_programs_that_do_not_end_are_killed_after_the_grace(tmp_path: Path, launchers: list[subprocess.Popen[str]]):
-    path = trainer(tmp_path)
-    path.write_text(path.read_text().replace("given =", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ngiven =", 1))
-    game_plan(path, "--sleep 60")
+    plan_of_the_stubborn(tmp_path)
     child = start("launch", tmp_path / "plan.jsonl", "--grace", 0.5)
     launchers.append(child)
     wait_for(lambda: len(programs(tmp_path)) == 1)
-    time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=20) == 130
     assert programs(tmp_path) == []

@@ -15,7 +15,7 @@ from shapleymix.errors import UsageError
 from shapleymix.files import is_table_name
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.planning import COMMAND, PLACEHOLDERS, SEEDS, labels, write_plan
+from shapleymix_cli.planning import COMMAND, PLACEHOLDERS, SEEDS, write_plan
 
 if TYPE_CHECKING:
     from shapleymix.mixing.demands import Demands
@@ -131,11 +131,12 @@ def list_mixtures(
 ) -> None:
     """List mixtures of the kinds that were asked for, as a table or, with a command, as planned runs."""
     from shapleymix.mixing.demands import Demands
+    from shapleymix.tables.names import labels_of
     from shapleymix_cli.documents.writing import save_or_tabulate, with_provenance
 
     if sources is None and languages is None:
         raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
-    names = labels(sources) if sources is not None else languages.names if languages is not None else ()
+    names = labels_of(sources, "--sources") if sources is not None else languages.names if languages is not None else ()
     demands = Demands(**{**asked, "languages": languages}, allow_unseen=True)
     listed = _listed(out, given, names, demands, D)
     if given.template is not None:

@@ -111,9 +111,10 @@ def game(
     measure it (the default has --eval-untrained).
     """
     from shapleymix.sweeping.games import coalitions
+    from shapleymix.tables.names import labels_of
 
-    listed = coalitions(labels(sources), samples, seed)
-    write_plan(out, _planned(listed, sizes, tokens, seeds, template), output, force)
+    runs = coalitions(labels_of(sources, "--sources"), samples, seed)
+    write_plan(out, _planned(runs, sizes, tokens, seeds, template), output, force)
 
 
 @options.command(
@@ -171,17 +172,3 @@ def write_plan(out: Output, plan: Plan, output: str | None, force: bool) -> None
         return plan_view(plan, out.verbose)
 
     out.emit(lambda: plan_document(plan), view)
-
-
-def labels(given: str) -> tuple[str, ...]:
-    """Names with commas between, each usable as a label and given once."""
-    from shapleymix.tables.names import check_label, repeated
-    from shapleymix.tables.spelling import composed
-
-    names = tuple(composed(name.strip()) for name in given.split(","))
-    for name in names:
-        if fault := check_label(name):
-            raise UsageError(f"--sources: {name!r} {fault}")
-    if twice := repeated(names):
-        raise UsageError(f"--sources names {twice[0]!r} twice")
-    return names

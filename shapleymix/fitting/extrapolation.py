@@ -16,7 +16,7 @@ FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (
 FAR_RATIO = 0.1  # distance of a ratio from its range from which a point is called far outside
 SHOWN = 8
 CHOSEN_WITHIN = (
-    "the law was chosen for budgets within the fitted ones: fit with purpose=beyond chooses by the largest left out"
+    "the law was chosen for budgets within the fitted ones: a fit for what lies beyond chooses by the largest left out"
 )
 
 

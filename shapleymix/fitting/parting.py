@@ -71,7 +71,7 @@ def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None
     text = (
         f"{int(rows.sum())} of {int((rows | with_own).sum())} losses are of runs without the target's own language, "
         f"another regime, fitted apart: on held-out mixtures {law.name} errs by {there:.1%} there, and by "
-        f"{after:.2%} on the others ({before:.2%} if one law were fitted to all); min_own_tokens says otherwise"
+        f"{after:.2%} on the others ({before:.2%} if one law were fitted to all, as 0 asks for (min_own_tokens))"
     )
     evidence = replace(alone.evidence, notices=(*alone.evidence.notices, text))
     return Parted(study, replace(alone, evidence=evidence), rows)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, Location
+from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.records import IntArray
-from shapleymix.tables.spelling import near
+from shapleymix.tables.spelling import composed, near
 
 
 def align(
@@ -66,6 +66,28 @@ def check_label(label: str) -> str | None:
         return "holds a character that cannot be printed"
     bad = sorted({mark for mark in label if mark in '=,"\n\r\t\0'})
     return f"contains {', '.join(map(repr, bad))}" if bad else None
+
+
+def labels_of(text: str, what: str) -> tuple[str, ...]:
+    """Labels with commas between them, each usable and there once; `what` names the option that gave them.
+
+    Raises
+    ------
+    UsageError
+        If a label is unusable, or comes twice.
+    """
+    names = tuple(composed(name.strip()) for name in text.split(","))
+    require_labels(names, what)
+    return names
+
+
+def require_labels(names: Sequence[str], what: str) -> None:
+    """Raise a UsageError unless every label is usable and there once."""
+    for name in names:
+        if fault := check_label(name):
+            raise UsageError(f"{what}: {name!r} {fault}")
+    if twice := repeated(names):
+        raise UsageError(f"{what} names {twice[0]!r} twice")
 
 
 def repeated(names: Sequence[str]) -> list[str]:

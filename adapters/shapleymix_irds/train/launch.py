@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.tables.names import check_label, repeated
+from shapleymix.tables.names import labels_of, require_labels
 from shapleymix.tables.simplex import format_mixture
-from shapleymix.tables.spelling import composed
 from shapleymix_irds.distributed import World
 from shapleymix_irds.train.agreement import on_main
 from shapleymix_irds.train.config import TrainConfig
@@ -130,16 +129,12 @@ def language_names(config: TrainConfig) -> tuple[str, ...]:
     UsageError
         If a name cannot be a label or comes twice.
     """
-    names = tuple(composed(name.strip()) for name in config.languages.split(",")) if config.languages else ()
-    if not names:
-        names = toy_names(config.toy_languages) if config.corpus == "toy" else names_in(config.corpus)
+    if config.languages:
+        return labels_of(config.languages, "--languages")
+    names = toy_names(config.toy_languages) if config.corpus == "toy" else names_in(config.corpus)
     if len(names) < 1:
         raise UsageError("there are no files of text in it", location=Location(file=config.corpus))
-    for name in names:
-        if fault := check_label(name):
-            raise UsageError(f"the language {name!r} {fault}")
-    if twice := repeated(names):
-        raise UsageError(f"--languages names {twice[0]!r} twice")
+    require_labels(names, "the corpus")
     return names
 
 
