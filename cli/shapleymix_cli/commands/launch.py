@@ -33,6 +33,7 @@ _BETWEEN = re.compile(r",(?=[\w-]+=)")
 @click.option("--gpus", metavar="0,1,...|none", help="GPUs to share out.  [default: all that are visible]")
 @click.option("--gpus-per-run", type=options.Count(1), default=1, show_default=True, help="How many a run has.")
 @click.option("--retries", type=options.COUNT, default=1, show_default=True, help="Tries after the first failure.")
+@click.option("--keep-going", is_flag=True, help="Go on though the first five runs fail and none finishes.")
 @click.option(
     "--grace", type=options.Number(0, 1e6), default=60, show_default=True, help="Seconds to end in on Ctrl-C."
 )
@@ -47,6 +48,7 @@ def command(
     gpus: str | None,
     gpus_per_run: int,
     retries: int,
+    keep_going: bool,
     grace: float,
     backend: str,
     slurm: tuple[str, ...],
@@ -58,7 +60,8 @@ def command(
     Called again, it resumes: what is finished is passed over, what was begun is started again with the same command,
     and continues where its program can. Programs start in the folder where this is called. Several launchers may work
     at one plan; none trains what another does. Ctrl-C asks the programs to end and waits; a second one ends them at
-    once. Failures are listed at the end, with exit code 1.
+    once. Failures are listed at the end, with exit code 1; where the first five runs fail and none finishes, the others
+    are left alone.
     """
     from shapleymix.sweeping.layout import Layout
     from shapleymix_cli.inputs import read_sweep
@@ -71,7 +74,7 @@ def command(
     elif backend == SLURM:
         _submit(out, plan, layout, jobs, slurm)
     else:
-        _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, grace)
+        _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, keep_going, grace)
 
 
 def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
@@ -79,7 +82,7 @@ def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
     if slurm and backend != SLURM:
         raise UsageError("--slurm without --backend slurm", hint="give both, or neither")
     context = click.get_current_context()
-    for name in ("gpus", "gpus_per_run", "retries", "grace"):
+    for name in ("gpus", "gpus_per_run", "retries", "keep_going", "grace"):
         if backend == SLURM and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             hint = (
                 "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1,signal=..); launch again for those that fail"
@@ -129,6 +132,7 @@ def _train(
     gpus: str | None,
     each: int,
     retries: int,
+    keep_going: bool,
     grace: float,
 ) -> None:
     from shapleymix_cli.documents.sweeps import launch_document
@@ -139,10 +143,12 @@ def _train(
     from shapleymix_cli.views.sweeps import launch_view
 
     places = environments(gpus_of(gpus), each, jobs)
-    sweep = Sweep.of(plan, layout, retries)
+    sweep = Sweep.of(plan, layout, retries, keep_going=keep_going)
     with watching(sweep, quiet=out.quiet) as watch:
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
-    out.warn([f"{runs} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
+    out.warn([f"{len(runs)} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
     out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
-    if sweep.failed:
+    if sweep.hopeless:
+        out.warn(["mend the command of the plan, or what it needs, and launch again; --keep-going goes on regardless"])
+    if sweep.failed or sweep.hopeless:
         click.get_current_context().exit(DATA_SAY_NO)

@@ -28,10 +28,11 @@ def state_document(state: State) -> dict[str, Json]:
 
 
 def launch_document(sweep: Sweep) -> dict[str, Json]:
-    """How many runs there are, are finished, were trained now; `failed[]` with index, id, name and reason."""
+    """How many runs there are, are finished, were trained now, and are left since none finished; `failed[]`."""
     failed = [
         {"index": place, "id": sweep.plan.runs[place].id, "name": sweep.plan.runs[place].name, "reason": reason}
-        for place, reason in sorted(sweep.failed.items())
+        for place, reason in sorted((sweep.failing if sweep.hopeless else sweep.failed).items())
     ]
     counts = {"runs": len(sweep.plan), "finished": len(sweep.finished), "trained": sweep.trained}
+    counts["given_up"] = sweep.untried if sweep.hopeless else 0
     return {"kind": "launch", **counts, "failed": failed}

@@ -26,7 +26,7 @@ from shapleymix.sweeping.results import (
     take_result,
     unseen,
 )
-from shapleymix.sweeping.templates import ID, OUT, started
+from shapleymix.sweeping.templates import ID, OUT, OWN, started
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.claims import claimed
 
@@ -111,8 +111,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         try:
             code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim, folder=str(place.folder))
         except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            return _failed(place, f"{words[0]!r} cannot be started: {told}")
+            return _failed(place, f"{words[0]!r} cannot be started: {_why(words[0], error)}")
     stopped = children.stopped.is_set()
     if code == 0:
         try:  # a program that is asked to end may do so with 0, long before it is through
@@ -125,6 +124,12 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))
+
+
+def _why(program: str, error: OSError | ValueError) -> str:
+    """What the system says, and what to install where the trainer of this repository is not there."""
+    told = str(getattr(error, "strerror", None) or error)
+    return f"{told} (pip install '.[irds]' in a clone of ShapleyMix)" if program == OWN else told
 
 
 def _path() -> dict[str, str]:

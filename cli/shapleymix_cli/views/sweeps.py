@@ -47,15 +47,22 @@ def plan_view(plan: Plan, verbose: bool) -> list[Part]:
 def launch_view(sweep: Sweep, retries: int, verbose: bool) -> list[Part]:
     """What was done, and which runs failed with their reasons."""
     told = f"{len(sweep.finished)} of {count(len(sweep.plan), 'run')} finished, {sweep.trained} of them now"
-    if not sweep.failed:
+    failed = sweep.failing if sweep.hopeless else sweep.failed
+    if not failed:
         return [heading(told)]
     rows = [
         [str(place), sweep.plan.runs[place].name, _said(sweep, place, reason), str(_place(sweep, place).log)]
-        for place, reason in sorted(sweep.failed.items())[: None if verbose else MOST]
+        for place, reason in sorted(failed.items())[: None if verbose else MOST]
     ]
-    times = f"{len(sweep.failed)} failed, each tried {count(retries + 1, 'time')}:"
     shown = table(["index", "mixture", "reason", "log"], rows, left=4)
-    return [heading(told), times, shown, *_more(len(sweep.failed) - len(rows))]
+    return [heading(told), _times(sweep, retries), shown, *_more(len(failed) - len(rows))]
+
+
+def _times(sweep: Sweep, retries: int) -> str:
+    """How many failed, and how often each was tried."""
+    if not sweep.hopeless:
+        return f"{len(sweep.failed)} failed, each tried {count(retries + 1, 'time')}:"
+    return f"gave up: {len(sweep.failing)} failed before any finished; {count(sweep.untried, 'run')} not tried:"
 
 
 def _place(sweep: Sweep, place: int) -> Place:
