@@ -271,9 +271,9 @@ def test_odd_names_reach_the_program_as_one_word(name: str):
         return
     listed = coalitions((name, "other"))
     own = name if "{" not in name else "other"
-    command = "train 'two words' --json '{{\"a\": 1}}' --m {mixture} --r {p_other} --odd {p_LABEL} --name {name} --to {out}/{id}"
-    quoted = shlex.quote(f"{{p_{own}}}")
-    command = command.replace("{p_LABEL}", quoted)
+    odd = shlex.quote(f"{{p_{own}}}")
+    command = "train 'two words' --json '{{\"a\": 1}}' --m {mixture} --r {p_other} "
+    command += f"--odd {odd} --name {{name}} --to {{out}}/{{id}}"
     run = grid(listed, 1000, "1M", command=command).runs[-1]
     words = started(run.command, {"out": "/some where/{odd}", "id": run.id})
     assert words[:3] == ("train", "two words", "--json")
