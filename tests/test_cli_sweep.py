@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -14,8 +13,8 @@ from sweep_tools import check_log, game_plan, lines_of, template, trainer
 
 from shapleymix.errors import UsageError
 from shapleymix.sweeping.collecting import state_of
-from shapleymix.sweeping.layout import Layout, Place
-from shapleymix.sweeping.plans import Plan, read_plan
+from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.plans import read_plan
 
 
 @pytest.fixture
@@ -123,40 +122,6 @@ def test_odd_requests_are_told_by_name(run: Run, tmp_path: Path, words: str, cod
     outcome = run(words)
     assert outcome.code == code, outcome.err
     assert told in outcome.err
-
-
-# -- what an earlier program left
-
-
-def leave(tmp_path: Path, plan: Plan, D: float) -> Place:
-    """The run log of a program whose launcher was killed."""
-    place = Layout.of(tmp_path / "plan.jsonl").place(plan.runs[0].id)
-    place.out.mkdir(parents=True, exist_ok=True)
-    place.out.joinpath("runs.jsonl").write_text(json.dumps({"run": "x", "N": 1000, "D": D, "loss_a": 2}) + "\n")
-    return place
-
-
-@pytest.mark.parametrize(("D", "starts"), [(2000, 0), (1000, 1), (1950, 1)])
-def test_a_run_that_is_there_whole_is_taken_and_not_trained_again(run: Run, tmp_path: Path, D: float, starts: int):
-    """A part of it, or one within a twentieth of D, which a program that is stopped may leave, is none."""
-    plan = game_plan(trainer(tmp_path), sources=("a",))
-    leave(tmp_path, plan, D)
-    outcome = run("launch", "plan.jsonl")
-    assert f"1 of 1 run finished, {starts} of them now" in outcome.out, outcome.err
-    assert len(lines_of(tmp_path / "plan-sweep", plan.runs[0].id, "starts")) == starts
-    assert run("collect", "plan.jsonl", "--strict").code == 0
-
-
-def test_what_a_failure_left_is_not_taken_and_what_came_after_it_is(run: Run, tmp_path: Path):
-    plan = game_plan(trainer(tmp_path), "--fail 9", sources=("a",))
-    place = leave(tmp_path, plan, 1000)
-    assert run("launch", "plan.jsonl", "--retries", 0).code == 1
-    leave(tmp_path, plan, 2000)
-    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns - 1))
-    assert run("run", "plan.jsonl", "--index", 0).code == 1
-    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns + 1))
-    assert "was finished before" in run("run", "plan.jsonl", "--index", 0).out
-    assert not place.failure.exists()
 
 
 # -- where the runs lie

@@ -19,19 +19,22 @@ from shapleymix_cli.planning import EXAMPLE, plan_file, sweep_folder
 @click.option("--strict", is_flag=True, help="Fail, and write nothing, unless all runs are finished.")
 @options.output("the run log of the finished runs (.csv, .csv.gz, .parquet, .jsonl)")
 def command(out: Output, plan_path: str, folder: str | None, strict: bool, output: str | None, force: bool) -> None:
-    """How far PLAN is; with -o, the run log of its finished runs.
+    """How far PLAN is, and who trains what; with -o, the run log of its finished runs.
 
     Each run counts once, under its id, with the N and D that it realised. What is missing or not as planned is said on
-    standard error.
+    standard error. A whole run log whose program nobody saw end, since its launcher was killed, is taken.
     """
     from shapleymix.sweeping.collecting import FINISHED, collect, state_of
     from shapleymix.sweeping.layout import Layout
     from shapleymix_cli.documents.sweeps import state_document
     from shapleymix_cli.documents.writing import write_columns
     from shapleymix_cli.inputs import read_sweep
+    from shapleymix_cli.sweeps.claims import holders_of
+    from shapleymix_cli.sweeps.leftovers import take_left_behind
     from shapleymix_cli.views.sweeps import state_view
 
     plan, layout = read_sweep(out, plan_path), Layout.of(plan_path, folder)
+    out.note(take_left_behind(plan, layout))
     if output is None and not strict:
         state = state_of(plan, layout)
     else:
@@ -42,4 +45,5 @@ def command(out: Output, plan_path: str, folder: str | None, strict: bool, outpu
         out.warn(found.notices)
         if output is not None:
             write_columns(out, found.log.columns(), output, force)
-    out.emit(lambda: state_document(state), lambda: state_view(state, layout, out.verbose))
+    holders = holders_of(plan, layout)
+    out.emit(lambda: state_document(state, holders), lambda: state_view(state, layout, holders, out.verbose))

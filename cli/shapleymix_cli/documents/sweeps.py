@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
     from shapleymix.sweeping.collecting import State
     from shapleymix.sweeping.plans import Plan
+    from shapleymix_cli.sweeps.claims import Holder
     from shapleymix_cli.sweeps.pool import Sweep
 
 
@@ -17,12 +19,14 @@ def plan_document(plan: Plan) -> dict[str, Json]:
     return {"kind": "plan", "sources": list(plan.sources), "runs": runs, "notices": list(plan.notices)}
 
 
-def state_document(state: State) -> dict[str, Json]:
-    """`runs[]` with index, id, name and status; failed ones with attempts and reason."""
+def state_document(state: State, holders: Mapping[int, Holder]) -> dict[str, Json]:
+    """`runs[]` with index, id, name and status; failed ones with attempts and reason, those that train with by whom."""
     runs: list[dict[str, Json]] = []
     for place, (run, status) in enumerate(zip(state.plan.runs, state.status, strict=True)):
         failure = state.failures.get(place)
-        told = {} if failure is None else {"attempts": failure.attempts, "reason": failure.reason}
+        told: dict[str, Json] = {} if failure is None else {"attempts": failure.attempts, "reason": failure.reason}
+        if holder := holders.get(place):
+            told["held_by"] = {"host": holder.host, "pid": holder.pid, "since": holder.since}
         runs.append({"index": place, "id": run.id, "name": run.name, "status": status, **told})
     return {"kind": "sweep-state", "runs": runs, "of_no_run": state.strange}
 

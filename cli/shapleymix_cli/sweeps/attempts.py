@@ -24,11 +24,11 @@ from shapleymix.sweeping.results import (
     make_folder,
     note_failure,
     take_result,
-    unseen,
 )
 from shapleymix.sweeping.templates import ID, OUT, OWN, started
 from shapleymix_cli.sweeps.children import Children
-from shapleymix_cli.sweeps.claims import claimed
+from shapleymix_cli.sweeps.claims import UNKNOWN, Holder, claimed, holder_of
+from shapleymix_cli.sweeps.leftovers import left_behind
 
 How = Literal["finished", "failed", "held", "stopped"]
 TAIL = 5
@@ -47,6 +47,7 @@ class End:
     trained: bool = True
     failures: int = 0
     notices: tuple[str, ...] = ()
+    holder: Holder = UNKNOWN
 
 
 def attempt(
@@ -68,8 +69,8 @@ def attempt(
             if is_finished(run, place):
                 return End("finished", trained=False)
             if claim is None:
-                return End("held")
-            if _left_behind(run, place):
+                return End("held", holder=holder_of(place.claim) or UNKNOWN)
+            if left_behind(run, place):
                 return End("finished", trained=False)
             failure = failure_of(place)
             if most is not None and failure is not None and failure.attempts >= most:
@@ -85,21 +86,6 @@ def attempt(
 def words_of(run: PlannedRun, place: Place) -> tuple[str, ...]:
     """The words that start a run."""
     return started(run.command, {OUT: str(place.out), ID: run.id})
-
-
-def _left_behind(run: PlannedRun, place: Place) -> bool:
-    """Whether an earlier program was through when nobody saw it end: its launcher was killed, its time was over.
-
-    What lies there from before a failure was seen is that failure's. With whom it ended, and how, nobody knows; so it
-    is held to all of D, as where a program was stopped.
-    """
-    if not unseen(place):
-        return False
-    try:
-        take_result(run, place, NEAR)
-    except ShapleyMixError:
-        return False
-    return True
 
 
 def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str, str], claim: int) -> End:

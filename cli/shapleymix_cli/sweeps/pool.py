@@ -20,6 +20,7 @@ from shapleymix.sweeping.results import failures_of, is_finished
 from shapleymix_cli.streams import say
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import Children
+from shapleymix_cli.sweeps.claims import Holder
 
 HOPELESS = 5
 """Runs that fail before any finishes, after which a launch gives up: what is wrong is not theirs but the command's."""
@@ -52,8 +53,10 @@ class Sweep:
         How many were trained by this launch.
     failing, failed : dict of int to str
         Why runs failed in this launch, and why those did that are tried no more.
-    running, held : set of int
-        Runs that are trained here, or looked at; those of them and of the waiting ones that others hold.
+    running : set of int
+        Runs that are trained here, or looked at.
+    held : dict of int to Holder
+        Those of them, and of the waiting ones, that others hold: who does.
     notices : dict of str to list of int
         What is not as planned, and of which runs.
     fault : exception, optional
@@ -71,7 +74,7 @@ class Sweep:
     failing: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
-    held: set[int] = field(default_factory=set)
+    held: dict[int, Holder] = field(default_factory=dict)
     notices: dict[str, list[int]] = field(default_factory=dict)
     fault: BaseException | None = None
 
@@ -166,7 +169,7 @@ def _work(sweep: Sweep, env: Mapping[str, str], children: Children, lock: thread
 def _take(sweep: Sweep, index: int, end: End) -> None:
     """Note how an attempt ended, and put the run last if it is to be tried again."""
     sweep.running.discard(index)
-    sweep.held.discard(index)
+    sweep.held.pop(index, None)
     if end.how == "finished":
         sweep.finished.add(index)
         sweep.trained += end.trained
@@ -174,7 +177,7 @@ def _take(sweep: Sweep, index: int, end: End) -> None:
         for notice in end.notices:
             sweep.notices.setdefault(notice, []).append(index)
     elif end.how == "held":
-        sweep.held.add(index)
+        sweep.held[index] = end.holder
         sweep.waiting.append(index)
     elif end.how == "failed":
         sweep.failing[index] = end.reason

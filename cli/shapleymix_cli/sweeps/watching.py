@@ -74,21 +74,33 @@ class News:
     def __init__(self) -> None:
         self._reasons: set[str] = set()
         self._notices: set[str] = set()
+        self._holders: set[tuple[str, int]] = set()
 
     def tell(self, sweep: Sweep) -> None:
-        """Say each reason of a failure, and each thing that is not as planned, once."""
+        """Say what is new of failures, of other launchers, and of runs that are not as planned."""
+        self._failures(sweep)
+        for index, holder in sweep.held.items():
+            if (holder.host, holder.pid) not in self._holders:
+                say(f"{_named(sweep, index)} is trained by {holder}")
+            self._holders.add((holder.host, holder.pid))
+        for notice, runs in sweep.notices.items():
+            if notice not in self._notices:
+                say(f"warning: {_named(sweep, runs[0])}: {notice}")
+            self._notices.add(notice)
+
+    def _failures(self, sweep: Sweep) -> None:
         for index, reason in sweep.failing.items():
             run = sweep.plan.runs[index]
             if (alike := reason.replace(run.id, "")) in self._reasons:
                 continue
-            say(f"run {index} ({run.name}) failed: {' '.join(reason.split())}")
+            say(f"{_named(sweep, index)} failed: {' '.join(reason.split())}")
             for line in [] if self._reasons else last_words(sweep.layout.place(run.id)):
                 say(f"  {line}")
             self._reasons.add(alike)
-        for notice, runs in sweep.notices.items():
-            if notice not in self._notices:
-                say(f"warning: run {runs[0]} ({sweep.plan.runs[runs[0]].name}): {notice}")
-            self._notices.add(notice)
+
+
+def _named(sweep: Sweep, index: int) -> str:
+    return f"run {index} ({sweep.plan.runs[index].name})"
 
 
 class Lines:
@@ -110,7 +122,7 @@ class Lines:
 
 def told(sweep: Sweep, left: float | None) -> str:
     """What else there is to say: how many run, wait elsewhere, failed; and the time left."""
-    mine = len(sweep.running - sweep.held)
+    mine = len(sweep.running - sweep.held.keys())
     parts = [f"{count} {word}" for count, word in ((mine, "running"), (len(sweep.failed), "failed")) if count]
     if sweep.held:
         parts.append(f"{len(sweep.held)} with another launcher")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from shapleymix.sweeping.layout import Layout, Place
 from shapleymix.sweeping.listed import Listed
 from shapleymix.sweeping.plans import Plan, PlannedRun
 from shapleymix_cli.sweeps.attempts import last_words
+from shapleymix_cli.sweeps.claims import Holder
 from shapleymix_cli.sweeps.pool import Sweep
 from shapleymix_cli.views.numbers import count, fixed, size
 from shapleymix_cli.views.tables import Part, heading, table
@@ -74,22 +75,27 @@ def _said(sweep: Sweep, place: int, reason: str) -> str:
     return ": ".join([_one_line(reason), *last_words(_place(sweep, place))[-1:]])
 
 
-def state_view(state: State, layout: Layout, verbose: bool) -> list[Part]:
-    """How many runs are finished; which failed, and which are open."""
+def state_view(state: State, layout: Layout, holders: Mapping[int, Holder], verbose: bool) -> list[Part]:
+    """How many runs are finished; which are trained now and by whom, which failed, and which are open."""
     parts: list[Part] = [heading(f"{state.count(FINISHED)} of {count(len(state.plan), 'run')} finished")]
-    failed, open_ = state.where(FAILED), state.where(OPEN)
-    most = None if verbose else MOST
-    if failed:
-        rows = [
-            [*_named(state.plan.runs[place], place), _one_line(state.failures[place].reason)] for place in failed[:most]
-        ]
-        parts += ["", f"{len(failed)} failed:", table(["index", "mixture", "N", "D", "seed", "reason"], rows, left=6)]
-        parts += _more(len(failed) - len(rows))
-    if open_:
-        rows = [_named(state.plan.runs[place], place) for place in open_[:most]]
-        parts += ["", f"{len(open_)} open:", table(["index", "mixture", "N", "D", "seed"], rows, left=5)]
-        parts += _more(len(open_) - len(rows))
+    failed, open_ = ([place for place in state.where(status) if place not in holders] for status in (FAILED, OPEN))
+    told = {place: _one_line(state.failures[place].reason) for place in failed}
+    parts += _section(state.plan, sorted(holders), "being trained", "by", holders, verbose)
+    parts += _section(state.plan, failed, "failed", "reason", told, verbose)
+    parts += _section(state.plan, open_, "open", None, {}, verbose)
     return [*parts, *([f"Each run has its log.txt below {layout.root}."] if failed else [])]
+
+
+def _section(
+    plan: Plan, places: Sequence[int], what: str, column: str | None, told: Mapping[int, object], verbose: bool
+) -> list[Part]:
+    """Runs in one state, with what there is to tell of each."""
+    if not places:
+        return []
+    shown = places[: None if verbose else MOST]
+    rows = [[*_named(plan.runs[place], place), *([str(told[place])] if column else [])] for place in shown]
+    columns = ["index", "mixture", "N", "D", "seed", *([column] if column else [])]
+    return ["", f"{len(places)} {what}:", table(columns, rows, left=len(columns)), *_more(len(places) - len(shown))]
 
 
 def _named(run: PlannedRun, place: int) -> list[str]:
