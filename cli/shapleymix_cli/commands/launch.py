@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from shapleymix.sweeping.plans import Plan
 
 LOCAL, SLURM = "local", "slurm"
-_BETWEEN = re.compile(r",(?=[\w-]+=)")
-"""A comma before a name: one within a value, such as that of nodelist=a,b, parts nothing."""
 
 
 @options.command(
@@ -84,9 +81,7 @@ def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
     context = click.get_current_context()
     for name in ("gpus", "gpus_per_run", "retries", "keep_going", "grace"):
         if backend == SLURM and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            hint = (
-                "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1,signal=..); launch again for those that fail"
-            )
+            hint = "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1); launch again for those that fail"
             raise UsageError(f"--{name.replace('_', '-')} does nothing with --backend slurm", hint=hint)
 
 
@@ -105,23 +100,23 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
 
 def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]) -> None:
     from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix_cli.documents.sweeps import submission_document
+    from shapleymix_cli.sweeps.queue import submitting
+    from shapleymix_cli.sweeps.sbatch import pairs_of
     from shapleymix_cli.sweeps.slurm import submit
+    from shapleymix_cli.views.sweeps import submission_view
 
-    pairs = [part.partition("=") for text in parameters for part in _BETWEEN.split(text)]
-    if bad := [name for name, equals, value in pairs if not (name and equals and value)]:
-        raise UsageError(f"--slurm {bad[0]!r} is no name=value", hint="for instance partition=gpu,time=60,gres=gpu:1")
-    state = state_of(plan, layout)
-    told = {name.strip(): value.strip() for name, _, value in pairs}
-    submitted = submit(plan, layout, state.where(OPEN, FAILED), jobs=jobs, parameters=told)
+    told = pairs_of(parameters)
+    with submitting(layout) as queued:
+        listed = state_of(plan, layout).where(OPEN, FAILED)
+        waiting = {index: queued[plan.runs[index].id] for index in listed if plan.runs[index].id in queued}
+        submitted = submit(
+            plan, layout, [index for index in listed if index not in waiting], jobs=jobs, parameters=told
+        )
+    if submitted and not {"time", "timeout_min"} & told.keys():
+        out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
     ids = [job.job_id for job in submitted]
-    arrays = list(dict.fromkeys(one.partition("_")[0] for one in ids))
-    out.emit(
-        lambda: {"kind": "launch", "runs": len(plan), "submitted": ids},
-        lambda: [
-            f"{len(ids)} of {len(plan)} runs submitted: {', '.join(arrays) or 'nothing is left to be done'}",
-            *(["`shapleymix collect` tells how far they are"] if ids else []),
-        ],
-    )
+    out.emit(lambda: submission_document(plan, ids, waiting), lambda: submission_view(plan, ids, waiting))
 
 
 def _train(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,3 +40,9 @@ def launch_document(sweep: Sweep) -> dict[str, Json]:
     counts = {"runs": len(sweep.plan), "finished": len(sweep.finished), "trained": sweep.trained}
     counts["given_up"] = sweep.untried if sweep.hopeless else 0
     return {"kind": "launch", **counts, "failed": failed}
+
+
+def submission_document(plan: Plan, jobs: Sequence[str], waiting: Mapping[int, str]) -> dict[str, Json]:
+    """The jobs that were submitted, and those that have runs already, by the runs' indices."""
+    held = {str(index): job for index, job in waiting.items()}
+    return {"kind": "launch", "runs": len(plan), "submitted": list(jobs), "waiting": held}

@@ -10,5 +10,7 @@ Modules, in reading order:
   gpus         which GPUs there are, and which of them each place in the pool has
   pool         runs of a plan, so many at a time, until each is finished or has failed too often
   watching     how far a sweep is, on a terminal and elsewhere
+  sbatch       what sbatch is told, from what is typed
+  queue        which runs SLURM has already
   slurm        a sweep as SLURM's arrays, by submitit
 """
