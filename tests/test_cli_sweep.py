@@ -12,9 +12,9 @@ from shapleymix_cli.sweeps.gpus import environments, gpus_of
 from sweep_tools import check_log, game_plan, lines_of, template, trainer
 
 from shapleymix.errors import UsageError
-from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import read_plan
+from shapleymix.sweeping.states import state_of
 
 
 @pytest.fixture

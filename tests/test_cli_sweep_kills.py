@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from sweep_tools import check_log, end_all, game_plan, lines_of, start, trainer, wait_for
 
-from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
+from shapleymix.sweeping.states import state_of
 
 FOLDER = "plan-sweep"
 

@@ -21,11 +21,11 @@ from shapleymix_cli.sweeps.queue import Handed
 from sweep_tools import check_log, game_plan, lines_of, start, trainer
 
 from shapleymix.errors import UsageError
-from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.games import coalitions
 from shapleymix.sweeping.grids import grid
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan, PlannedRun, read_plan
+from shapleymix.sweeping.states import state_of
 
 if TYPE_CHECKING:
     from submitit import Job

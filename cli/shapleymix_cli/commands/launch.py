@@ -87,7 +87,7 @@ def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
 
 def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
     """The commands of the runs that are not finished."""
-    from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.attempts import words_of
 
     listed = state_of(plan, layout).where(OPEN, FAILED)
@@ -99,7 +99,7 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
 
 
 def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]) -> None:
-    from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.documents.sweeps import submission_document
     from shapleymix_cli.sweeps.queue import submitting
     from shapleymix_cli.sweeps.sbatch import pairs_of

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
-    from shapleymix.sweeping.collecting import State
+    from shapleymix.sweeping.layout import Layout
     from shapleymix.sweeping.plans import Plan
+    from shapleymix.sweeping.states import State
     from shapleymix_cli.sweeps.claims import Holder
     from shapleymix_cli.sweeps.pool import Sweep
+
+    Told = tuple[State, Layout, Mapping[int, Holder]]
+    """How far a plan is, its folder, and who trains its runs."""
 
 
 def plan_document(plan: Plan) -> dict[str, Json]:
@@ -19,16 +23,19 @@ def plan_document(plan: Plan) -> dict[str, Json]:
     return {"kind": "plan", "sources": list(plan.sources), "runs": runs, "notices": list(plan.notices)}
 
 
-def state_document(state: State, holders: Mapping[int, Holder]) -> dict[str, Json]:
-    """`runs[]` with index, id, name and status; failed ones with attempts and reason, those that train with by whom."""
-    runs: list[dict[str, Json]] = []
+def states_document(states: Sequence[Told]) -> dict[str, Json]:
+    """`runs[]` with plan, index, id, name and status; failed ones with their reason, those that train with by whom."""
+    runs = [run for state, _, holders in states for run in _runs(state, holders)]
+    return {"kind": "sweep-state", "runs": runs, "of_no_run": sum(state.strange for state, _, _ in states)}
+
+
+def _runs(state: State, holders: Mapping[int, Holder]) -> Iterator[dict[str, Json]]:
     for place, (run, status) in enumerate(zip(state.plan.runs, state.status, strict=True)):
         failure = state.failures.get(place)
         told: dict[str, Json] = {} if failure is None else {"attempts": failure.attempts, "reason": failure.reason}
         if holder := holders.get(place):
             told["held_by"] = {"host": holder.host, "pid": holder.pid, "since": holder.since}
-        runs.append({"index": place, "id": run.id, "name": run.name, "status": status, **told})
-    return {"kind": "sweep-state", "runs": runs, "of_no_run": state.strange}
+        yield {"plan": state.plan.file, "index": place, "id": run.id, "name": run.name, "status": status, **told}
 
 
 def launch_document(sweep: Sweep) -> dict[str, Json]:

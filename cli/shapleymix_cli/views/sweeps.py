@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shapleymix.sweeping.collecting import FAILED, FINISHED, OPEN, State
 from shapleymix.sweeping.layout import Layout, Place
 from shapleymix.sweeping.listed import Listed
 from shapleymix.sweeping.plans import Plan, PlannedRun
+from shapleymix.sweeping.states import FAILED, FINISHED, OPEN, State
 from shapleymix_cli.sweeps.attempts import last_words
 from shapleymix_cli.sweeps.claims import Holder
 from shapleymix_cli.sweeps.pool import Sweep
@@ -75,9 +75,19 @@ def _said(sweep: Sweep, place: int, reason: str) -> str:
     return ": ".join([_one_line(reason), *last_words(_place(sweep, place))[-1:]])
 
 
-def state_view(state: State, layout: Layout, holders: Mapping[int, Holder], verbose: bool) -> list[Part]:
+def states_view(states: Sequence[tuple[State, Layout, Mapping[int, Holder]]], verbose: bool) -> list[Part]:
+    """How far each plan is."""
+    several = len(states) > 1
+    parts: list[Part] = []
+    for state, layout, holders in states:
+        name = f"{state.plan.file}: " if several else ""
+        parts += [*([""] if parts else []), *_state_view(name, state, layout, holders, verbose)]
+    return parts
+
+
+def _state_view(name: str, state: State, layout: Layout, holders: Mapping[int, Holder], verbose: bool) -> list[Part]:
     """How many runs are finished; which are trained now and by whom, which failed, and which are open."""
-    parts: list[Part] = [heading(f"{state.count(FINISHED)} of {count(len(state.plan), 'run')} finished")]
+    parts: list[Part] = [heading(f"{name}{state.count(FINISHED)} of {count(len(state.plan), 'run')} finished")]
     failed, open_ = ([place for place in state.where(status) if place not in holders] for status in (FAILED, OPEN))
     told = {place: _one_line(state.failures[place].reason) for place in failed}
     parts += _section(state.plan, sorted(holders), "being trained", "by", holders, verbose)
