@@ -89,12 +89,13 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
     """The commands of the runs that are not finished."""
     from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.attempts import words_of
+    from shapleymix_cli.views.tables import Whole
 
     listed = state_of(plan, layout).where(OPEN, FAILED)
     commands = [shlex.join(words_of(plan.runs[place], layout.place(plan.runs[place].id))) for place in listed]
     out.emit(
         lambda: {"kind": "launch", "runs": len(plan), "open": listed, "commands": commands},
-        lambda: [*commands, f"{len(listed)} of {len(plan)} runs are to be trained"],
+        lambda: [*map(Whole, commands), f"{len(listed)} of {len(plan)} runs are to be trained"],
     )
 
 
