@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_tools import Run, runner
@@ -187,10 +188,10 @@ def test_a_machine_without_room_for_a_process_is_asked_again(run: Run, tmp_path:
     game_plan(trainer(tmp_path), sources=("a",))
     begin, refused = Children.run, iter([errno.EAGAIN, errno.ENOMEM])
 
-    def run_or_not(children: Children, *words: object, **more: object) -> int | None:
+    def run_or_not(children: Children, *words: Any, **more: Any) -> int | None:
         if number := next(refused, None):
             raise OSError(number, os.strerror(number))
-        return begin(children, *words, **more)  # type: ignore[arg-type]
+        return begin(children, *words, **more)
 
     monkeypatch.setattr(Children, "run", run_or_not)
     monkeypatch.setattr(attempts, "WAITS", (0.01, 0.01))
