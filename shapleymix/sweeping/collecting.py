@@ -90,7 +90,7 @@ def _read(plan: Plan, layout: Layout) -> tuple[State, dict[int, RunResult]]:
 
 
 def collect(plan: Plan, layout: Layout) -> Collected:
-    """One run log of all finished runs of a plan, in its order; ids are those of the plan.
+    """One run log of all finished runs of a plan, in its order, each called by its name and its id.
 
     An untrained model that several runs measured alike (N, seed and losses) is there once. A result that is broken, or
     another run's, is left out and told.
@@ -111,7 +111,7 @@ def _joined(plan: Plan, results: dict[int, RunResult]) -> RunLog:
     targets = _targets(plan, list(results.values()))
     found = [(plan.runs[place], one) for place, one in results.items()]
     trained = np.concatenate([one.D > 0 for _, one in found])
-    ids = tuple(run.id for run, one in found for _ in range(len(one.D)))
+    ids = tuple(run.label for run, one in found for _ in range(len(one.D)))
     names = (run if known else f"{run}-{UNTRAINED}" for run, known in zip(ids, trained.tolist(), strict=True))
     unique = np.concatenate([one.unique for _, one in found])
     log = RunLog(

@@ -21,8 +21,8 @@ from shapleymix_cli.planning import EXAMPLE, plan_file, sweep_folder
 def command(out: Output, plan_path: str, folder: str | None, strict: bool, output: str | None, force: bool) -> None:
     """How far PLAN is; with -o, the run log of its finished runs.
 
-    Each run counts once, under its id, with the N and D that it realised. What is missing or not as planned is said on
-    standard error.
+    Each run counts once, called by its name and id, with the N and D that it realised. What is missing or not as
+    planned is said on standard error.
     """
     from shapleymix.sweeping.collecting import FINISHED, collect, state_of
     from shapleymix.sweeping.layout import Layout
