@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ def state_document(state: State) -> dict[str, Json]:
         told = {} if failure is None else {"attempts": failure.attempts, "reason": failure.reason}
         runs.append({"index": place, "id": run.id, "name": run.name, "status": status, **told})
     return {"kind": "sweep-state", "runs": runs, "of_no_run": state.strange}
+
+
+def states_document(paths: Sequence[str], states: Sequence[State]) -> dict[str, Json]:
+    """The state of a plan; of several `plans[]`, each with its file."""
+    if len(states) == 1:
+        return state_document(states[0])
+    plans: list[Json] = [{"plan": path, **state_document(one)} for path, one in zip(paths, states, strict=True)]
+    return {"kind": "sweep-states", "plans": plans}
 
 
 def launch_document(sweep: Sweep) -> dict[str, Json]:

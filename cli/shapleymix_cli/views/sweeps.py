@@ -67,6 +67,14 @@ def _said(sweep: Sweep, place: int, reason: str) -> str:
     return ": ".join([_one_line(reason), *last_words(_place(sweep, place))[-1:]])
 
 
+def states_view(paths: Sequence[str], states: Sequence[State], layouts: Sequence[Layout], verbose: bool) -> list[Part]:
+    """The state of a plan; of several one after the other, each below its file."""
+    views = [state_view(*one, verbose) for one in zip(states, layouts, strict=True)]
+    if len(views) == 1:
+        return views[0]
+    return [part for path, view in zip(paths, views, strict=True) for part in (f"{path}:", *view)]
+
+
 def state_view(state: State, layout: Layout, verbose: bool) -> list[Part]:
     """How many runs are finished; which failed, and which are open."""
     parts: list[Part] = [heading(f"{state.count(FINISHED)} of {count(len(state.plan), 'run')} finished")]
