@@ -66,7 +66,7 @@ def test_a_run_that_always_fails_ends_and_leaves_the_others(run: Run, tmp_path: 
     half = run("collect", "plan.jsonl", "-o", "log.csv")
     assert half.code == 0
     assert "1 of 2 runs are missing, 1 of which failed: index 1" in half.err
-    assert sm.read_runs("log.csv").runs == (good.runs[0].id,)
+    assert sm.read_runs("log.csv").runs == (good.runs[0].label,)
     strict = run("collect", "plan.jsonl", "-o", "other.csv", "--strict")
     assert (strict.code, (tmp_path / "other.csv").exists()) == (1, False)
 

@@ -71,7 +71,7 @@ def test_checkpoints_and_the_untrained_model_are_rows_of_their_run(plan: Plan, l
     leave(plan, layout, 0, GOOD)
     take(plan, layout, 0)
     found = collect([(plan, layout)])
-    name = plan.runs[0].id
+    name = plan.runs[0].label
     assert found.log.runs == (f"{name}-untrained", name, name)
     assert found.log.D.tolist() == [0, 1000, 2000]
     np.testing.assert_array_equal(found.log.loss, [[5, 6], [3, 4], [2, 4]])
@@ -176,7 +176,7 @@ def test_results_of_an_earlier_plan_are_left_out_and_counted(plan: Plan, layout:
     other = grid(coalitions(("a", "b")), 1000, 2000, seeds=(1,), command=COMMAND)
     both = Plan(plan.sources, (plan.runs[0], *other.runs))
     found = collect([(both, layout)])
-    assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+    assert set(found.log.runs) == {plan.runs[0].label, f"{plan.runs[0].label}-untrained"}
     assert any(said.startswith("1 folder is of no run of this plan") for said in found.notices)
 
 
@@ -188,7 +188,7 @@ def test_a_result_that_was_broken_or_swapped_is_left_out_and_told(plan: Plan, la
     for text, told in ((first.result.read_text(), f"is the result of run {plan.runs[0].id}"), ("", "not valid JSON")):
         second.result.write_text(text)
         found = collect([(plan, layout)])
-        assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+        assert set(found.log.runs) == {plan.runs[0].label, f"{plan.runs[0].label}-untrained"}
         assert any("the result of run 1" in said and told in said for said in found.notices), found.notices
         assert found.states[0].status == ("finished", *["open"] * 5)
 

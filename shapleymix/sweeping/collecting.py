@@ -32,7 +32,7 @@ class Collected(Shown):
 
 
 def collect(sweeps: Sequence[Sweep]) -> Collected:
-    """One run log of all finished runs of plans with their folders, in their order; ids are those of the plans.
+    """One run log of all finished runs of plans with their folders, in their order, each called by its name and its id.
 
     A run that several plans have is there once, and so is one whose command alone differs from another's and that came
     out alike, and an untrained model that several runs measured alike (N, seed and losses). A result that is broken, or
@@ -108,7 +108,7 @@ def _model(run: PlannedRun, result: RunResult) -> tuple[object, ...]:
 def _joined(sources: tuple[str, ...], found: Sequence[Found]) -> RunLog:
     targets = _targets(sources, [one for _, one in found])
     trained = np.concatenate([one.D > 0 for _, one in found])
-    ids = tuple(run.id for run, one in found for _ in range(len(one.D)))
+    ids = tuple(run.label for run, one in found for _ in range(len(one.D)))
     names = (run if known else f"{run}-{UNTRAINED}" for run, known in zip(ids, trained.tolist(), strict=True))
     unique = np.concatenate([_in_order(one, one.unique, sources) for _, one in found])
     log = RunLog(

@@ -61,6 +61,11 @@ class PlannedRun:
         text = json.dumps({**told, "command": list(self.command)}, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
+    @property
+    def label(self) -> str:
+        """What a run log calls it, `random-07-6e12526dea980b1f`: for people, and unlike any other."""
+        return f"{self.name}-{self.id}"
+
     def to_document(self, index: int, of: int) -> dict[str, Json]:
         """The object of `runs.jsonl`, one of so many."""
         told = {"index": index, "of": of, "id": self.id, "name": self.name, "mixture": dict(self.mixture)}

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
+from shapleymix_cli.groups import grouped
 from shapleymix_cli.listing import Kinds, kinds, list_mixtures, plan_design, refuse_design
 from shapleymix_cli.planning import Named, OneSize, game, grid, number_of
 
@@ -19,34 +20,9 @@ if TYPE_CHECKING:
     from shapleymix_cli.views.tables import Part
 
 
-class Plans(click.Group):
-    """The group: each of its commands is one kind of plan, with examples of its own."""
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Those of all its commands."""
-        made = (one for one in self.commands.values() if isinstance(one, options.Command))
-        return tuple(example for one in made for example in one.examples)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = "".join(f"  {example}\n" for example in self.examples)
-        formatter.write(f"Examples:\n{lines}\n")
-        super().format_help(ctx, formatter)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise UsageError(f"there is no plan {args[0]!r}", hint=did_you_mean(args[0], self.commands))
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=Plans, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@grouped("plan")
+def command() -> None:
     """Plan what to train, before it is trained."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @options.command(
