@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import game
+import inrun
 import numpy as np
+import published
 import pytest
-from logs import NotYetError, Study
+from logs import HERE, NotYetError, Study
 from pasting import pasted, places
-from sections import SECTIONS, written
+from sections import SECTIONS, text_of, written
 from tables import estimate, mean_and_error, percent, table, value
+
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+README = places((HERE / "README.md").read_text(encoding="utf-8"))
+CHEAP = {
+    "game.exact": game.exact,
+    "game.noise": game.noise,
+    "game.sizes": game.sizes,
+    "game.in_run": inrun.in_run,
+    "game.again": inrun.again,
+    "published.overall": published.overall,
+    "published.by_target": published.by_target,
+}
 
 MARKED = """before
 <!-- study-report: game.exact -->
@@ -62,3 +78,14 @@ def test_a_missing_file_is_a_line_that_names_it(tmp_path: Path):
 def test_every_section_has_a_title_and_parts():
     names = [name for name, _ in written(Study(Path("nowhere")), SECTIONS)]
     assert [name for name in names if "." not in name] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_the_readme_shows_what_the_report_prints(name: str):
+    """The same words in the same places, and numbers that agree to rounding."""
+    if name.startswith("published") and not published.SHARED.is_dir():
+        pytest.skip("the published tables are not beside this repository")
+    printed, shown = text_of(CHEAP[name](Study())), README[name]
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown), "run `make study-report`"
+    numbers = [[float(one) for one in NUMBER.findall(text)] for text in (printed, shown)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=2e-3)
