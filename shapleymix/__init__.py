@@ -22,6 +22,7 @@ The wings, in the order in which data flows; each imports only from those above 
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
+  plotting  figures of results, with a caption and the numbers that are drawn
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.optimization import optimize_scales as optimize_scales
     from shapleymix.planning.design import design as design
     from shapleymix.planning.designs import Design as Design
+    from shapleymix.plotting.agreement import plot_agreement as plot_agreement
+    from shapleymix.plotting.fits import plot_fit as plot_fit
+    from shapleymix.plotting.heatmaps import plot_transfer as plot_transfer
+    from shapleymix.plotting.pictures import Picture as Picture
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
     from shapleymix.tables.run_reading import read_runs as read_runs
@@ -97,6 +102,7 @@ _HOME = {
     "LearningCurve": "fitting.learning_curve",
     "Mixture": "mixing.mixtures",
     "OutsideError": "errors",
+    "Picture": "plotting.pictures",
     "Prediction": "fitting.prediction",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",
@@ -120,6 +126,9 @@ _HOME = {
     "optimize": "mixing.optimization",
     "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
+    "plot_agreement": "plotting.agreement",
+    "plot_fit": "plotting.fits",
+    "plot_transfer": "plotting.heatmaps",
     "read_languages": "tables.languages",
     "read_runs": "tables.run_reading",
     "read_transfer": "tables.transfer_reading",
@@ -146,6 +155,7 @@ __all__ = [
     "LearningCurve",
     "Mixture",
     "OutsideError",
+    "Picture",
     "Prediction",
     "RunLog",
     "ShapleyMixError",
@@ -169,6 +179,9 @@ __all__ = [
     "optimize",
     "optimize_compute",
     "optimize_scales",
+    "plot_agreement",
+    "plot_fit",
+    "plot_transfer",
     "read_languages",
     "read_runs",
     "read_transfer",

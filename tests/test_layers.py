@@ -222,6 +222,16 @@ def test_one_file_imports_cvxpy_and_only_when_asked():
     assert uses(top_only=True) == set()
 
 
+def test_matplotlib_is_for_figures_alone_and_only_when_one_is_drawn():
+    def uses(top_only: bool) -> set[str]:
+        found = {name: imports(path, top_only=top_only, types=False) for name, path in MODULES.items()}
+        return {name for name, used in found.items() if "matplotlib" in {one.split(".")[0] for one in used}}
+
+    assert uses(top_only=False)
+    assert all(name.startswith("shapleymix.plotting.") for name in uses(top_only=False))
+    assert uses(top_only=True) == set()
+
+
 def test_polars_is_for_tables_alone():
     found = {name for name, path in CORE_MODULES.items() if "polars" in imports(path)}
     assert found

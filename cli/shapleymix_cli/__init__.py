@@ -10,10 +10,12 @@ Modules, in reading order:
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
   options    options that commands share, the types of their values, and the commands' own form of help
+  groups     commands with commands of their own, whose help begins with all their examples
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
   planning   from mixtures to planned runs: the options that plans share, `plan game` and `plan grid`
   listing    `plan mixtures` without a design: mixtures that somebody has thought of, those in use, and random ones
+  figures    the figures of `plot`, a file for each source of what they show
   sweeps     runs of a plan as processes: claimed, started, watched, ended
   views      what people see of each result: text and tables, with rounded numbers
   commands   one file a command

@@ -26,6 +26,7 @@ COMMANDS = {
     "launch": "Train the runs of a plan, so many at a time; again, to resume.",
     "run": "Train one run of a plan, for any scheduler.",
     "collect": "The finished runs of a plan as one run log.",
+    "plot": "Figures of results: transfer, fits, and how well two matrices agree.",
     "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
     "example": "Write the small tables on which the examples run.",

@@ -84,13 +84,14 @@ class Plan(Shown):
         The runs; their places are their indices.
     notices : tuple of str
         What was left out or assumed.
-    digest : str
-        SHA-256 of the file, of a plan that was read.
+    file, digest : str
+        Name and SHA-256 of the file, of a plan that was read.
     """
 
     sources: tuple[str, ...]
     runs: tuple[PlannedRun, ...]
     notices: tuple[str, ...] = ()
+    file: str = ""
     digest: str = ""
 
     def __len__(self) -> int:
@@ -137,7 +138,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     faults += [] if faults else _of_all(runs, name, [number for number, _ in lines])
     if faults:
         raise DataError.of(faults, origin.file)
-    return Plan(tuple(runs[0].mixture), tuple(runs), digest=origin.sha256)
+    return Plan(tuple(runs[0].mixture), tuple(runs), file=origin.file, digest=origin.sha256)
 
 
 def plan_of(sources: Sequence[str], runs: Sequence[PlannedRun], notices: Sequence[str] = ()) -> Plan:

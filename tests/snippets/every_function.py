@@ -80,6 +80,12 @@ sm.design(
     4, log, law="learned-base", candidates=["uniform", {"en": 1.0}], region=np.eye(3), languages=table, weights="en=1"
 )
 
+picture = assert_type(sm.plot_transfer(matrix, "irds.csv", values="raw", names=["exact", "in-run"]), sm.Picture)
+picture.save("transfer.png", force=True)
+picture.figure.axes[0].set_title(picture.caption)
+sm.plot_agreement("exact.csv", matrix).save(Path("agreement.svg"))
+sm.plot_fit(fit, log, "others.csv", targets=["en"], D="1B", against="prediction", level=0.8).to_bytes("pdf")
+
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]
 for result in (log, matrix, table, fit, compared, predicted, mix, curve, both, plan):

@@ -12,6 +12,7 @@ Modules, in reading order:
   laws       `shapleymix laws`: the laws there are
   optimize   `shapleymix optimize`: the best mixture at a budget, with its certificate
   plan       `shapleymix plan`: what to train next
+  plot       `shapleymix plot`: figures of results, as PNG, SVG or PDF
   predict    `shapleymix predict`: losses of mixtures, with intervals, and which of several is better
   run        `shapleymix run`: one run of a plan, for any scheduler
   shapley    `shapleymix shapley`: from coalition runs to a transfer matrix

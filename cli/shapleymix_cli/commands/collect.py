@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import click
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.planning import EXAMPLE, sweep_folder
-
-if TYPE_CHECKING:
-    from shapleymix.sweeping.collecting import Collected
-    from shapleymix.tables.runs import RunLog
 
 
 @options.command(
@@ -29,53 +21,35 @@ if TYPE_CHECKING:
 def command(
     out: Output, plan_paths: tuple[str, ...], folder: str | None, strict: bool, output: str | None, force: bool
 ) -> None:
-    """How far PLAN is; with -o, the run log of its finished runs, one log of several plans.
+    """How far each PLAN is, and who trains what; with -o, one run log of their finished runs.
 
-    Each run counts once, called by its name and id, with the N and D that it realised. What is missing or not as
-    planned is said on standard error.
+    Each run counts once, under its id, with the N and D that it realised, in whichever plans it is. What is missing or
+    not as planned is said on standard error. A whole run log whose program nobody saw end, since its launcher was
+    killed, is taken.
     """
-    from shapleymix.sweeping.collecting import collect, state_of
+    from shapleymix.sweeping.collecting import collect
     from shapleymix.sweeping.layout import Layout
+    from shapleymix.sweeping.states import states_of
     from shapleymix_cli.documents.sweeps import states_document
     from shapleymix_cli.documents.writing import write_columns
     from shapleymix_cli.inputs import read_sweep
+    from shapleymix_cli.sweeps.claims import holders_of
+    from shapleymix_cli.sweeps.leftovers import take_left_behind
     from shapleymix_cli.views.sweeps import states_view
 
-    if folder is not None and len(plan_paths) > 1:
-        raise UsageError("--folder is of one plan", hint="give one plan, or leave each its folder beside it")
-    plans = [read_sweep(out, path) for path in plan_paths]
-    layouts = [Layout.of(path, folder) for path in plan_paths]
+    sweeps = [(read_sweep(out, path), Layout.of(path, folder)) for path in plan_paths]
+    for plan, layout in sweeps:
+        out.note(take_left_behind(plan, layout))
     if output is None and not strict:
-        states = [state_of(*one) for one in zip(plans, layouts, strict=True)]
+        states = states_of(sweeps)
     else:
-        found = [collect(*one) for one in zip(plans, layouts, strict=True)]
-        states = [one.state for one in found]
-        if strict:
-            _require_all(plan_paths, found)
-        out.warn(_notices(plan_paths, found))
+        found = collect(sweeps)
+        states = found.states
+        if strict and found.missing:
+            missing = next(said for said in found.notices if "are missing" in said)
+            raise DataError(missing, hint="launch the plan again, or leave out --strict")
+        out.warn(found.notices)
         if output is not None:
-            write_columns(out, _together(plan_paths, found).columns(), output, force)
-    out.emit(lambda: states_document(plan_paths, states), lambda: states_view(plan_paths, states, layouts, out.verbose))
-
-
-def _notices(paths: Sequence[str], found: Sequence[Collected]) -> list[str]:
-    """What is to be told of each plan, after its file where there are several."""
-    of = [f"{path}: " if len(paths) > 1 else "" for path in paths]
-    return [f"{start}{notice}" for start, one in zip(of, found, strict=True) for notice in one.notices]
-
-
-def _require_all(paths: Sequence[str], found: Sequence[Collected]) -> None:
-    """Refuse the first plan that is not finished."""
-    from shapleymix.sweeping.collecting import FINISHED
-
-    for path, one in zip(paths, found, strict=True):
-        if one.state.count(FINISHED) < len(one.state.plan):
-            hint = "launch the plan again, or leave out --strict"
-            raise DataError(one.notices[0], hint=hint, location=Location(path))
-
-
-def _together(paths: Sequence[str], found: Sequence[Collected]) -> RunLog:
-    """One log of all plans, whose languages must be the same."""
-    from shapleymix.tables.joining import concat
-
-    return concat([replace(one.log, origin=path) for path, one in zip(paths, found, strict=True)])
+            write_columns(out, found.log.columns(), output, force)
+    told = [(state, layout, holders_of(plan, layout)) for state, (plan, layout) in zip(states, sweeps, strict=True)]
+    out.emit(lambda: states_document(told), lambda: states_view(told, out.verbose))

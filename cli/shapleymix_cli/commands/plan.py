@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
+from shapleymix_cli.groups import grouped
 from shapleymix_cli.listing import Kinds, kinds, list_mixtures, plan_design, refuse_design
-from shapleymix_cli.planning import game, grid
+from shapleymix_cli.planning import Named, OneSize, game, grid, number_of
 
 if TYPE_CHECKING:
     from shapleymix.planning.design import PlanKeywords
@@ -19,34 +20,9 @@ if TYPE_CHECKING:
     from shapleymix_cli.views.tables import Part
 
 
-class Plans(click.Group):
-    """The group: each of its commands is one kind of plan, with examples of its own."""
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Those of all its commands."""
-        made = (one for one in self.commands.values() if isinstance(one, options.Command))
-        return tuple(example for one in made for example in one.examples)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = "".join(f"  {example}\n" for example in self.examples)
-        formatter.write(f"Examples:\n{lines}\n")
-        super().format_help(ctx, formatter)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise UsageError(f"there is no plan {args[0]!r}", hint=did_you_mean(args[0], self.commands))
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=Plans, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@grouped("plan")
+def command() -> None:
     """Plan what to train, before it is trained."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @options.command(
@@ -73,7 +49,13 @@ def command(ctx: click.Context) -> None:
 )
 @click.option("-N", "N", type=options.SIZE, help="Model size for which the optimum is wanted.")
 @click.option("-D", "D", type=options.SIZE, help="Token count for which it is wanted, and at which bounds hold.")
-@click.option("--run-N", "run_N", type=options.SIZE, help="Model size of the planned runs.  [default: as so far]")
+@click.option(
+    "--run-N",
+    "run_N",
+    type=OneSize(),
+    metavar="SIZE|tiny=SIZE",
+    help="Model size of the planned runs, named for {model} of --command.  [default: as so far]",
+)
 @click.option("--run-D", "run_D", type=options.SIZE, help="Token count of the planned runs.  [default: as so far]")
 @click.option(
     "--purpose",
@@ -103,7 +85,7 @@ def mixtures(
     min_own_tokens: float | None,
     N: float | None,
     D: float | None,
-    run_N: float | None,
+    run_N: Named | None,
     run_D: float | None,
     purpose: str,
     candidates: str | None,
@@ -146,7 +128,7 @@ def mixtures(
         min_own_tokens=min_own_tokens,
         N=N,
         D=D,
-        run_N=run_N,
+        run_N=number_of(run_N),
         run_D=run_D,
         purpose=purpose,
         candidates=None if candidates is None else inputs.read_log(out, [candidates], losses="optional"),
@@ -158,7 +140,7 @@ def mixtures(
     found = with_provenance(out, found)
     out.warn(found.notices)
     if listed.template is not None:
-        plan_design(out, found, listed, output, force)
+        plan_design(out, found, run_N, listed, output, force)
         return
     if output:
         save_or_tabulate(out, found, output, force)

@@ -1,0 +1,19 @@
+"""`shapleymix plot`: figures of results, as PNG, SVG or PDF."""
+
+from __future__ import annotations
+
+from shapleymix_cli.figures.fits import fit
+from shapleymix_cli.figures.matrices import agreement, transfer
+from shapleymix_cli.groups import grouped
+
+
+@grouped("figure")
+def command() -> None:
+    """Draw results as PNG, SVG or PDF; the caption is printed, with --json the numbers that are drawn.
+
+    Needs matplotlib: pip install 'shapleymix[plots]'.
+    """
+
+
+for figure in (transfer, agreement, fit):
+    command.add_command(figure)

@@ -1,0 +1,74 @@
+"""Labels along an axis, turned and thinned, and beside points: never one over another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from shapleymix.plotting.canvas import SMALL, columns, in_letters, widest
+from shapleymix.records import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LETTER, LINE = 0.62, 1.15
+"""Width of a letter and height of a line, as shares of the font's size."""
+
+LONGEST = 24
+"""Letters of a label; of a longer name the middle is left out."""
+
+
+def label_axis(axes: Axes, which: Literal["x", "y"], names: Sequence[str], room: float) -> None:
+    """Names at 0, 1, 2, ... of an axis on which each has `room` points; turned where long, left out where too many."""
+    texts = [shortened(in_letters(name)) for name in names]
+    flat = which == "x" and widest(texts) * LETTER * SMALL < 0.95 * room
+    step = 1 if flat else max(1, math.ceil(LINE * SMALL / max(room, 1e-9)))
+    places = range(0, len(texts), step)
+    chosen = [texts[place] for place in places]
+    if which == "y":
+        axes.set_yticks(list(places), chosen)
+    else:
+        axes.set_xticks(list(places), chosen, rotation=0 if flat else 90)
+
+
+def label_points(
+    axes: Axes, points: Sequence[tuple[float, float]], names: Sequence[str], colour: str, others: FloatArray
+) -> None:
+    """Names beside points, each on the side where the `others` (n, 2) and the names so far leave it room."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    scale = axes.get_figure(root=True).get_size_inches() * 72 * 0.7 / np.array([right - left, top - bottom])
+    marks, taken = np.atleast_2d(others) * scale, np.empty((0, 4))
+    for point, name in zip(points, names, strict=True):
+        text = shortened(in_letters(name))
+        half = np.array([columns(text) * LETTER * SMALL / 2, LINE * SMALL / 2])
+        shifts = [np.array(side) * (half + gap) for gap in GAPS for side in SIDES]
+        spots = [np.array(point) * scale + shift for shift in shifts]
+        room = [_room(spot, half, marks, taken) for spot in spots]
+        best = next((place for place, apart in enumerate(room) if apart >= 1), int(np.argmax(room)))
+        taken = np.vstack([taken, np.concatenate([spots[best], half])])
+        axes.annotate(
+            text, point, tuple(shifts[best]), textcoords="offset points", fontsize=SMALL, color=colour,
+            ha="center", va="center",
+        )  # fmt: skip
+
+
+GAPS = (2.5, 10.0, 18.0)
+"""Points between a mark and its name, the nearest first."""
+
+SIDES = ((1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1))
+
+
+def _room(spot: FloatArray, half: FloatArray, marks: FloatArray, taken: FloatArray) -> float:
+    """How far a box about a spot is from marks, and from the boxes `taken` (n, 4); below 1 they meet."""
+    from_marks = np.abs(marks - spot) / (half + 2.0)
+    from_boxes = np.abs(taken[:, :2] - spot) / (taken[:, 2:] + half)
+    return float(np.concatenate([from_marks, from_boxes]).max(axis=1).min(initial=np.inf))
+
+
+def shortened(text: str) -> str:
+    """A name of at most `LONGEST` letters, its beginning and its end."""
+    half = (LONGEST - 1) // 2
+    return text if len(text) <= LONGEST else f"{text[:half]}…{text[-half:]}"
