@@ -39,7 +39,7 @@ def label_points(
 ) -> None:
     """Names beside points, each on the side where the `others` (n, 2) and the names so far leave it room."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    scale = axes.get_figure(root=True).get_size_inches() * 72 * 0.7 / np.array([right - left, top - bottom])
+    scale = np.array(axes.bbox.size) * 72 / axes.figure.dpi / np.array([right - left, top - bottom])
     marks, taken = np.atleast_2d(others) * scale, np.empty((0, 4))
     for point, name in zip(points, names, strict=True):
         text = shortened(in_letters(name))
