@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-ecosystem lint bench fuzz mutants clean
+.PHONY: demo test test-ecosystem lint bench study-report fuzz mutants clean
 
 # the main job, through the real command line, on the repository's own fixtures
 demo: $(VENV)/.core
@@ -41,6 +41,10 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@status=0; for script in tests/benchmarks/bench_*.py; do \
 	  echo "## $$script"; $(BIN)/python $$script || status=1; done; exit $$status
+
+# every table of the study (fixtures/study), recomputed from its logs, put into the READMEs that mark their places
+study-report: $(VENV)/.dev
+	$(BIN)/python fixtures/study/report --write
 
 # random tables, artefacts, command lines and optimisations, minutes; `make fuzz SEED=7 SHARE=0.1` for others, or fewer
 SEED ?= 0

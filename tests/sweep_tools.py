@@ -108,10 +108,10 @@ def check_log(path: Path, plan: Plan) -> None:
     import shapleymix as sm
 
     log = sm.read_runs(path)
-    assert sorted(log.runs) == sorted(run.id for run in plan.runs)
+    assert sorted(log.runs) == sorted(f"{run.name}-{run.id}" for run in plan.runs)
     rows = {run: row for row, run in enumerate(log.runs)}
     for run in plan.runs:
-        row = rows[run.id]
+        row = rows[run.label]
         np.testing.assert_allclose(log.p[row], list(run.mixture.values()), atol=1e-9)
         found = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
         wanted = expected(plan)[run.id]

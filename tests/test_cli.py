@@ -96,6 +96,15 @@ def test_transfer_compares_as_published(run: Run, made: Path, fixtures: Path) ->
     assert "0.978" in run("transfer", irds, made / "sv.csv", "--calibrate").out
 
 
+def test_transfer_calibrates_both_matrices_that_have_drops(run: Run, fixtures: Path, tmp_path: Path) -> None:
+    """Calibrated against itself a matrix is itself, whichever of the two was calibrated before."""
+    irds, done = fixtures / "multilingual5_irds_raw.csv", tmp_path / "calibrated.csv"
+    assert run("transfer", irds, "--calibrate", "-o", done).code == 0
+    for one, other in ((irds, irds), (irds, done), (done, irds)):
+        found = run("transfer", one, other, "--calibrate", "--json").document
+        assert math.isclose(found["pearson_off_diagonal"], 1.0, rel_tol=1e-9)
+
+
 def test_transfer_calibrates_with_drops_from_three_places(run: Run, fixtures: Path) -> None:
     irds, game = fixtures / "multilingual5_irds_raw.csv", fixtures / "multilingual5_coalitions.csv"
     sv = run("transfer", irds, "--drops", game, "--json").document["sv"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -12,11 +11,10 @@ from cli_tools import Run, runner
 from shapleymix_cli.sweeps.gpus import environments, gpus_of
 from sweep_tools import check_log, game_plan, lines_of, template, trainer
 
-import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.sweeping.collecting import state_of
-from shapleymix.sweeping.layout import Layout, Place
-from shapleymix.sweeping.plans import Plan, read_plan
+from shapleymix.sweeping.layout import Layout
+from shapleymix.sweeping.plans import read_plan
+from shapleymix.sweeping.states import state_of
 
 
 @pytest.fixture
@@ -46,47 +44,6 @@ def test_from_a_plan_to_a_log_that_is_complete(run: Run, tmp_path: Path):
     check_log(tmp_path / "log.csv", plan)
     assert all(len(lines_of(tmp_path / "g-sweep", one.id, "starts")) == 1 for one in plan.runs)
     assert run("collect", "g.jsonl", "-o", "log.csv").code == 2, "nothing is overwritten"
-
-
-def test_a_run_that_fails_is_tried_again_and_told(run: Run, tmp_path: Path):
-    path = trainer(tmp_path)
-    plan = game_plan(path, "--fail 2")
-    first = run("launch", "plan.jsonl", "--retries", 0)
-    assert first.code == 1
-    assert "0 of 3 runs finished" in first.out
-    assert "3 failed, each tried 1 time:" in first.out
-    assert first.out.count("exit code 3: out of memory") == 3
-    told = run("launch", "plan.jsonl", "--retries", 0, "--json")
-    assert told.code == 1
-    assert [one["reason"] for one in told.document["failed"]] == ["exit code 3"] * 3
-    state = run("collect", "plan.jsonl", "--json").document
-    assert [(one["status"], one["attempts"]) for one in state["runs"]] == [("failed", 2)] * 3
-    assert run("collect", "plan.jsonl", "-o", "log.csv").code == 1
-    last = run("launch", "plan.jsonl", "--jobs", 3)
-    assert "3 of 3 runs finished, 3 of them now" in last.out
-    assert [len(lines_of(tmp_path / "plan-sweep", one.id, "starts")) for one in plan.runs] == [3, 3, 3]
-    assert run("collect", "plan.jsonl", "-o", "log.csv").code == 0
-    check_log(tmp_path / "log.csv", plan)
-
-
-def test_a_run_that_always_fails_ends_and_leaves_the_others(run: Run, tmp_path: Path):
-    path = trainer(tmp_path)
-    good = game_plan(path)
-    lines = (tmp_path / "plan.jsonl").read_text().splitlines()
-    bad = game_plan(path, "--fail 99")
-    worse = (tmp_path / "plan.jsonl").read_text().splitlines()
-    mixed = [json.dumps(json.loads(line) | {"of": 2}) for line in (lines[0], worse[1])]
-    (tmp_path / "plan.jsonl").write_text("\n".join(mixed) + "\n")
-    ended = run("launch", "plan.jsonl", "--retries", 3)
-    assert (ended.code, "1 of 2 runs finished" in ended.out) == (1, True)
-    assert "1 failed, each tried 4 times:" in ended.out
-    assert len(lines_of(tmp_path / "plan-sweep", bad.runs[1].id, "starts")) == 4
-    half = run("collect", "plan.jsonl", "-o", "log.csv")
-    assert half.code == 0
-    assert "1 of 2 runs are missing, 1 of which failed: index 1" in half.err
-    assert sm.read_runs("log.csv").runs == (good.runs[0].id,)
-    strict = run("collect", "plan.jsonl", "-o", "other.csv", "--strict")
-    assert (strict.code, (tmp_path / "other.csv").exists()) == (1, False)
 
 
 def test_run_trains_one_and_says_what_it_said_last(run: Run, tmp_path: Path):
@@ -165,104 +122,6 @@ def test_odd_requests_are_told_by_name(run: Run, tmp_path: Path, words: str, cod
     outcome = run(words)
     assert outcome.code == code, outcome.err
     assert told in outcome.err
-
-
-def test_a_program_that_cannot_be_started_is_a_failure_with_its_name(run: Run, tmp_path: Path):
-    words = ("plan", "game", "--sources", "a", "-N", 10, "-D", 10, "-o", "p.jsonl")
-    assert run(*words, "--command", "no-such-program {mixture} {out}").code == 0
-    outcome = run("launch", "p.jsonl", "--retries", 0)
-    assert outcome.code == 1
-    assert "'no-such-program' cannot be started: No such file or directory" in outcome.out
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_told_once(run: Run, tmp_path: Path):
-    game_plan(trainer(tmp_path))
-    (tmp_path / "plan-sweep").mkdir(mode=0o500)
-    outcome = run("launch", "plan.jsonl", "--jobs", 2)
-    assert outcome.code == 2
-    assert "cannot be written: Permission denied" in outcome.err
-
-
-def test_a_full_disk_ends_the_sweep_with_its_reason(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    game_plan(trainer(tmp_path))
-
-    def full(*given: object, **more: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("shapleymix.sweeping.results.NamedTemporaryFile", full)
-    outcome = run("launch", "plan.jsonl", "--jobs", 2)
-    assert outcome.code == 2
-    assert "No space left on device" in outcome.err
-    assert "make room" in outcome.err
-
-
-# -- what an earlier program left
-
-
-def leave(tmp_path: Path, plan: Plan, D: float) -> Place:
-    """The run log of a program whose launcher was killed."""
-    place = Layout.of(tmp_path / "plan.jsonl").place(plan.runs[0].id)
-    place.out.mkdir(parents=True, exist_ok=True)
-    place.out.joinpath("runs.jsonl").write_text(json.dumps({"run": "x", "N": 1000, "D": D, "loss_a": 2}) + "\n")
-    return place
-
-
-@pytest.mark.parametrize(("D", "starts"), [(2000, 0), (1000, 1), (1950, 1)])
-def test_a_run_that_is_there_whole_is_taken_and_not_trained_again(run: Run, tmp_path: Path, D: float, starts: int):
-    """A part of it, or one within a twentieth of D, which a program that is stopped may leave, is none."""
-    plan = game_plan(trainer(tmp_path), sources=("a",))
-    leave(tmp_path, plan, D)
-    outcome = run("launch", "plan.jsonl")
-    assert f"1 of 1 run finished, {starts} of them now" in outcome.out, outcome.err
-    assert len(lines_of(tmp_path / "plan-sweep", plan.runs[0].id, "starts")) == starts
-    assert run("collect", "plan.jsonl", "--strict").code == 0
-
-
-def test_what_a_failure_left_is_not_taken_and_what_came_after_it_is(run: Run, tmp_path: Path):
-    plan = game_plan(trainer(tmp_path), "--fail 9", sources=("a",))
-    place = leave(tmp_path, plan, 1000)
-    assert run("launch", "plan.jsonl", "--retries", 0).code == 1
-    leave(tmp_path, plan, 2000)
-    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns - 1))
-    assert run("run", "plan.jsonl", "--index", 0).code == 1
-    os.utime(place.out / "runs.jsonl", ns=(0, place.failure.stat().st_mtime_ns + 1))
-    assert "was finished before" in run("run", "plan.jsonl", "--index", 0).out
-    assert not place.failure.exists()
-
-
-def test_many_failures_are_cut_as_other_lists_are(run: Run, tmp_path: Path):
-    words = ("plan", "game", "--sources", "a,b,c,d,e", "-N", 10, "-D", 10, "-o", "p.jsonl")
-    assert run(*words, "--command", "no-such-program {mixture} {out}").code == 0
-    for command in (("launch", "p.jsonl", "--retries", 0), ("collect", "p.jsonl")):
-        outcome = run(*command)
-        assert outcome.out.count("cannot be started") == 20
-        assert "31 failed" in outcome.out
-        assert "... and 11 runs more: -v and --json show all" in outcome.out
-        assert run(*command, "-v").out.count("cannot be started") == 31
-
-
-def test_a_broken_result_is_mended_by_the_next_launch(run: Run, tmp_path: Path):
-    plan = game_plan(trainer(tmp_path))
-    assert run("launch", "plan.jsonl").code == 0
-    Layout.of("plan.jsonl").place(plan.runs[1].id).result.write_text("")
-    assert run("collect", "plan.jsonl").out.startswith("2 of 3 runs finished")
-    assert "3 of 3 runs finished" in run("launch", "plan.jsonl").out
-    assert run("collect", "plan.jsonl", "-o", "log.csv", "--strict").code == 0
-    check_log(tmp_path / "log.csv", plan)
-
-
-def test_what_is_not_as_planned_is_told_when_it_is_trained(run: Run, tmp_path: Path):
-    """A program that passes over {N} and one language: all runs are finished, and none is what was planned."""
-    path = trainer(tmp_path)
-    text = path.read_text().replace('"N": float(given.N)', '"N": 123456.0')
-    path.write_text(text.replace("row |=", "ratios.pop('b', None)\nratios['zz'] = 0.0\nrow |="))
-    game_plan(path)
-    for words in (("run", "plan.jsonl", "--index", 2), ("launch", "plan.jsonl"), ("collect", "plan.jsonl", "--strict")):
-        told = run(*words)
-        assert told.code == 0
-        for part in ("N is 123.5k, planned was 1k", "no loss of b at its end", "losses of zz, of which the plan says"):
-            assert part in told.err, (words, told.err)
 
 
 # -- where the runs lie

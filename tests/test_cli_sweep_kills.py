@@ -7,6 +7,7 @@ import os
 import pty
 import random
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from pathlib import Path
 import pytest
 from sweep_tools import check_log, end_all, game_plan, lines_of, start, trainer, wait_for
 
-from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
+from shapleymix.sweeping.states import state_of
 
 FOLDER = "plan-sweep"
 
@@ -113,7 +114,9 @@ def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launc
     held = start("run", tmp_path / "plan.jsonl", "--index", 0)
     launchers.append(held)
     _, err = held.communicate(timeout=30)
-    assert (held.returncode, "is trained by another process" in err) == (1, True)
+    assert held.returncode == 1
+    assert f"is trained by pid {first.pid} on {socket.gethostname()} since 20" in err
+    assert "(which is gone: its program goes on)" in err
     again = start("launch", tmp_path / "plan.jsonl")
     launchers.append(again)
     _, err = again.communicate(timeout=60)

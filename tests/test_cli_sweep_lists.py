@@ -69,3 +69,26 @@ def test_a_design_can_be_a_table_of_lines(run: Run):
     assert run(*words, "-o", "table.jsonl").code == 0
     assert run(*words, "-o", "table.csv").code == 0
     np.testing.assert_array_equal(read_mixtures("table.jsonl").p, read_mixtures("table.csv").p)
+
+
+def test_the_size_of_listed_or_designed_runs_may_have_a_name(run: Run):
+    command = "train {model} {mixture} {out}"
+    for kind in (("--controlled", "uniform"), ("--n", 2)):
+        words = ("plan", "mixtures", "--sources", "a,b,c", *kind, "--run-D", "2k", "--command", command, "--force")
+        made = run(*words, "--run-N", "tiny=23712", "-o", "runs.jsonl")
+        assert made.code == 0, made.err
+        assert {(one.N, one.command[1]) for one in read_plan("runs.jsonl").runs} == {(23712, "tiny")}
+        bare = run(*words, "--run-N", "23712")
+        assert (bare.code, "name the sizes (tiny=23712" in bare.err) == (2, True)
+        several = run(*words, "--run-N", "tiny=23712,mini=97600")
+        assert (several.code, "is more than one size" in several.err) == (2, True)
+    assert run("plan", "mixtures", "--sources", "a,b", "--n", 2, "--run-N", "t=1k", "--run-D", "2k").code == 0
+
+
+def test_a_temperature_without_tokens_to_be_evened_out_is_refused(run: Run):
+    words = ("plan", "mixtures", "--sources", "a,b", "--random", 3)
+    refused = run(*words, "--temperature", 3)
+    assert (refused.code, "--temperature does nothing" in refused.err) == (2, True)
+    assert run(*words, "--temperature", 3, "--available", "a=1k", "--run-D", "1k").code == 2
+    assert run(*words, "--temperature", 3, "--available", "a=1k,b=9k", "--run-D", "1k").code == 0
+    assert run(*words, "--concentration", 3).code == 0

@@ -247,7 +247,22 @@ def test_a_command_that_says_too_little_of_the_mixture_is_refused():
     assert len(grid(three, 1000, "1M", command="train {p_en} {p_de} {out}")) == 7
 
 
-ODD = ("zh-Hans", "it's", 'say "hi"', "a b", "{x}", "$HOME", "ą", "back\\slash", "100%", "a/b", "*")
+ODD = (
+    "zh-Hans",
+    "zh:hans",
+    "zh!r",
+    "a[0].b",
+    "it's",
+    'say "hi"',
+    "a b",
+    "{x}",
+    "$HOME",
+    "ą",
+    "back\\slash",
+    "100%",
+    "a/b",
+    "*",
+)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -255,13 +270,17 @@ def test_odd_names_reach_the_program_as_one_word(name: str):
     if '"' in name:  # such labels are refused wherever they come in
         return
     listed = coalitions((name, "other"))
-    command = "train 'two words' --json '{{\"a\": 1}}' --m {mixture} --r {p_other} --name {name} --to {out}/{id}"
+    own = name if "{" not in name else "other"
+    odd = shlex.quote(f"{{p_{own}}}")
+    command = "train 'two words' --json '{{\"a\": 1}}' --m {mixture} --r {p_other} "
+    command += f"--odd {odd} --name {{name}} --to {{out}}/{{id}}"
     run = grid(listed, 1000, "1M", command=command).runs[-1]
     words = started(run.command, {"out": "/some where/{odd}", "id": run.id})
     assert words[:3] == ("train", "two words", "--json")
     assert words[3] == '{"a": 1}'
     assert words[5] == f"{name}=0.5,other=0.5"
     assert words[words.index("--r") + 1] == "0.5"
+    assert words[words.index("--odd") + 1] == "0.5"
     assert words[words.index("--name") + 1] == f"{name}+other"
     assert words[-1] == f"/some where/{{odd}}/{run.id}"
     assert shlex.split(shlex.join(words)) == list(words)

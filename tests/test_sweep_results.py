@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from shapleymix.errors import DataError
-from shapleymix.sweeping.collecting import collect, state_of
+from shapleymix.sweeping.collecting import collect
 from shapleymix.sweeping.games import coalitions
 from shapleymix.sweeping.grids import grid
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.listed import Listed
 from shapleymix.sweeping.plans import Plan
 from shapleymix.sweeping.results import make_folder, note_failure, take_result
+from shapleymix.sweeping.states import state_of
 from shapleymix.tables.runs import write_runs
 
 COMMAND = "train {mixture} {N} {D} {seed} {out}"
@@ -68,8 +69,8 @@ def test_the_folder_lies_beside_the_plan(tmp_path: Path):
 def test_checkpoints_and_the_untrained_model_are_rows_of_their_run(plan: Plan, layout: Layout, tmp_path: Path):
     leave(plan, layout, 0, GOOD)
     take(plan, layout, 0)
-    found = collect(plan, layout)
-    name = plan.runs[0].id
+    found = collect([(plan, layout)])
+    name = plan.runs[0].label
     assert found.log.runs == (f"{name}-untrained", name, name)
     assert found.log.D.tolist() == [0, 1000, 2000]
     np.testing.assert_array_equal(found.log.loss, [[5, 6], [3, 4], [2, 4]])
@@ -80,12 +81,12 @@ def test_checkpoints_and_the_untrained_model_are_rows_of_their_run(plan: Plan, l
 def test_what_a_log_leaves_out_the_plan_knows(plan: Plan, layout: Layout):
     leave(plan, layout, 2, '{"run": "1", "N": 1000, "D": 2000, "loss_b": 2, "loss_c": 1.5}\n', "runs.jsonl")
     take(plan, layout, 2)
-    log = collect(plan, layout).log
+    log = collect([(plan, layout)]).log
     assert log.targets == ("b", "c"), "targets that are no sources come last"
     np.testing.assert_array_equal(log.p, [[0.5, 0.5]])
     leave(plan, layout, 0, "run,N,D,p_a,tokens_unique_a,loss_a\nx,1000,2000,1,500,2\n")
     take(plan, layout, 0)
-    log = collect(plan, layout).log
+    log = collect([(plan, layout)]).log
     assert log.unique is not None
     np.testing.assert_array_equal(log.unique, [[500, np.nan], [np.nan, np.nan]])
     np.testing.assert_array_equal(log.loss[:, log.targets.index("a")], [2, np.nan])
@@ -97,12 +98,12 @@ def test_the_same_untrained_model_is_there_once_a_seed(plan: Plan, layout: Layou
         rows = f"u,1000,0,0,0,{5 + run.seed},6\nx,1000,2000,{p},{2 + index},4\n"
         leave(plan, layout, index, "run,N,D,p_a,p_b,loss_a,loss_b\n" + rows)
         take(plan, layout, index)
-    log = collect(plan, layout).log
+    log = collect([(plan, layout)]).log
     assert (log.D == 0).sum() == 2
     assert (log.D > 0).sum() == 6
     assert log.seed is not None
     assert [log.seed[row] for row in np.flatnonzero(log.D == 0)] == ["0", "1"]
-    assert collect(plan, layout).notices == ()
+    assert collect([(plan, layout)]).notices == ()
 
 
 WRONG = {
@@ -131,13 +132,13 @@ def test_what_is_no_result_of_the_run_is_refused(plan: Plan, layout: Layout, cas
         take(plan, layout, 0)
     assert not layout.place(plan.runs[0].id).result.exists()
     with pytest.raises(DataError, match="none of 6 runs is finished"):
-        collect(plan, layout)
+        collect([(plan, layout)])
 
 
 def test_sizes_that_are_a_little_off_are_realised_and_told(plan: Plan, layout: Layout):
     leave(plan, layout, 0, "run,N,D,p_a,p_b,loss_a\nx,1100,2048,1,0,2\n")
     take(plan, layout, 0)
-    found = collect(plan, layout)
+    found = collect([(plan, layout)])
     assert (found.log.N.tolist(), found.log.D.tolist()) == ([1100], [2048])
     assert "1 of 1 runs: N is 1.1k, planned was 1k" in found.notices
     assert "1 of 1 runs: D is 2.048k, planned was 2k" in found.notices
@@ -163,8 +164,8 @@ def test_results_of_an_earlier_plan_are_left_out_and_counted(plan: Plan, layout:
     take(plan, layout, 1)
     other = grid(coalitions(("a", "b")), 1000, 2000, seeds=(1,), command=COMMAND)
     both = Plan(plan.sources, (plan.runs[0], *other.runs))
-    found = collect(both, layout)
-    assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+    found = collect([(both, layout)])
+    assert set(found.log.runs) == {plan.runs[0].label, f"{plan.runs[0].label}-untrained"}
     assert any(said.startswith("1 folder is of no run of this plan") for said in found.notices)
 
 
@@ -175,10 +176,10 @@ def test_a_result_that_was_broken_or_swapped_is_left_out_and_told(plan: Plan, la
     make_folder(second)
     for text, told in ((first.result.read_text(), f"is the result of run {plan.runs[0].id}"), ("", "not valid JSON")):
         second.result.write_text(text)
-        found = collect(plan, layout)
-        assert set(found.log.runs) == {plan.runs[0].id, f"{plan.runs[0].id}-untrained"}
+        found = collect([(plan, layout)])
+        assert set(found.log.runs) == {plan.runs[0].label, f"{plan.runs[0].label}-untrained"}
         assert any("the result of run 1" in said and told in said for said in found.notices), found.notices
-        assert found.state.status == ("finished", *["open"] * 5)
+        assert found.states[0].status == ("finished", *["open"] * 5)
 
 
 def test_a_note_of_a_failure_that_was_broken_is_one_failure(plan: Plan, layout: Layout):
@@ -211,7 +212,7 @@ def test_ten_thousand_results_are_collected_in_seconds(layout: Layout):
         place.result.write_text(json.dumps(told))
     assert len(ratios) == 1
     began = time.process_time()
-    found = collect(plan, layout)
+    found = collect([(plan, layout)])
     assert time.process_time() - began < 20
     assert len(set(found.log.runs)) == 10_000
     np.testing.assert_allclose(found.log.p, [list(run.mixture.values()) for run in plan.runs])

@@ -10,21 +10,22 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from shapleymix_cli.main import commands
 from shapleymix_cli.sweeps import slurm
 from shapleymix_cli.sweeps.descendants import processes_of
+from shapleymix_cli.sweeps.queue import Handed
 from sweep_tools import check_log, game_plan, lines_of, start, trainer
 
 from shapleymix.errors import UsageError
-from shapleymix.sweeping.collecting import state_of
 from shapleymix.sweeping.games import coalitions
 from shapleymix.sweeping.grids import grid
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan, PlannedRun, read_plan
+from shapleymix.sweeping.states import state_of
 
 if TYPE_CHECKING:
     from submitit import Job
@@ -37,7 +38,8 @@ NEEDED = ("slurmctld", "slurmd", "sbatch", "squeue", "munged")
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes that submitit starts find this checkout."""
     pytest.importorskip("submitit")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "cli", ROOT / "adapters"))))
+    paths = [*map(str, (ROOT, ROOT / "cli", ROOT / "adapters")), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -104,39 +106,26 @@ def test_arrays_have_a_thousand_tasks_at_most_and_share_the_jobs(tmp_path: Path,
 
     class Counting:
         def __init__(self, folder: Path, cluster: str) -> None:
-            told["cluster"] = cluster
+            self.cluster = cluster
 
         def update_parameters(self, **given: object) -> None:
             told.update(given)
 
-        def map_array(self, task: slurm.Task, runs: list[PlannedRun]) -> list[str]:
+        def map_array(self, task: slurm.Task, runs: list[PlannedRun]) -> list[SimpleNamespace]:
             asked.append(len(runs))
-            return ["job"] * len(runs)
+            return [SimpleNamespace(job_id=f"{len(asked)}_{task}") for task in range(len(runs))]
 
     monkeypatch.setattr(submitit, "AutoExecutor", Counting)
     layout = Layout.of(tmp_path / "plan.jsonl")
-    parameters = {"time": "60", "partition": "gpu", "cpus-per-task": "4"}
+    parameters = {"time": "60", "partition": "gpu", "cpus_per_task": "4"}
     plan = grid(coalitions(("a",)), 1000, 2000, seeds=tuple(range(2300)), command="train {mixture} {seed} {out}")
     jobs = slurm.submit(plan, layout, range(2300), jobs=30, parameters=parameters)
     assert (asked, len(jobs)) == ([1000, 1000, 300], 2300)
     assert told["slurm_array_parallelism"] == 10
+    assert Handed.load(layout.root / "slurm" / "array-2.json").runs == tuple(run.id for run in plan.runs[1000:2000])
     with pytest.raises(UsageError, match="--jobs 2 for 2300 runs, which are 3 arrays"):
         slurm.submit(plan, layout, range(2300), jobs=2)
     assert (told["slurm_time"], told["slurm_partition"], told["slurm_cpus_per_task"]) == (60, "gpu", 4)
-
-
-def test_what_sbatch_is_told_may_hold_commas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    told: dict[str, str] = {}
-
-    def record(plan: Plan, layout: Layout, indices: list[int], **given: dict[str, str]) -> list[str]:
-        told.update(given["parameters"])
-        return []
-
-    game_plan(trainer(tmp_path))
-    monkeypatch.setattr(slurm, "submit", record)
-    words = ["--backend", "slurm", "--slurm", "nodelist=a,b,time=5", "--slurm", "gres=gpu:1"]
-    assert commands.main(["launch", str(tmp_path / "plan.jsonl"), *words], standalone_mode=False) == 0
-    assert told == {"nodelist": "a,b", "time": "5", "gres": "gpu:1"}
 
 
 def test_a_preempted_task_is_put_into_the_queue_again_as_it_is(tmp_path: Path):
@@ -231,13 +220,13 @@ def queued() -> str:
 
 
 def test_a_real_slurm_trains_a_plan(tmp_path: Path, node: Path):
-    plan = game_plan(trainer(tmp_path), "--sleep 0.2")
-    more = ("--backend", "slurm", "--jobs", 2, "--slurm", "partition=debug,time=5,mem=200M")
-    for submitted in ("3 of 3", " of 3"):  # the second arrays find some trained, or held
+    plan = game_plan(trainer(tmp_path), "--sleep 5")
+    more = ("--backend", "slurm", "--jobs", 2, "--slurm", "partition=debug,time=0:05:00,mem=200M,requeue=true,nice=10")
+    for submitted in ("3 of 3 runs submitted", "0 of 3 runs submitted\n3 runs waiting or running"):
         child = start("launch", tmp_path / "plan.jsonl", *more)
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0, err
-        assert f"{submitted} runs submitted" in out
+        assert submitted in out
     layout = Layout.of(tmp_path / "plan.jsonl")
     end = time.monotonic() + 90
     while queued() and time.monotonic() < end:

@@ -15,7 +15,7 @@ from shapleymix.errors import UsageError
 from shapleymix.files import is_table_name
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
-from shapleymix_cli.planning import COMMAND, PLACEHOLDERS, SEEDS, write_plan
+from shapleymix_cli.planning import COMMAND, PLACEHOLDERS, SEEDS, Named, number_of, write_plan
 
 if TYPE_CHECKING:
     from shapleymix.mixing.demands import Demands
@@ -124,7 +124,7 @@ def list_mixtures(
     asked: PlanKeywords,
     languages: Languages | None,
     sources: str | None,
-    N: float | None,
+    N: Named | None,
     D: float | None,
     output: str | None,
     force: bool,
@@ -142,7 +142,7 @@ def list_mixtures(
     if given.template is not None:
         plan_runs(out, listed, N, D, given, output, force)
         return
-    marked = with_provenance(out, replace(listed, N=N or nan, D=D or nan))
+    marked = with_provenance(out, replace(listed, N=number_of(N) or nan, D=D or nan))
     out.note(marked.notices)
     if output:
         save_or_tabulate(out, marked, output, force)
@@ -169,16 +169,16 @@ def refuse_design(given: Kinds, n: int | None, logs: Sequence[str]) -> None:
             raise UsageError(f"{flag} does nothing to listed mixtures", hint=f"it is of {idle[one.name]}: leave it out")
 
 
-def plan_design(out: Output, found: Design, given: Kinds, output: str | None, force: bool) -> None:
-    """The runs of a design as a plan."""
+def plan_design(out: Output, found: Design, size: Named | None, given: Kinds, output: str | None, force: bool) -> None:
+    """The runs of a design as a plan; their size has a name where one was given."""
     from shapleymix.sweeping.listed import Listed
 
     N, D = (None if size != size else size for size in (found.N, found.D))
-    plan_runs(out, Listed(found.sources, found.runs, found.p), N, D, given, output, force)
+    plan_runs(out, Listed(found.sources, found.runs, found.p), size or N, D, given, output, force)
 
 
 def plan_runs(
-    out: Output, listed: Listed, N: float | None, D: float | None, given: Kinds, output: str | None, force: bool
+    out: Output, listed: Listed, N: Named | None, D: float | None, given: Kinds, output: str | None, force: bool
 ) -> None:
     """Mixtures at one N and D as planned runs."""
     from shapleymix.sweeping.grids import grid
@@ -205,13 +205,17 @@ def _listed(out: Output, given: Kinds, names: tuple[str, ...], demands: Demands,
 def _drawn(count: int, given: Kinds, names: tuple[str, ...], demands: Demands, D: float | None) -> Listed:
     """Random mixtures within the bounds."""
     from shapleymix.mixing.repeating import epochs_allowed
-    from shapleymix.sweeping.random import CONCENTRATION, TEMPERATURE, random_mixtures
+    from shapleymix.sweeping.random import CONCENTRATION, TEMPERATURE, random_mixtures, supply_known
 
     if D is None and demands.min_tokens is not None:
         raise UsageError("--min-tokens is reckoned from the tokens of the runs", hint="give --run-D")
+    bounds = demands.bounds(names, D or 1.0, epochs=epochs_allowed(None))
+    if given.temperature is not None and not supply_known(bounds):
+        hint = "give --languages or --available with the tokens of every source, or leave it out"
+        raise UsageError("--temperature does nothing where the tokens at hand are not all known", hint=hint)
     return random_mixtures(
         count,
-        demands.bounds(names, D or 1.0, epochs=epochs_allowed(None)),
+        bounds,
         temperature=given.temperature or TEMPERATURE,
         concentration=given.concentration or CONCENTRATION,
         seed=demands.seed,

@@ -35,9 +35,32 @@ class Sizes(click.ParamType):
         if not names:
             return sizes
         if len(set(names)) < len(parts) or not all(names):
-            raise UsageError(f"-N {value!r}: give each size a name of its own, or none", hint="tiny=23712,mini=97600")
+            raise UsageError(f"{value!r}: give each size a name of its own, or none", hint="tiny=23712,mini=97600")
         assert isinstance(sizes, tuple)
         return dict(zip(names, sizes, strict=True))
+
+
+Named = Mapping[str, float] | float
+"""A size, with or without the name of its model."""
+
+
+class OneSize(Sizes):
+    """One size with or without the name of its model."""
+
+    name = "SIZE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        found = super().convert(value, param, ctx)
+        if not isinstance(found, (tuple, dict)):
+            return found
+        if len(found) > 1:
+            raise UsageError(f"{value!r} is more than one size", hint="write a table (-o), and plan a grid of it")
+        return found[0] if isinstance(found, tuple) else found
+
+
+def number_of(size: Named | None) -> float | None:
+    """A size without its name."""
+    return next(iter(size.values())) if isinstance(size, Mapping) else size
 
 
 class Seeds(click.ParamType):

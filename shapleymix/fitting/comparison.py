@@ -15,7 +15,7 @@ from shapleymix.fitting.candidates import Candidate, Contender, candidate, conte
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.parting import parted
 from shapleymix.fitting.rates import Part, for_comparison
-from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.scores import SURE, Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
@@ -28,7 +28,6 @@ from shapleymix.tables.transfer import TransferMatrix
 
 DRAWS = 2000
 USUAL = LearnedBase.name
-SURE = 2.0  # standard errors by which another law must be better, were there mixtures without number
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 
 

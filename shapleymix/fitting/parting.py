@@ -1,7 +1,7 @@
 """Whether a log's runs without a target's own language are another regime, and the fits of both.
 
-Held-out errors of the law that is fitted say so; where none is named, those of `learned-base`, before any law is chosen
-or compared. So laws are compared, fitted, extrapolated and planned with on the same losses.
+Held-out errors of the law that is fitted say so, paired by mixture; where none is named, those of `learned-base`,
+before any law is chosen or compared. So laws are compared, fitted, extrapolated and planned with on the same losses.
 
 Legend: R rows, K targets.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import norm, t
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.absent import Absent
@@ -18,13 +19,16 @@ from shapleymix.fitting.evidence import own_source, own_tokens, without
 from shapleymix.fitting.fitted import Fitted
 from shapleymix.fitting.rates import Told, at_rate
 from shapleymix.fitting.residuals import fitted_to, held_out_losses, point_of, scatter_of
+from shapleymix.fitting.scores import SURE
 from shapleymix.fitting.study import Progress, Study
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
-APART = 2.0  # times as much must one law err on held-out runs without the language as on the others
+APART = 2.0
+"""Where one law errs so many times as much on held-out runs without the language as on the others, they are apart
+unless the fit to the others alone is surely worse; else only if it is surely better."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class Parted:
 def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None = None) -> Parted:
     """The study without the losses of another regime, where held-out errors of a law tell of one.
 
-    One law must err `APART` times as much on runs without the target's own language as on the others, and a fit to the
-    others alone must err less on them. A filter on own tokens, 0 too, says otherwise.
+    They are apart if the law fitted to the others alone surely errs less on these (paired by mixture, as laws are
+    compared); or if one law errs `APART` times as much on runs without the target's own language, and that fit does not
+    surely err more. A filter on own tokens, 0 too, says otherwise.
     """
     rows = _separable(study)
     one = Parted(study, study, np.zeros_like(rows))
@@ -62,11 +67,12 @@ def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=without(study.evidence, rows))
     try:
-        before, there = _errors(study, law, (with_own, rows), progress)
-        (after,) = _errors(alone, law, (with_own,), progress) if there > APART * before else (np.nan,)
+        whole, others = _errors(study, law, progress), _errors(alone, law, progress)
     except FitError:  # too few runs
         return one
-    if not after < before:
+    there, before, after = (_mean(errors, of) for errors, of in ((whole, rows), (whole, with_own), (others, with_own)))
+    gained = _surely(np.where(with_own, whole - others, np.nan), study.log.groups)
+    if not (gained > 0 or (gained == 0 and there > APART * before)):
         return one
     text = (
         f"{int(rows.sum())} of {int((rows | with_own).sum())} losses are of runs without the target's own language, "
@@ -114,15 +120,28 @@ def _separable(study: Study) -> BoolArray:
     return counts & lacking & np.array(enough)
 
 
-def _errors(study: Study, law: type[Law], parts: tuple[BoolArray, ...], progress: Progress | None) -> list[float]:
-    """Mean held-out errors of a law on parts of a study's log losses (R, K); NaN where there is none."""
+def _errors(study: Study, law: type[Law], progress: Progress | None) -> FloatArray:
+    """Held-out errors (R, K) of a law's log losses; NaN where there is none."""
     plain = replace(study, settings=replace(study.settings, bootstrap=0))
     predicted = fitted_to(Told.of(plain, law), law, progress).held_out
-    return [np.nan if predicted is None else _error(study, predicted, rows) for rows in parts]
+    return np.full(study.log.loss.shape, np.nan) if predicted is None else np.abs(np.log(predicted / study.log.loss))
 
 
-def _error(study: Study, predicted: FloatArray, rows: BoolArray) -> float:
-    known = rows & ~np.isnan(predicted)
-    if not known.any():
-        return float("nan")
-    return float(np.abs(np.log(predicted[known] / study.log.loss[known])).mean())
+def _mean(errors: FloatArray, of: BoolArray) -> float:
+    known = of & ~np.isnan(errors)
+    return float(errors[known].mean()) if known.any() else float("nan")
+
+
+def _surely(gains: FloatArray, groups: IntArray) -> int:
+    """1 or -1 if the mean of gains (R, K; NaN = none) is surely above or below 0 over mixtures, else 0."""
+    known = ~np.isnan(gains)
+    among = np.flatnonzero(known.any(axis=1))
+    if len(np.unique(groups[among])) < ENOUGH:
+        return 0
+    _, place = np.unique(groups[among], return_inverse=True)
+    sums = np.bincount(place, np.where(known, gains, 0.0)[among].sum(axis=1))
+    counts = np.bincount(place, known[among].sum(axis=1))
+    mean, n = sums.sum() / counts.sum(), len(sums)
+    error = np.sqrt(((sums - mean * counts) ** 2).sum() * n / (n - 1)) / counts.sum()
+    sure = float(t.ppf(norm.cdf(SURE), n - 1)) * error
+    return int(mean > sure) - int(mean < -sure)

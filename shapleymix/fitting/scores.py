@@ -13,6 +13,9 @@ from shapleymix.fields import AMOUNT, ROUNDING, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 
+SURE = 2.0
+"""Standard errors by which one law must be better than another, were there mixtures without number."""
+
 
 @dataclass(frozen=True)
 class Scores(Tabular, Record):

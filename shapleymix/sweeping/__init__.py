@@ -11,5 +11,6 @@ Modules, in reading order:
   grids       mixtures x sizes x tokens x seeds as a plan
   layout      the folder of a plan: where each run lies, and what its files are called
   results     what a run handed back, held to what was planned
-  collecting  the results of a plan as one run log, and what is missing
+  states      how far a plan is, by the files in its folder
+  collecting  the results of plans as one run log, and what is missing
 """

@@ -1,7 +1,8 @@
-"""The results of a plan as one run log, and what is missing."""
+"""The results of plans as one run log, and what is missing."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,118 +10,108 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.display import Shown
-from shapleymix.errors import DataError, Location, ShapleyMixError
+from shapleymix.errors import DataError, Location
 from shapleymix.records import FloatArray, IntArray
-from shapleymix.sweeping.layout import Layout
-from shapleymix.sweeping.plans import Plan
-from shapleymix.sweeping.results import Failure, RunResult, failure_of, result_of
+from shapleymix.sweeping.plans import Plan, PlannedRun
+from shapleymix.sweeping.results import RunResult
+from shapleymix.sweeping.states import FAILED, State, Sweep, read_states
+from shapleymix.tables.names import align
 from shapleymix.tables.runs import UNTRAINED, RunLog
 
-FINISHED, FAILED, OPEN = "finished", "failed", "open"
-"""A run whose result is there; one that was started and did not finish; one of which nothing is known."""
-
-
-@dataclass(frozen=True)
-class State(Shown):
-    """How far a plan is.
-
-    Attributes
-    ----------
-    plan : Plan
-        The runs.
-    status : tuple of str (R,)
-        Of each run: `"finished"`, `"failed"` or `"open"`.
-    failures : dict of int to Failure
-        Of failed runs by their index.
-    strange : int
-        Folders of runs that are none of the plan's.
-    broken : dict of int to str
-        Of runs whose result is broken or another run's, by their index: what is wrong; they count as open.
-    """
-
-    plan: Plan
-    status: tuple[str, ...]
-    failures: dict[int, Failure]
-    strange: int
-    broken: dict[int, str]
-
-    def where(self, *status: str) -> list[int]:
-        """Indices of the runs of a status."""
-        return [place for place, one in enumerate(self.status) if one in status]
-
-    def count(self, status: str) -> int:
-        """How many runs have it."""
-        return self.status.count(status)
+Found = tuple[PlannedRun, RunResult]
 
 
 @dataclass(frozen=True)
 class Collected(Shown):
-    """The log of the finished runs, and how far the plan is."""
+    """The log of the finished runs, how far each plan is, and how many runs are finished nowhere."""
 
     log: RunLog
-    state: State
+    states: tuple[State, ...]
+    missing: int
     notices: tuple[str, ...]
 
 
-def state_of(plan: Plan, layout: Layout) -> State:
-    """How far a plan is, by the files in its folder."""
-    return _read(plan, layout)[0]
+def collect(sweeps: Sequence[Sweep]) -> Collected:
+    """One run log of all finished runs of plans with their folders, in their order, each called by its name and its id.
 
-
-def _read(plan: Plan, layout: Layout) -> tuple[State, dict[int, RunResult]]:
-    """How far a plan is, and the results of its finished runs by their index."""
-    there = layout.there()
-    results: dict[int, RunResult] = {}
-    failures: dict[int, Failure] = {}
-    broken: dict[int, str] = {}
-    for place, run in enumerate(plan.runs):
-        files = layout.place(run.id)
-        if run.id not in there:
-            continue
-        if files.result.exists():
-            try:
-                results[place] = result_of(run, files.result)
-            except ShapleyMixError as error:
-                broken[place] = error.message
-        elif failure := failure_of(files):
-            failures[place] = failure
-    status = (FINISHED if one in results else FAILED if one in failures else OPEN for one in range(len(plan)))
-    strange = len(there - {run.id for run in plan.runs})
-    return State(plan, tuple(status), failures, strange, broken), results
-
-
-def collect(plan: Plan, layout: Layout) -> Collected:
-    """One run log of all finished runs of a plan, in its order; ids are those of the plan.
-
-    An untrained model that several runs measured alike (N, seed and losses) is there once. A result that is broken, or
+    A run that several plans have is there once, and so is one whose command alone differs from another's and that came
+    out alike, and an untrained model that several runs measured alike (N, seed and losses). A result that is broken, or
     another run's, is left out and told.
 
     Raises
     ------
     DataError
-        If no run is finished.
+        If no run is finished, or the plans are of different languages.
     """
-    state, results = _read(plan, layout)
-    if not results:
+    plans = [plan for plan, _ in sweeps]
+    _check_sources(plans)
+    read = read_states(sweeps)
+    found = [(state.plan.runs[place], result) for state, results in read for place, result in results.items()]
+    if not found:
         hint = "train them with `shapleymix launch`, or `shapleymix run`"
-        raise DataError(f"none of {len(plan)} runs is finished", location=Location(str(layout.root)), hint=hint)
-    return Collected(_joined(plan, results), state, tuple(_said(plan, state, results)))
+        place = Location(", ".join(str(layout.root) for _, layout in sweeps))
+        raise DataError(f"none of {sum(map(len, plans))} runs is finished", location=place, hint=hint)
+    kept, notices = _each_once(found)
+    known = {run.id for run, _ in found}
+    for state, results in read:
+        name = f"{os.path.basename(state.plan.file)}: " if len(read) > 1 else ""
+        notices += [f"{name}{said}" for said in _said(state, results, known)]
+    missing = {run.id for plan in plans for run in plan.runs} - known
+    log = _joined(plans[0].sources, kept)
+    return Collected(log, tuple(state for state, _ in read), len(missing), tuple(notices))
 
 
-def _joined(plan: Plan, results: dict[int, RunResult]) -> RunLog:
-    targets = _targets(plan, list(results.values()))
-    found = [(plan.runs[place], one) for place, one in results.items()]
+def _check_sources(plans: Sequence[Plan]) -> None:
+    for plan in plans[1:]:
+        if set(plan.sources) != set(plans[0].sources):
+            message = f"has the sources {', '.join(plan.sources)}; {plans[0].file} has {', '.join(plans[0].sources)}"
+            raise DataError(message, location=Location(plan.file), hint="collect plans of other languages apart")
+
+
+def _each_once(found: Sequence[Found]) -> tuple[list[Found], list[str]]:
+    """The runs, each once, and what was left out."""
+    ids: set[str] = set()
+    models: set[tuple[object, ...]] = set()
+    kept: list[Found] = []
+    again = alike = 0
+    for run, result in found:
+        model = _model(run, result)
+        if run.id in ids:
+            again += 1
+        elif model in models:
+            alike += 1
+        else:
+            kept.append((run, result))
+        ids.add(run.id)
+        models.add(model)
+    told = [f"{again} runs are in several plans, and are there once"] if again else []
+    told += [f"{alike} runs are others again (mixture, N, D, seed and losses), and are there once"] if alike else []
+    return kept, told
+
+
+def _model(run: PlannedRun, result: RunResult) -> tuple[object, ...]:
+    """What two runs have alike that are one model, trained by commands that differ in what changes nothing."""
+    order = sorted(range(len(result.targets)), key=lambda column: result.targets[column])
+    rows = result.D > 0
+    losses = result.loss[rows][:, order]
+    targets = tuple(result.targets[column] for column in order)
+    mixture = tuple(sorted((name, ratio) for name, ratio in run.mixture.items() if ratio > 0))
+    return mixture, run.seed, result.N[rows].tobytes(), result.D[rows].tobytes(), targets, losses.tobytes()
+
+
+def _joined(sources: tuple[str, ...], found: Sequence[Found]) -> RunLog:
+    targets = _targets(sources, [one for _, one in found])
     trained = np.concatenate([one.D > 0 for _, one in found])
-    ids = tuple(run.id for run, one in found for _ in range(len(one.D)))
+    ids = tuple(run.label for run, one in found for _ in range(len(one.D)))
     names = (run if known else f"{run}-{UNTRAINED}" for run, known in zip(ids, trained.tolist(), strict=True))
-    unique = np.concatenate([one.unique for _, one in found])
+    unique = np.concatenate([_in_order(one, one.unique, sources) for _, one in found])
     log = RunLog(
         runs=tuple(names),
         N=np.concatenate([one.N for _, one in found]),
         D=np.concatenate([one.D for _, one in found]),
-        p=np.concatenate([one.p for _, one in found]),
+        p=np.concatenate([_in_order(one, one.p, sources) for _, one in found]),
         loss=np.concatenate([_losses(one, targets) for _, one in found]),
-        sources=plan.sources,
+        sources=sources,
         targets=targets,
         seed=tuple(str(run.seed) for run, one in found for _ in range(len(one.D))),
         unique=unique if np.isfinite(unique).any() else None,
@@ -128,10 +119,17 @@ def _joined(plan: Plan, results: dict[int, RunResult]) -> RunLog:
     return log.select(_once(log))
 
 
-def _targets(plan: Plan, results: Sequence[RunResult]) -> tuple[str, ...]:
-    """Every target of any run: the sources first, in the plan's order."""
+def _in_order(result: RunResult, values: FloatArray, sources: tuple[str, ...]) -> FloatArray:
+    """Columns (R, M) of a result in the order of the log's sources."""
+    if result.sources == sources:
+        return values
+    return values[:, align(result.sources, to=sources, what="sources", exact=True, origin=result.id)]
+
+
+def _targets(sources: tuple[str, ...], results: Sequence[RunResult]) -> tuple[str, ...]:
+    """Every target of any run: the sources first, in their order."""
     seen = dict.fromkeys(name for one in results for name in one.targets)
-    return (*(name for name in plan.sources if name in seen), *(name for name in seen if name not in plan.sources))
+    return (*(name for name in sources if name in seen), *(name for name in seen if name not in sources))
 
 
 def _losses(result: RunResult, targets: tuple[str, ...]) -> FloatArray:
@@ -154,14 +152,15 @@ def _once(log: RunLog) -> IntArray:
     return np.array(kept, dtype=np.int64)
 
 
-def _said(plan: Plan, state: State, results: dict[int, RunResult]) -> Iterator[str]:
-    """What is missing, what is not as planned, and what was left out."""
-    missing = len(plan) - len(results)
+def _said(state: State, results: dict[int, RunResult], known: set[str]) -> Iterator[str]:
+    """What is missing of a plan, not as planned, or left out; `known` are the ids of finished runs."""
+    plan = state.plan
+    missing = [place for place, run in enumerate(plan.runs) if run.id not in known]
     if missing:
-        failed = state.count(FAILED)
-        listed = ", ".join(str(place) for place in state.where(OPEN, FAILED)[:10])
-        more = ", ..." if missing > 10 else ""
-        yield f"{missing} of {len(plan)} runs are missing, {failed} of which failed: index {listed}{more}"
+        failed = sum(state.status[place] == FAILED for place in missing)
+        listed = ", ".join(map(str, missing[:10]))
+        more = ", ..." if len(missing) > 10 else ""
+        yield f"{len(missing)} of {len(plan)} runs are missing, {failed} of which failed: index {listed}{more}"
     for said, runs in Counter(text for one in results.values() for text in one.notices).items():
         yield f"{runs} of {len(results)} runs: {said}"
     for place, wrong in state.broken.items():

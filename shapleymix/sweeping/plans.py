@@ -61,6 +61,11 @@ class PlannedRun:
         text = json.dumps({**told, "command": list(self.command)}, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
+    @property
+    def label(self) -> str:
+        """What a run log calls it, `random-07-6e12526dea980b1f`: for people, and unlike any other."""
+        return f"{self.name}-{self.id}"
+
     def to_document(self, index: int, of: int) -> dict[str, Json]:
         """The object of `runs.jsonl`, one of so many."""
         told = {"index": index, "of": of, "id": self.id, "name": self.name, "mixture": dict(self.mixture)}
@@ -79,13 +84,14 @@ class Plan(Shown):
         The runs; their places are their indices.
     notices : tuple of str
         What was left out or assumed.
-    digest : str
-        SHA-256 of the file, of a plan that was read.
+    file, digest : str
+        Name and SHA-256 of the file, of a plan that was read.
     """
 
     sources: tuple[str, ...]
     runs: tuple[PlannedRun, ...]
     notices: tuple[str, ...] = ()
+    file: str = ""
     digest: str = ""
 
     def __len__(self) -> int:
@@ -132,7 +138,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     faults += [] if faults else _of_all(runs, name, [number for number, _ in lines])
     if faults:
         raise DataError.of(faults, origin.file)
-    return Plan(tuple(runs[0].mixture), tuple(runs), digest=origin.sha256)
+    return Plan(tuple(runs[0].mixture), tuple(runs), file=origin.file, digest=origin.sha256)
 
 
 def plan_of(sources: Sequence[str], runs: Sequence[PlannedRun], notices: Sequence[str] = ()) -> Plan:

@@ -54,7 +54,7 @@ def random_mixtures(
     wanted = parse_whole(count, "the number of random mixtures", 1)
     heat = parse_positive(temperature, "temperature")
     total = parse_positive(concentration, "concentration") * len(bounds.sources)
-    base = _base(bounds.available, heat)
+    base = _base(bounds, heat)
     region, rng = Region.of(bounds), np.random.default_rng(parse_whole(seed, "seed"))
     p = np.empty((0, len(base)))
     for _ in range(MOST_ROUNDS):
@@ -65,17 +65,22 @@ def random_mixtures(
     return listed_once(bounds.sources, list(zip(_names(len(p)), p, strict=True)), told)
 
 
+def supply_known(bounds: Constraints) -> bool:
+    """Whether draws are around what there is of each source, which a temperature evens out."""
+    return bool(np.isfinite(bounds.available).all()) and bool(bounds.available.any())
+
+
+def _base(bounds: Constraints, temperature: float) -> FloatArray:
+    count = len(bounds.sources)
+    return smoothed(bounds.available, 1 / temperature) if supply_known(bounds) else np.full(count, 1 / count)
+
+
 def _drawn(region: Region, rng: np.random.Generator, parameters: FloatArray, count: int) -> FloatArray:
     """Draws (count, M) within the bounds; ratios below a thousandth are none."""
     drawn = rng.dirichlet(parameters, count)
     held = np.where(drawn < LEAST_RATIO, 0.0, drawn)
     kept = np.maximum(region.moved(held / held.sum(axis=1, keepdims=True)), 0.0)
     return kept / kept.sum(axis=1, keepdims=True)
-
-
-def _base(available: FloatArray, temperature: float) -> FloatArray:
-    known = bool(np.isfinite(available).all()) and bool(available.any())
-    return smoothed(available, 1 / temperature) if known else np.full(len(available), 1 / len(available))
 
 
 def _names(count: int) -> Sequence[str]:

@@ -6,10 +6,10 @@ value, so that a name with a quote or a space in it stays one word.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Formatter
 
 from shapleymix.errors import UsageError, did_you_mean
 
@@ -27,7 +27,12 @@ DEFAULT = (
     "--no-irds --eval-untrained --out {out}"
 )
 """Trains by this repository's own script, on its toy languages until `--corpus` says otherwise."""
+OWN = DEFAULT.partition(" ")[0]
+"""That script."""
 
+_BRACED = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}")
+_FORMATS = re.compile("[:!]")
+"""What Python formats a value with, `{N:.2f}`; here nothing does."""
 _BRACES = "write {{ and }} for braces that are meant"
 
 
@@ -86,26 +91,26 @@ def _filled(word: str, values: Mapping[str, str], *, again: bool) -> str:
     def plain(text: str) -> str:
         return text.replace("{", "{{").replace("}", "}}") if again else text
 
-    parts = []
-    for text, name, _, _ in Formatter().parse(word):
-        value = "" if name is None else values[name]
-        parts.append(plain(text) + (value if name in LATE else plain(value)))
-    return "".join(parts)
+    def part(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name is None:
+            return plain(found[0][:1])
+        return values[name] if name in LATE else plain(values[name])
+
+    return _BRACED.sub(part, word)
 
 
 def _names(word: str) -> list[str]:
-    """The placeholders of a word."""
-    try:
-        parts = list(Formatter().parse(word))
-    except ValueError as error:
-        raise UsageError(f"{word!r} of the command: {error}", hint=_BRACES) from error
-    for _, name, form, conversion in parts:
-        if form or conversion:
-            raise UsageError(f"{word!r} of the command formats {{{name}}}", hint="leave out what follows the name")
-    return [name for _, name, _, _ in parts if name is not None]
+    """The placeholders of a word: all that stands between two braces, since labels may hold what formats."""
+    if odd := {"{", "}"} & set(_BRACED.sub("", word)):
+        raise UsageError(f"{word!r} of the command has a single {odd.pop()!r}", hint=_BRACES)
+    return [found["name"] for found in _BRACED.finditer(word) if found["name"] is not None]
 
 
 def _unknown(name: str, known: Sequence[str]) -> UsageError:
+    plain = _FORMATS.split(name)[0]
+    if plain != name and plain in known:
+        return UsageError(f"the command formats {{{plain}}}", hint=f"leave out what follows the name: {{{plain}}}")
     near = did_you_mean(name, known)
     return UsageError(f"{{{name}}} of the command is no placeholder", hint=f"{near}; {_BRACES}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from shapleymix.sweeping.plans import Plan
 
 LOCAL, SLURM = "local", "slurm"
-_BETWEEN = re.compile(r",(?=[\w-]+=)")
-"""A comma before a name: one within a value, such as that of nodelist=a,b, parts nothing."""
 
 
 @options.command(
@@ -33,6 +30,7 @@ _BETWEEN = re.compile(r",(?=[\w-]+=)")
 @click.option("--gpus", metavar="0,1,...|none", help="GPUs to share out.  [default: all that are visible]")
 @click.option("--gpus-per-run", type=options.Count(1), default=1, show_default=True, help="How many a run has.")
 @click.option("--retries", type=options.COUNT, default=1, show_default=True, help="Tries after the first failure.")
+@click.option("--keep-going", is_flag=True, help="Go on though the first five runs fail and none finishes.")
 @click.option(
     "--grace", type=options.Number(0, 1e6), default=60, show_default=True, help="Seconds to end in on Ctrl-C."
 )
@@ -47,6 +45,7 @@ def command(
     gpus: str | None,
     gpus_per_run: int,
     retries: int,
+    keep_going: bool,
     grace: float,
     backend: str,
     slurm: tuple[str, ...],
@@ -58,7 +57,8 @@ def command(
     Called again, it resumes: what is finished is passed over, what was begun is started again with the same command,
     and continues where its program can. Programs start in the folder where this is called. Several launchers may work
     at one plan; none trains what another does. Ctrl-C asks the programs to end and waits; a second one ends them at
-    once. Failures are listed at the end, with exit code 1.
+    once. Failures are listed at the end, with exit code 1; where the first five runs fail and none finishes, the others
+    are left alone.
     """
     from shapleymix.sweeping.layout import Layout
     from shapleymix_cli.inputs import read_sweep
@@ -71,7 +71,7 @@ def command(
     elif backend == SLURM:
         _submit(out, plan, layout, jobs, slurm)
     else:
-        _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, grace)
+        _train(out, plan, layout, jobs, gpus, gpus_per_run, retries, keep_going, grace)
 
 
 def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
@@ -79,17 +79,15 @@ def _check_backend(backend: str, slurm: tuple[str, ...]) -> None:
     if slurm and backend != SLURM:
         raise UsageError("--slurm without --backend slurm", hint="give both, or neither")
     context = click.get_current_context()
-    for name in ("gpus", "gpus_per_run", "retries", "grace"):
+    for name in ("gpus", "gpus_per_run", "retries", "keep_going", "grace"):
         if backend == SLURM and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            hint = (
-                "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1,signal=..); launch again for those that fail"
-            )
+            hint = "SLURM shares out GPUs and ends runs (--slurm gres=gpu:1); launch again for those that fail"
             raise UsageError(f"--{name.replace('_', '-')} does nothing with --backend slurm", hint=hint)
 
 
 def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
     """The commands of the runs that are not finished."""
-    from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.attempts import words_of
 
     listed = state_of(plan, layout).where(OPEN, FAILED)
@@ -101,24 +99,24 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
 
 
 def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]) -> None:
-    from shapleymix.sweeping.collecting import FAILED, OPEN, state_of
+    from shapleymix.sweeping.states import FAILED, OPEN, state_of
+    from shapleymix_cli.documents.sweeps import submission_document
+    from shapleymix_cli.sweeps.queue import submitting
+    from shapleymix_cli.sweeps.sbatch import pairs_of
     from shapleymix_cli.sweeps.slurm import submit
+    from shapleymix_cli.views.sweeps import submission_view
 
-    pairs = [part.partition("=") for text in parameters for part in _BETWEEN.split(text)]
-    if bad := [name for name, equals, value in pairs if not (name and equals and value)]:
-        raise UsageError(f"--slurm {bad[0]!r} is no name=value", hint="for instance partition=gpu,time=60,gres=gpu:1")
-    state = state_of(plan, layout)
-    told = {name.strip(): value.strip() for name, _, value in pairs}
-    submitted = submit(plan, layout, state.where(OPEN, FAILED), jobs=jobs, parameters=told)
+    told = pairs_of(parameters)
+    with submitting(layout) as queued:
+        listed = state_of(plan, layout).where(OPEN, FAILED)
+        waiting = {index: queued[plan.runs[index].id] for index in listed if plan.runs[index].id in queued}
+        submitted = submit(
+            plan, layout, [index for index in listed if index not in waiting], jobs=jobs, parameters=told
+        )
+    if submitted and not {"time", "timeout_min"} & told.keys():
+        out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
     ids = [job.job_id for job in submitted]
-    arrays = list(dict.fromkeys(one.partition("_")[0] for one in ids))
-    out.emit(
-        lambda: {"kind": "launch", "runs": len(plan), "submitted": ids},
-        lambda: [
-            f"{len(ids)} of {len(plan)} runs submitted: {', '.join(arrays) or 'nothing is left to be done'}",
-            *(["`shapleymix collect` tells how far they are"] if ids else []),
-        ],
-    )
+    out.emit(lambda: submission_document(plan, ids, waiting), lambda: submission_view(plan, ids, waiting))
 
 
 def _train(
@@ -129,6 +127,7 @@ def _train(
     gpus: str | None,
     each: int,
     retries: int,
+    keep_going: bool,
     grace: float,
 ) -> None:
     from shapleymix_cli.documents.sweeps import launch_document
@@ -139,10 +138,12 @@ def _train(
     from shapleymix_cli.views.sweeps import launch_view
 
     places = environments(gpus_of(gpus), each, jobs)
-    sweep = Sweep.of(plan, layout, retries)
+    sweep = Sweep.of(plan, layout, retries, keep_going=keep_going)
     with watching(sweep, quiet=out.quiet) as watch:
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
-    out.warn([f"{runs} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
+    out.warn([f"{len(runs)} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
     out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
-    if sweep.failed:
+    if sweep.hopeless:
+        out.warn(["mend the command of the plan, or what it needs, and launch again; --keep-going goes on regardless"])
+    if sweep.failed or sweep.hopeless:
         click.get_current_context().exit(DATA_SAY_NO)

@@ -12,7 +12,7 @@ from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 from shapleymix_cli.groups import grouped
 from shapleymix_cli.listing import Kinds, kinds, list_mixtures, plan_design, refuse_design
-from shapleymix_cli.planning import game, grid
+from shapleymix_cli.planning import Named, OneSize, game, grid, number_of
 
 if TYPE_CHECKING:
     from shapleymix.planning.design import PlanKeywords
@@ -49,7 +49,13 @@ def command() -> None:
 )
 @click.option("-N", "N", type=options.SIZE, help="Model size for which the optimum is wanted.")
 @click.option("-D", "D", type=options.SIZE, help="Token count for which it is wanted, and at which bounds hold.")
-@click.option("--run-N", "run_N", type=options.SIZE, help="Model size of the planned runs.  [default: as so far]")
+@click.option(
+    "--run-N",
+    "run_N",
+    type=OneSize(),
+    metavar="SIZE|tiny=SIZE",
+    help="Model size of the planned runs, named for {model} of --command.  [default: as so far]",
+)
 @click.option("--run-D", "run_D", type=options.SIZE, help="Token count of the planned runs.  [default: as so far]")
 @click.option(
     "--purpose",
@@ -79,7 +85,7 @@ def mixtures(
     min_own_tokens: float | None,
     N: float | None,
     D: float | None,
-    run_N: float | None,
+    run_N: Named | None,
     run_D: float | None,
     purpose: str,
     candidates: str | None,
@@ -122,7 +128,7 @@ def mixtures(
         min_own_tokens=min_own_tokens,
         N=N,
         D=D,
-        run_N=run_N,
+        run_N=number_of(run_N),
         run_D=run_D,
         purpose=purpose,
         candidates=None if candidates is None else inputs.read_log(out, [candidates], losses="optional"),
@@ -134,7 +140,7 @@ def mixtures(
     found = with_provenance(out, found)
     out.warn(found.notices)
     if listed.template is not None:
-        plan_design(out, found, listed, output, force)
+        plan_design(out, found, run_N, listed, output, force)
         return
     if output:
         save_or_tabulate(out, found, output, force)

@@ -50,7 +50,7 @@ def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run
         raise KeyboardInterrupt
     if end.how == "held":
         hint = "wait for it, or launch the plan, which waits"
-        raise DataError(f"run {index} ({run.id}) is trained by another process", hint=hint)
+        raise DataError(f"run {index} ({run.id}) is trained by {end.holder}", hint=hint)
     if end.how == "failed":
         for line in last_words(place):
             say(f"  {line}")

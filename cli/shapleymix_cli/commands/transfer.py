@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 )
 @click.argument("matrix", metavar="A")
 @click.argument("reference", metavar="[B]", required=False)
-@click.option("--calibrate", is_flag=True, help="Scale each column of A to its measured loss drop (column loss_drop).")
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Scale each column to its measured loss drop (column loss_drop), of A, and of B where it has that column.",
+)
 @click.option(
     "--drops",
     metavar="LOG|en=2.9,...",
-    help="Calibrate with these loss drops: the untrained less the trained model of a run log, or numbers.",
+    help="Calibrate A with these loss drops: the untrained less the trained model of a run log, or numbers.",
 )
 @options.kind
 @options.output("A, calibrated if asked for, as .csv, .csv.gz, .parquet or .jsonl")
@@ -62,6 +66,8 @@ def command(
         out.emit(lambda: transfer_document(first), lambda: _matrix_view(first))
         return
     second = matrix_of(out, reference, kind)
+    if calibrate and second.provenance.get("loss_drop"):
+        second = second.calibrated()
     found = first.compare(second)
     names = (matrix, reference)
     document = {"kind": "similarity", "a": matrix, "b": reference, "calibrated": calibrate or drops is not None}

@@ -24,11 +24,11 @@ from shapleymix.sweeping.results import (
     make_folder,
     note_failure,
     take_result,
-    unseen,
 )
-from shapleymix.sweeping.templates import ID, OUT, started
+from shapleymix.sweeping.templates import ID, OUT, OWN, started
 from shapleymix_cli.sweeps.children import Children
-from shapleymix_cli.sweeps.claims import claimed
+from shapleymix_cli.sweeps.claims import UNKNOWN, Holder, claimed, holder_of
+from shapleymix_cli.sweeps.leftovers import left_behind
 
 How = Literal["finished", "failed", "held", "stopped"]
 TAIL = 5
@@ -47,6 +47,7 @@ class End:
     trained: bool = True
     failures: int = 0
     notices: tuple[str, ...] = ()
+    holder: Holder = UNKNOWN
 
 
 def attempt(
@@ -68,8 +69,8 @@ def attempt(
             if is_finished(run, place):
                 return End("finished", trained=False)
             if claim is None:
-                return End("held")
-            if _left_behind(run, place):
+                return End("held", holder=holder_of(place.claim) or UNKNOWN)
+            if left_behind(run, place):
                 return End("finished", trained=False)
             failure = failure_of(place)
             if most is not None and failure is not None and failure.attempts >= most:
@@ -87,21 +88,6 @@ def words_of(run: PlannedRun, place: Place) -> tuple[str, ...]:
     return started(run.command, {OUT: str(place.out), ID: run.id})
 
 
-def _left_behind(run: PlannedRun, place: Place) -> bool:
-    """Whether an earlier program was through when nobody saw it end: its launcher was killed, its time was over.
-
-    What lies there from before a failure was seen is that failure's. With whom it ended, and how, nobody knows; so it
-    is held to all of D, as where a program was stopped.
-    """
-    if not unseen(place):
-        return False
-    try:
-        take_result(run, place, NEAR)
-    except ShapleyMixError:
-        return False
-    return True
-
-
 def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str, str], claim: int) -> End:
     words = words_of(run, place)
     with place.log.open("ab") as log:
@@ -111,8 +97,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         try:
             code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim, folder=str(place.folder))
         except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            return _failed(place, f"{words[0]!r} cannot be started: {told}")
+            return _failed(place, f"{words[0]!r} cannot be started: {_why(words[0], error)}")
     stopped = children.stopped.is_set()
     if code == 0:
         try:  # a program that is asked to end may do so with 0, long before it is through
@@ -125,6 +110,12 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))
+
+
+def _why(program: str, error: OSError | ValueError) -> str:
+    """What the system says, and what to install where the trainer of this repository is not there."""
+    told = str(getattr(error, "strerror", None) or error)
+    return f"{told} (pip install '.[irds]' in a clone of ShapleyMix)" if program == OWN else told
 
 
 def _path() -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
@@ -20,7 +20,10 @@ from shapleymix.sweeping.results import failures_of, is_finished
 from shapleymix_cli.streams import say
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import Children
+from shapleymix_cli.sweeps.claims import Holder
 
+HOPELESS = 5
+"""Runs that fail before any finishes, after which a launch gives up: what is wrong is not theirs but the command's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PAUSE = 1.0
 """Seconds until a run that another launcher holds is looked at again."""
@@ -28,34 +31,77 @@ PAUSE = 1.0
 
 @dataclass
 class Sweep:
-    """What is going on: which runs wait, which are finished, and which have failed for good with their reasons;
-    and of how many runs of this launch something is not as planned."""
+    """What is going on.
+
+    Attributes
+    ----------
+    plan : Plan
+        The runs.
+    layout : Layout
+        Where they lie.
+    waiting : deque of int
+        Runs to be tried, by their indices.
+    most : dict of int to int
+        The failures after which a run is given up.
+    finished : set of int
+        Runs whose results are there.
+    before : int
+        How many of them were there when it began.
+    keep_going : bool
+        Whether to go on where no run at all finishes.
+    trained : int
+        How many were trained by this launch.
+    failing, failed : dict of int to str
+        Why runs failed in this launch, and why those did that are tried no more.
+    running : set of int
+        Runs that are trained here, or looked at.
+    held : dict of int to Holder
+        Those of them, and of the waiting ones, that others hold: who does.
+    notices : dict of str to list of int
+        What is not as planned, and of which runs.
+    fault : exception, optional
+        What ended it.
+    """
 
     plan: Plan
     layout: Layout
     waiting: deque[int]
     most: dict[int, int]
     finished: set[int]
+    before: int
+    keep_going: bool = False
     trained: int = 0
+    failing: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     running: set[int] = field(default_factory=set)
-    held: set[int] = field(default_factory=set)
-    notices: Counter[str] = field(default_factory=Counter)
+    held: dict[int, Holder] = field(default_factory=dict)
+    notices: dict[str, list[int]] = field(default_factory=dict)
     fault: BaseException | None = None
 
     @classmethod
-    def of(cls, plan: Plan, layout: Layout, retries: int) -> Sweep:
+    def of(cls, plan: Plan, layout: Layout, retries: int, *, keep_going: bool = False) -> Sweep:
         """All runs that are not finished, each with the failures after which it is given up."""
         places = [(index, layout.place(run.id)) for index, run in enumerate(plan.runs)]
         done = {index for index, place in places if is_finished(plan.runs[index], place)}
         open_ = [(index, place) for index, place in places if index not in done]
         most = {index: failures_of(place) + 1 + retries for index, place in open_}
-        return cls(plan, layout, deque(index for index, _ in open_), most, done)
+        return cls(plan, layout, deque(index for index, _ in open_), most, done, len(done), keep_going)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many runs have failed, and none finished, that those not yet tried are spared."""
+        none = len(self.finished) == self.before and len(self.failing) >= HOPELESS
+        return none and not self.keep_going and self.untried > 0
 
     @property
     def over(self) -> bool:
         """Whether nothing is left to be done."""
-        return not self.waiting and not self.running
+        return not self.running and (self.hopeless or not self.waiting)
+
+    @property
+    def untried(self) -> int:
+        """How many runs wait and have not failed: when it is over, those that it gave up before they began."""
+        return len(self.plan) - len(self.finished | self.failing.keys() | self.running)
 
 
 Watch = Callable[[Sweep], None]
@@ -93,8 +139,8 @@ def _work(sweep: Sweep, env: Mapping[str, str], children: Children, lock: thread
         with lock:
             if sweep.over:
                 return
-            index = sweep.waiting.popleft() if sweep.waiting else None
-            if index is None:  # others are at the last runs, of which one may fail and be tried again
+            index = None if sweep.hopeless or not sweep.waiting else sweep.waiting.popleft()
+            if index is None:  # others are at the last runs, of which one may fail and be tried again, or give hope
                 lock.wait(PAUSE)
                 continue
             sweep.running.add(index)
@@ -123,15 +169,18 @@ def _work(sweep: Sweep, env: Mapping[str, str], children: Children, lock: thread
 def _take(sweep: Sweep, index: int, end: End) -> None:
     """Note how an attempt ended, and put the run last if it is to be tried again."""
     sweep.running.discard(index)
-    sweep.held.discard(index)
+    sweep.held.pop(index, None)
     if end.how == "finished":
         sweep.finished.add(index)
         sweep.trained += end.trained
-        sweep.notices.update(end.notices)
+        sweep.failing.pop(index, None)
+        for notice in end.notices:
+            sweep.notices.setdefault(notice, []).append(index)
     elif end.how == "held":
-        sweep.held.add(index)
+        sweep.held[index] = end.holder
         sweep.waiting.append(index)
     elif end.how == "failed":
+        sweep.failing[index] = end.reason
         if end.failures < sweep.most[index]:
             sweep.waiting.append(index)
         else:

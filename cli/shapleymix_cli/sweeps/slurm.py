@@ -12,14 +12,16 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Layout, Place
 from shapleymix.sweeping.plans import Plan, PlannedRun
 from shapleymix_cli.sweeps.attempts import End, attempt
 from shapleymix_cli.sweeps.children import GRACE, Children
+from shapleymix_cli.sweeps.queue import Handed, folder_of, note
+from shapleymix_cli.sweeps.sbatch import Told, keywords
 
 if TYPE_CHECKING:
-    from submitit import Job
+    from submitit import AutoExecutor, Job
     from submitit.helpers import DelayedSubmission
 
 MOST_TASKS = 1_000
@@ -112,7 +114,7 @@ def submit(
     jobs : int, optional
         Tasks at a time, shared among the arrays.
     parameters : mapping of str to str, optional
-        What sbatch is told: `partition`, `gres`, `time` (minutes), `cpus_per_task`, ...
+        What sbatch is told, as `pairs_of` gives it: `partition`, `gres`, `time`, `cpus_per_task`, ...
     cluster : str
         `slurm`; or submitit's `local` or `debug`, for tests.
 
@@ -132,30 +134,34 @@ def submit(
         hint = f"give at least {len(pieces)}; SLURM keeps to a limit within an array"
         raise UsageError(f"--jobs {jobs} for {len(indices)} runs, which are {len(pieces)} arrays", hint=hint)
     task = Task(str(layout.root), _grace(parameters or {}))
+    told: Told = {"name": "shapleymix"}
+    if cluster == "slurm":
+        told |= keywords(parameters or {})
+        told |= {} if jobs is None else {"slurm_array_parallelism": jobs // max(len(pieces), 1)}
     try:
-        executor = submitit.AutoExecutor(folder=layout.root / "slurm" / "%j", cluster=cluster)
-        executor.update_parameters(**_parameters(parameters or {}, jobs, len(pieces), cluster))
-        return [job for piece in pieces for job in executor.map_array(task, [plan.runs[i] for i in piece])]
+        executor = submitit.AutoExecutor(folder=folder_of(layout) / "%j", cluster=cluster)
+        executor.update_parameters(**told)
+        return [job for piece in pieces for job in _handed_over(executor, task, plan, layout, piece)]
+    except ShapleyMixError:
+        raise
     except (RuntimeError, NameError, TypeError, ValueError, OSError, FailedJobError) as error:
         text = " ".join(str(error).split())
         hint = "see the options of sbatch; submitit writes them with _ in place of -"
         raise UsageError(f"SLURM or submitit refuses: {text:.300}", hint=hint) from error
 
 
-def _parameters(given: Mapping[str, str], jobs: int | None, arrays: int, cluster: str) -> dict[str, str | int]:
-    found: dict[str, str | int] = {"name": "shapleymix"}
-    if cluster == "slurm":
-        found |= {f"slurm_{name.replace('-', '_')}": _value(text) for name, text in given.items()}
-        if jobs is not None:
-            found["slurm_array_parallelism"] = jobs // max(arrays, 1)
-    return found
+def _handed_over(
+    executor: AutoExecutor, task: Task, plan: Plan, layout: Layout, piece: Sequence[int]
+) -> list[Job[str]]:
+    """Submit one array, and note which run each of its tasks has."""
+    runs = [plan.runs[index] for index in piece]
+    jobs = executor.map_array(task, runs)
+    if executor.cluster == "slurm":
+        note(layout, Handed(tuple(job.job_id for job in jobs), tuple(run.id for run in runs)))
+    return jobs
 
 
 def _grace(parameters: Mapping[str, str]) -> float:
     """Most of the time between SLURM's warning and the end; submitit asks for 90 s where nothing else is said."""
     delay = parameters.get("signal_delay_s", "")
     return min(GRACE, 0.75 * int(delay)) if delay.isdecimal() else GRACE
-
-
-def _value(text: str) -> str | int:
-    return int(text) if text.isdecimal() else text
