@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import warnings
@@ -71,6 +72,19 @@ def test_every_figure_is_written_in_every_format_with_the_same_bytes(
     assert first.to_bytes("svg") == again.to_bytes("svg"), "saving moves nothing"
 
 
+def test_a_png_is_small_and_of_the_same_colours_to_the_eye() -> None:
+    from PIL import Image
+
+    found = sm.plot_transfer(matrix(12))
+    few, whole = io.BytesIO(found.to_bytes("png")), io.BytesIO()
+    found.figure.savefig(whole, format="png", dpi=200)
+    one, two = (np.asarray(Image.open(image).convert("RGB"), dtype=int) for image in (few, whole))
+    assert one.shape == two.shape
+    assert np.abs(one - two).max() < 64
+    assert np.abs(one - two).mean() < 1
+    assert len(few.getvalue()) < 0.6 * len(whole.getvalue())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_is_cut_off_or_lies_over_another(every: dict[str, Callable[[], Picture]], kind: str) -> None:
     assert overlaps(every[kind]()) == []
@@ -104,7 +118,8 @@ def texts_of(found: Picture) -> list:
 
 def overlaps(found: Picture) -> list[str]:
     """Texts that leave the figure, and pairs that share more than a point of it."""
-    boxes = [(one.get_text(), one.get_window_extent()) for one in texts_of(found)]
+    extent = matplotlib.text.Text.get_window_extent  # of the words alone: an annotation has a line, too
+    boxes = [(one.get_text(), extent(one)) for one in texts_of(found)]
     page = found.figure.bbox
     outside = [text for text, box in boxes if min(box.x0, box.y0, page.x1 - box.x1, page.y1 - box.y1) < -1]
     return outside + [
