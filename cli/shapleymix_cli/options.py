@@ -297,6 +297,12 @@ def require_ending(name: str | None) -> None:
         raise UsageError("names no format to write", hint=hint, location=Location(file=name))
 
 
+def require_document(name: str | None) -> None:
+    """Refuse a name of `-o` that ends otherwise than a document's."""
+    if name is not None and not name.lower().endswith(".json"):
+        raise UsageError("is written as a document", hint="end the name in .json", location=Location(file=name))
+
+
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:
     """Whatever was given that may be the name of a file."""
     values = [value for name, value in options.items() if name != leave_out]
