@@ -71,8 +71,13 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.planning.design import design as design
     from shapleymix.planning.designs import Design as Design
     from shapleymix.plotting.agreement import plot_agreement as plot_agreement
+    from shapleymix.plotting.bars import plot_mixture as plot_mixture
+    from shapleymix.plotting.designs import plot_design as plot_design
     from shapleymix.plotting.fits import plot_fit as plot_fit
+    from shapleymix.plotting.frontiers import plot_frontier as plot_frontier
     from shapleymix.plotting.heatmaps import plot_transfer as plot_transfer
+    from shapleymix.plotting.laws import plot_compare as plot_compare
+    from shapleymix.plotting.laws import plot_learning_curve as plot_learning_curve
     from shapleymix.plotting.pictures import Picture as Picture
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
@@ -127,7 +132,12 @@ _HOME = {
     "optimize_compute": "mixing.compute",
     "optimize_scales": "mixing.optimization",
     "plot_agreement": "plotting.agreement",
+    "plot_compare": "plotting.laws",
+    "plot_design": "plotting.designs",
     "plot_fit": "plotting.fits",
+    "plot_frontier": "plotting.frontiers",
+    "plot_learning_curve": "plotting.laws",
+    "plot_mixture": "plotting.bars",
     "plot_transfer": "plotting.heatmaps",
     "read_languages": "tables.languages",
     "read_runs": "tables.run_reading",
@@ -180,7 +190,12 @@ __all__ = [
     "optimize_compute",
     "optimize_scales",
     "plot_agreement",
+    "plot_compare",
+    "plot_design",
     "plot_fit",
+    "plot_frontier",
+    "plot_learning_curve",
+    "plot_mixture",
     "plot_transfer",
     "read_languages",
     "read_runs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import warnings
@@ -71,6 +72,19 @@ def test_every_figure_is_written_in_every_format_with_the_same_bytes(
     assert first.to_bytes("svg") == again.to_bytes("svg"), "saving moves nothing"
 
 
+def test_a_png_is_small_and_of_the_same_colours_to_the_eye() -> None:
+    from PIL import Image
+
+    found = sm.plot_transfer(matrix(12))
+    few, whole = io.BytesIO(found.to_bytes("png")), io.BytesIO()
+    found.figure.savefig(whole, format="png", dpi=200)
+    one, two = (np.asarray(Image.open(image).convert("RGB"), dtype=int) for image in (few, whole))
+    assert one.shape == two.shape
+    assert np.abs(one - two).max() < 64
+    assert np.abs(one - two).mean() < 1
+    assert len(few.getvalue()) < 0.6 * len(whole.getvalue())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_is_cut_off_or_lies_over_another(every: dict[str, Callable[[], Picture]], kind: str) -> None:
     assert overlaps(every[kind]()) == []
@@ -92,14 +106,20 @@ def texts_of(found: Picture) -> list:
     for axes in found.figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
-            hidden |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
+            hidden |= {
+                label
+                for tick in axis.get_major_ticks()
+                if not low <= tick.get_loc() <= high
+                for label in (tick.label1, tick.label2)
+            }
     every = found.figure.findobj(matplotlib.text.Text)
     return [one for one in every if one not in hidden and one.get_visible() and one.get_text().strip()]
 
 
 def overlaps(found: Picture) -> list[str]:
     """Texts that leave the figure, and pairs that share more than a point of it."""
-    boxes = [(one.get_text(), one.get_window_extent()) for one in texts_of(found)]
+    extent = matplotlib.text.Text.get_window_extent  # of the words alone: an annotation has a line, too
+    boxes = [(one.get_text(), extent(one)) for one in texts_of(found)]
     page = found.figure.bbox
     outside = [text for text, box in boxes if min(box.x0, box.y0, page.x1 - box.x1, page.y1 - box.y1) < -1]
     return outside + [
@@ -315,3 +335,85 @@ def test_a_picture_says_what_it_is() -> None:
     found = sm.plot_transfer(matrix(2))
     assert repr(found).startswith("Picture of transfer")
     assert found._repr_png_().startswith(BEGINNINGS["png"])
+
+
+def test_a_mixtures_figure_has_its_ratios_bounds_and_gains(fit: sm.Fit) -> None:
+    mix = sm.optimize(fit, 97_600, "8M", languages=FIXTURES / "multilingual5_languages.csv", caps={"ja": 0.2})
+    found = sm.plot_mixture(mix)
+    upper, lower = found.figure.axes
+    bars = next(one for one in upper.containers if type(one).__name__ == "BarContainer")
+    np.testing.assert_array_equal([bar.get_height() for bar in bars], mix.p)
+    rivals = {line.get_label(): line.get_ydata() for line in upper.lines if not line.get_label().startswith("_")}
+    for rival in mix.baselines:
+        np.testing.assert_array_equal(rivals[rival.name], rival.p)
+        assert f"{rival.name} {rival.gain:z.4f}" in found.caption
+    caps = next(one for one in upper.collections if one.get_label() == "cap")
+    assert [segment[0, 1] for segment in caps.get_segments()] == [0.2]
+    gains = [container.lines[0].get_xdata()[0] for container in lower.containers]
+    assert gains == [rival.gain for rival in mix.baselines]
+    assert overlaps(found) == []
+
+
+def test_a_mixture_without_rivals_or_intervals_is_bars_alone(fit: sm.Fit) -> None:
+    from dataclasses import replace
+
+    mix = sm.optimize(fit, 97_600, "2M")
+    blank = np.full(5, np.nan)
+    found = sm.plot_mixture(replace(mix, baselines=(), p_low=blank, p_high=blank))
+    assert len(found.figure.axes) == 1
+    assert overlaps(found) == []
+    itself = replace(mix, baselines=(replace(mix.baselines[0], name="own", p=mix.p),))
+    assert "It is own itself." in sm.plot_mixture(itself).caption
+
+
+def test_a_comparisons_figure_has_the_errors_in_order() -> None:
+    compared = sm.compare(RUNS, ["chinchilla", "hellinger"], folds=2, min_own_tokens=20_000)
+    found = sm.plot_compare(compared)
+    container = found.figure.axes[0].containers[0]
+    best = compared.best()
+    assert found.figure.axes[0].get_yticklabels()[0].get_text() == best
+    errors = sorted(one.scores.mean["PE"] for one in compared.entries if one.scores)
+    np.testing.assert_allclose(container.lines[0].get_xdata(orig=False), 100 * np.array(errors))
+    assert f"{errors[0]:.2%} ± " in found.caption
+    assert overlaps(found) == []
+
+
+def test_a_comparison_without_scores_is_refused() -> None:
+    from dataclasses import replace
+
+    compared = sm.compare(RUNS, ["hellinger"], folds=2, min_own_tokens=20_000)
+    none = np.zeros((0, 0))
+    lost = [replace(one, scores=None, error="too few runs") for one in compared.entries]
+    with pytest.raises(sm.DataError, match="no law of this comparison has scores") as raised:
+        sm.plot_compare(replace(compared, entries=tuple(lost), better=none, gap=none, gap_error=none))
+    assert raised.value.hint == "too few runs"
+
+
+def test_a_learning_curves_figure_goes_on_where_the_runs_end() -> None:
+    curve = sm.learning_curve(RUNS, "hellinger", folds=3, min_own_tokens=20_000)
+    found = sm.plot_learning_curve(curve)
+    lines = {line.get_marker(): line for line in found.figure.axes[0].lines}
+    np.testing.assert_array_equal(lines["s"].get_xdata(), curve.ahead)
+    np.testing.assert_allclose(lines["s"].get_ydata(), 100 * curve.expected)
+    fitted = found.figure.axes[0].containers[0].lines[0]
+    np.testing.assert_allclose(fitted.get_ydata(), 100 * curve.PE)
+    assert overlaps(found) == []
+
+
+def test_a_frontiers_figure_has_its_points_and_their_mixtures(fit: sm.Fit) -> None:
+    curve = sm.frontier(fit, 97_600, "2M", "zh+ja:rest", points=4)
+    found = sm.plot_frontier(curve)
+    line = found.figure.axes[0].containers[0].lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), [one.first for one in curve.entries])
+    np.testing.assert_array_equal(line.get_ydata(), [one.second for one in curve.entries])
+    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), np.array([o.p for o in curve.entries]).T)
+    assert overlaps(found) == []
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_designs_figure_has_a_column_for_each_run(count: int) -> None:
+    plan = sm.design(count, sources=["en", "de", "fr"], batches=2)
+    found = sm.plot_design(plan)
+    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), plan.p.T)
+    np.testing.assert_allclose(found.figure.axes[0].lines[0].get_ydata(), 100 * plan.region_error)
+    assert overlaps(found) == []

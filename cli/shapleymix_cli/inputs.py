@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import is_table_name
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
 
+R = TypeVar("R", bound="Record")
 Kind = Literal["raw", "normalized"] | None
 
 
@@ -116,6 +117,13 @@ def read_sweep(out: Output, path: str) -> Plan:
     plan = read_plan(path)
     out.used(path, plan.digest)
     return plan
+
+
+def load_record(out: Output, kind: type[R], path: str) -> R:
+    """A result of a kind, from the document in which a command saved it."""
+    found = kind.load(path)
+    out.used(path, sha256_of(found))
+    return found
 
 
 def sha256_of(record: Record) -> str:

@@ -283,7 +283,8 @@ def check_output(options: Mapping[str, object]) -> None:
     if goal.is_dir():
         raise UsageError("is a folder", location=place, hint="give -o the name of a file")
     if not goal.parent.is_dir():
-        raise UsageError("there is no such folder", location=Location(file=str(goal.parent)))
+        hint = "make it, or give -o a name in a folder that is there"
+        raise UsageError("there is no such folder", location=Location(file=str(goal.parent)), hint=hint)
     if any(_same(goal, source) for source in _texts(options, "output")):
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):
@@ -295,6 +296,12 @@ def require_ending(name: str | None) -> None:
     if name is not None and not name.lower().endswith((".json", *TABLES)):
         hint = "end the name in .json, .csv, .csv.gz, .parquet or .jsonl"
         raise UsageError("names no format to write", hint=hint, location=Location(file=name))
+
+
+def require_document(name: str | None) -> None:
+    """Refuse a name of `-o` that ends otherwise than a document's."""
+    if name is not None and not name.lower().endswith(".json"):
+        raise UsageError("is written as a document", hint="end the name in .json", location=Location(file=name))
 
 
 def _texts(options: Mapping[str, object], leave_out: str) -> list[str]:

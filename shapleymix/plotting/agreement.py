@@ -82,8 +82,8 @@ def _draw(figure: Figure, both: Matrices) -> None:
     axes.set_aspect("equal")
     axes.set_xlabel(f"{in_letters(both.names[0])}, {both.unit}")
     axes.set_ylabel(f"{in_letters(both.names[1])}, {both.unit}")
-    _name_diagonal(axes, both)
     figure.legend(loc="outside upper center", ncols=3)
+    _name_diagonal(axes, both)
 
 
 def _series(both: Matrices) -> list[tuple[str, BoolArray, str, str]]:
@@ -113,7 +113,8 @@ def _name_diagonal(axes: Axes, both: Matrices) -> None:
         [(float(both.values[0][i, j]), float(both.values[1][i, j])) for i, j in places],
         [both.targets[j] for _, j in places],
         COLOURS[1],
-        np.concatenate([np.stack([values.ravel() for values in both.values], axis=1), line]),
+        np.stack([values.ravel() for values in both.values], axis=1),
+        line,
     )
 
 

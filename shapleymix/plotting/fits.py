@@ -160,7 +160,7 @@ def _legend(figure: Figure, points: Points, with_lines: bool) -> None:
     from matplotlib.lines import Line2D
 
     entries = [
-        Line2D([], [], color=colour(place), marker=mark(place), linestyle=dash(place) if with_lines else "none",
+        Line2D([], [], color=colour(place), marker=mark(place), linestyle=dash(place) if with_lines else "",
                markersize=3.4, label=f"N = {format_size(N)}, D = {format_size(D)}")
         for place, (N, D) in enumerate(points.budgets.items())
     ]  # fmt: skip

@@ -96,8 +96,8 @@ def _draw(figure: Figure, shown: Matrices) -> None:
     panels = np.atleast_1d(figure.subplots(1, len(shown.names), sharey=True)).tolist()
     scale = scale_of(shown)
     room = _room(figure, shown)
-    for number, (axes, name) in enumerate(zip(panels, shown.names, strict=True)):
-        image = _map(axes, shown.values[number], scale)
+    images = [_map(axes, values, scale) for axes, values in zip(panels, shown.values, strict=True)]
+    for number, (axes, name, image) in enumerate(zip(panels, shown.names, images, strict=True)):
         _write_numbers(axes, shown.values[number], shown.errors[number], image, room)
         label_axis(axes, "x", shown.targets, room[0])
         if number == 0:
@@ -106,7 +106,7 @@ def _draw(figure: Figure, shown: Matrices) -> None:
         axes.tick_params(length=0)
         axes.set_xlabel("target")
         axes.set_title(in_letters(name))
-    bar = figure.colorbar(image, ax=panels, extend=scale.extend, shrink=0.9, pad=0.02, aspect=28)
+    bar = figure.colorbar(images[0], ax=panels, extend=scale.extend, shrink=0.9, pad=0.02, aspect=28)
     bar.set_label(shown.unit)
     bar.outline.set_linewidth(0.4)
 
@@ -168,7 +168,7 @@ def cell_text(value: float, error: float | None) -> str:
 
 def _is_dark(image: AxesImage, value: float) -> bool:
     """Whether a cell's colour asks for white letters (relative luminance of sRGB, roughly)."""
-    red, green, blue, _ = image.cmap(image.norm(value))
+    red, green, blue, _ = image.to_rgba(np.array([value]))[0]
     return 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
 
 

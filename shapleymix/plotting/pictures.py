@@ -78,10 +78,21 @@ class Picture(Tabular):
         stream = io.BytesIO()
         with style():
             self.figure.savefig(stream, format=kind, metadata=dict(METADATA[kind]))
-        return stream.getvalue()
+        return _in_few_colours(stream) if kind == "png" else stream.getvalue()
 
     def _repr_png_(self) -> bytes:
         return self.to_bytes("png")
+
+
+def _in_few_colours(stream: io.BytesIO) -> bytes:
+    """A PNG with a palette of 256 colours, as far as an eye can tell the same, in a third of the bytes."""
+    from PIL import Image
+
+    smaller = io.BytesIO()
+    with Image.open(stream) as whole:
+        few = whole.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few.save(smaller, "png", optimize=True, dpi=whole.info["dpi"])
+    return smaller.getvalue()
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -121,8 +132,8 @@ def picture(
     """
     with style():
         figure = blank(height, width)
-        draw(figure)
         caption(figure, text)
+        draw(figure)
         _settle(figure)
     return Picture(name, figure, text, table, (*notices, *unshown(labels)))
 

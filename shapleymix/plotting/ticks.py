@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -35,28 +35,52 @@ def label_axis(axes: Axes, which: Literal["x", "y"], names: Sequence[str], room:
 
 
 def label_points(
-    axes: Axes, points: Sequence[tuple[float, float]], names: Sequence[str], colour: str, others: FloatArray
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    colour: str,
+    others: FloatArray,
+    line: FloatArray,
 ) -> None:
-    """Names beside points, each on the side where the `others` (n, 2) and the names so far leave it room."""
+    """Names beside points, each where marks at `others` (n, 2) and the names so far leave it room.
+
+    Off the `line` (n, 2), too, where there is room beside the point; farther away, a thin line leads to it.
+    """
+    axes.figure.draw_without_rendering()  # how large the axes are is known only then
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    scale = axes.get_figure(root=True).get_size_inches() * 72 * 0.7 / np.array([right - left, top - bottom])
-    marks, taken = np.atleast_2d(others) * scale, np.empty((0, 4))
+    scale = np.array(axes.bbox.size) * 72 / axes.figure.dpi / np.array([right - left, top - bottom])
+    marks, taken = others * scale, np.empty((0, 4))
+    both = np.concatenate([marks, line * scale])
     for point, name in zip(points, names, strict=True):
         text = shortened(in_letters(name))
         half = np.array([columns(text) * LETTER * SMALL / 2, LINE * SMALL / 2])
-        shifts = [np.array(side) * (half + gap) for gap in GAPS for side in SIDES]
-        spots = [np.array(point) * scale + shift for shift in shifts]
-        room = [_room(spot, half, marks, taken) for spot in spots]
-        best = next((place for place, apart in enumerate(room) if apart >= 1), int(np.argmax(room)))
-        taken = np.vstack([taken, np.concatenate([spots[best], half])])
+        far, shift = _place(np.array(point) * scale, half, (both, marks), taken)
+        taken = np.vstack([taken, np.concatenate([point * scale + shift, half])])
         axes.annotate(
-            text, point, tuple(shifts[best]), textcoords="offset points", fontsize=SMALL, color=colour,
-            ha="center", va="center",
+            text, point, (shift[0], shift[1]), textcoords="offset points", fontsize=SMALL, color=colour,
+            ha="center", va="center", arrowprops={**LEADER, "color": colour} if far else None,
         )  # fmt: skip
 
 
-GAPS = (2.5, 10.0, 18.0)
+def _place(
+    point: FloatArray, half: FloatArray, avoided: Sequence[FloatArray], taken: FloatArray
+) -> tuple[bool, FloatArray]:
+    """Whether a box of that half size goes far from its point, and how it is shifted: the nearest place with room."""
+    shifts = [[np.array(side) * (half + gap) for side in SIDES] for gap in GAPS]
+    for far, near in enumerate(shifts):
+        for marks in avoided:
+            for shift in near:
+                if _room(point + shift, half, marks, taken) >= 1:
+                    return far > 0, shift
+    every = [shift for near in shifts for shift in near]
+    return True, max(every, key=lambda shift: _room(point + shift, half, avoided[-1], taken))
+
+
+GAPS = (2.5, 10.0, 20.0, 32.0)
 """Points between a mark and its name, the nearest first."""
+
+LEADER: Mapping[str, str | float] = {"arrowstyle": "-", "linewidth": 0.4, "shrinkA": 0.0, "shrinkB": 2.0}
+"""The line to a name that is not next to its mark."""
 
 SIDES = ((1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1))
 

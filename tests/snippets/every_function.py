@@ -85,6 +85,11 @@ picture.save("transfer.png", force=True)
 picture.figure.axes[0].set_title(picture.caption)
 sm.plot_agreement("exact.csv", matrix).save(Path("agreement.svg"))
 sm.plot_fit(fit, log, "others.csv", targets=["en"], D="1B", against="prediction", level=0.8).to_bytes("pdf")
+sm.plot_mixture(mix).save("mixture.pdf")
+sm.plot_compare(compared).to_polars()
+sm.plot_frontier(curve).summary().lower()
+sm.plot_learning_curve(lessons).caption.lower()
+sm.plot_design("plan.json").columns()
 
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]

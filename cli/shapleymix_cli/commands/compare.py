@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @options.seed
 @options.estimation
 @options.threads
+@options.output("the comparison (.json), which `shapleymix plot compare` draws")
 def command(
     out: Output,
     logs: tuple[str, ...],
@@ -50,6 +51,8 @@ def command(
     split: bool,
     seed: int,
     threads: int,
+    output: str | None,
+    force: bool,
     **settings: Unpack[options.EstimationOptions],
 ) -> None:
     """Score laws on runs that they were not fitted to, the same for all.
@@ -60,8 +63,10 @@ def command(
     from shapleymix.fitting.comparison import compare
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.scores import comparison_document
+    from shapleymix_cli.documents.writing import save
     from shapleymix_cli.own_laws import laws_of
 
+    options.require_document(output)
     if (folds is not None) + leave_largest_N + split > 1:
         raise UsageError("--folds, --leave-largest-N and --split exclude each other")
     chosen = laws_of(laws)
@@ -84,6 +89,8 @@ def command(
         **options.estimation_settings(settings),
     )
     out.note(found.notices)
+    if output:
+        save(out, found, output, force)
     out.emit(lambda: {"kind": "comparison"} | comparison_document(found), lambda: _view(found, out.verbose))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from shapleymix_cli.figures.fits import fit
+from shapleymix_cli.figures.laws import compare, learning_curve
 from shapleymix_cli.figures.matrices import agreement, transfer
+from shapleymix_cli.figures.mixtures import design, frontier, mixture
 from shapleymix_cli.groups import grouped
 
 
@@ -15,5 +17,14 @@ def command() -> None:
     """
 
 
-for figure in (transfer, agreement, fit):
-    command.add_command(figure)
+for name, figure in {
+    "transfer": transfer,
+    "agreement": agreement,
+    "fit": fit,
+    "compare": compare,
+    "learning-curve": learning_curve,
+    "mixture": mixture,
+    "frontier": frontier,
+    "design": design,
+}.items():
+    command.add_command(figure, name)
