@@ -247,8 +247,9 @@ def test_held_out_runs_are_hollow_and_scored_apart(fit: sm.Fit) -> None:
     assert len(hollow) == 1
     held = found.to_polars().filter(pl.col("held_out"))
     assert len(hollow[0].get_xdata()) == held.height > 0
-    assert "Fitted: PE" in found.caption
-    assert "Held out: PE" in found.caption
+    assert "Fitted PE" in found.caption
+    assert "; held out within the fitted ranges PE" in found.caption
+    assert "; held out beyond them PE" in found.caption
 
 
 def test_a_split_column_holds_rows_out(fit: sm.Fit) -> None:
