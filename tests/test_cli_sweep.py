@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from pathlib import Path
 
 import pytest
 from cli_tools import Run, runner
+from shapleymix_cli.sweeps.attempts import words_of
 from shapleymix_cli.sweeps.gpus import environments, gpus_of
 from sweep_tools import check_log, game_plan, lines_of, template, trainer
 
@@ -64,7 +66,11 @@ def test_dry_runs_start_nothing(run: Run, tmp_path: Path):
     shown = run("launch", "plan.jsonl", "--dry-run")
     assert "3 of 3 runs are to be trained" in shown.out
     assert plan.runs[0].id in shown.out
-    assert run("run", "plan.jsonl", "--index", 0, "--dry-run").code == 0
+    words = words_of(plan.runs[0], Layout.of("plan.jsonl").place(plan.runs[0].id))
+    alone = run("run", "plan.jsonl", "--index", 0, "--dry-run").out
+    assert len(alone) > 120, "longer than a page"
+    assert shlex.split(alone) == list(words), "one line, to be copied"
+    assert shown.out.splitlines()[0] == alone.rstrip("\n")
     assert not (tmp_path / "plan-sweep").exists()
 
 

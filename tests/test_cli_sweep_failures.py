@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_tools import Run, runner
-from sweep_tools import check_log, game_plan, lines_of, trainer
+from shapleymix_cli.sweeps import attempts, pool
+from shapleymix_cli.sweeps.children import Children
+from shapleymix_cli.sweeps.descendants import processes_of
+from sweep_tools import check_log, game_plan, lines_of, trainer, wait_for
 
 import shapleymix as sm
 from shapleymix.sweeping.layout import Layout
@@ -173,3 +179,69 @@ def test_a_run_that_finishes_gives_hope(run: Run, tmp_path: Path):
     assert "3 of 8 runs finished, 3 of them now" in ended.out
     assert "5 failed, each tried 1 time:" in ended.out
     assert tried(tmp_path, plan)[:8] == [1] * 8
+
+
+# -- a machine without room, and a plan that changes
+
+
+def test_a_machine_without_room_for_a_process_is_asked_again(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    game_plan(trainer(tmp_path), sources=("a",))
+    begin, refused = Children.run, iter([errno.EAGAIN, errno.ENOMEM])
+
+    def run_or_not(children: Children, *words: Any, **more: Any) -> int | None:
+        if number := next(refused, None):
+            raise OSError(number, os.strerror(number))
+        return begin(children, *words, **more)
+
+    monkeypatch.setattr(Children, "run", run_or_not)
+    monkeypatch.setattr(attempts, "WAITS", (0.01, 0.01))
+    assert "1 of 1 run finished" in run("launch", "plan.jsonl", "--retries", 0).out
+    refused = iter([errno.EAGAIN] * 3)
+    game_plan(trainer(tmp_path), sources=("b",))
+    ended = run("launch", "plan.jsonl", "--retries", 0)
+    assert "cannot be started: Resource temporarily unavailable" in ended.out
+
+
+def test_too_many_jobs_are_refused_and_what_was_begun_ends(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plan = game_plan(trainer(tmp_path), "--sleep 20", sources=FIVE)
+    start_thread, started = threading.Thread.start, []
+
+    def start(thread: threading.Thread) -> None:
+        if thread.daemon and len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start_thread(thread)
+        wait_for(lambda: any(tried(tmp_path, plan)))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        ended = run("launch", "plan.jsonl", "--jobs", 8)
+    assert ended.code == 2
+    assert "8 runs at a time: can't start new thread after 2" in ended.err
+    for one in plan.runs:
+        assert processes_of(str(tmp_path / "plan-sweep" / one.id)) == []
+
+
+def test_what_fails_while_it_watches_leaves_no_program_alone(tmp_path: Path):
+    plan = game_plan(trainer(tmp_path), "--sleep 20", sources=("a",))
+    sweep = pool.Sweep.of(plan, Layout.of(tmp_path / "plan.jsonl"), 0)
+
+    def watch(now: pool.Sweep) -> None:
+        if any(tried(tmp_path, plan)):
+            raise OSError(5, "the terminal is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        pool.launch(sweep, [{}], Children(5), watch)
+    assert processes_of(str(tmp_path / "plan-sweep" / plan.runs[0].id)) == []
+
+
+def test_a_plan_that_was_written_anew_meanwhile_is_told(run: Run, tmp_path: Path):
+    path = trainer(tmp_path)
+    change = "with open('plan.jsonl', 'a') as plan:\n    plan.write('\\n')\npairs ="
+    path.write_text(path.read_text().replace("pairs =", change, 1))
+    game_plan(path, sources=("a",))
+    told = run("launch", "plan.jsonl")
+    assert (told.code, "plan.jsonl was changed meanwhile" in told.err) == (0, True)
+    game_plan(path, sources=("b",))
+    missing = run("collect", "plan.jsonl", "-o", "log.csv")
+    assert (missing.code, "1 folders there are of other runs" in missing.err) == (1, True)

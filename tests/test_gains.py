@@ -159,6 +159,14 @@ def test_what_cannot_be_told_is_said_first(tmp_path):
     assert told_of(mix) == {"uniform": False}
 
 
+def test_a_rival_that_breaks_the_bounds_is_called_so():
+    """Fault: "no mixture within the bounds is better than uniform" where uniform was none of them, and better."""
+    loud = replace(MISFIT, scale=10 * MISFIT.scale)
+    mix = optimize(Unsure(misfit=loud), "1B", "100B", caps="code=0.05")
+    assert not mix.baselines[0].within_bounds
+    assert "better than uniform (which breaks the bounds) by more" in mix.verdict
+
+
 def test_a_gain_that_can_be_told_needs_no_word():
     mix = optimize(Unsure(), "1B", "100B", compare_to={"far": "code=1"})
     assert told_of(mix)["far"] is True

@@ -19,9 +19,9 @@ OFF = ~np.eye(5, dtype=bool)
 
 
 def test_correlation_is_scipys_also_with_ties():
-    assert published.over_all(VALUES, SCORES) == pytest.approx(spearmanr(VALUES[OFF], SCORES[OFF]).statistic)
+    assert published.over_all(VALUES, SCORES) == pytest.approx(spearmanr(VALUES[OFF], SCORES[OFF])[0])
     first = published.within(VALUES, SCORES)[0]
-    assert first == pytest.approx(spearmanr(VALUES[1:, 0], SCORES[1:, 0]).statistic)
+    assert first == pytest.approx(spearmanr(VALUES[1:, 0], SCORES[1:, 0])[0])
 
 
 def test_leading_axes_are_kept():

@@ -56,6 +56,7 @@ def test_eleven_players_are_sampled_and_the_values_can_be_told():
     assert len({tuple(row) for row in (listed.p > 0).tolist()}) == len(listed)
     assert ((listed.p > 0).sum(axis=1) == 11).sum() == 1
     assert "133 of 2047 coalitions" in listed.notices[0]
+    assert "of 2^200 - 1 coalitions" in coalitions([f"l{place:03d}" for place in range(200)], samples=400).notices[0]
     with_empty = np.concatenate([np.zeros((1, 11), bool), listed.p > 0])
     estimate_shapley(with_empty, with_empty.sum(axis=1, keepdims=True).astype(float))  # is not refused
     assert coalitions(FIVE, samples=12, seed=3) == coalitions(FIVE, samples=12, seed=3)

@@ -17,6 +17,8 @@ from shapleymix.errors import UsageError
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
 
+Calls = list[tuple[list[int], dict[str, str]]]
+"""The runs and the options of each submission."""
 SLURM = ("launch", "plan.jsonl", "--backend", "slurm")
 
 
@@ -27,16 +29,18 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What is submitted, as array 17, 18, ..., in place of SLURM."""
-    calls: list[dict[str, object]] = []
+    calls: Calls = []
 
-    def submit(plan: Plan, layout: Layout, indices: list[int], **given: object) -> list[SimpleNamespace]:
-        calls.append({"indices": list(indices), **given})
-        jobs = [f"{16 + len(calls)}_{task}" for task in range(len(indices))]
-        if jobs:
-            note(layout, Handed(tuple(jobs), tuple(plan.runs[index].id for index in indices)))
-        return [SimpleNamespace(job_id=job) for job in jobs]
+    def submit(
+        plan: Plan, layout: Layout, indices: list[int], *, jobs: int | None, parameters: dict[str, str]
+    ) -> list[SimpleNamespace]:
+        calls.append((list(indices), parameters))
+        ids = [f"{16 + len(calls)}_{task}" for task in range(len(indices))]
+        if ids:
+            note(layout, Handed(tuple(ids), tuple(plan.runs[index].id for index in indices)))
+        return [SimpleNamespace(job_id=job) for job in ids]
 
     monkeypatch.setattr(slurm, "submit", submit)
     return calls
@@ -55,14 +59,14 @@ def squeue(folder: Path, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
 
 
 def test_values_may_hold_commas_and_names_that_submitit_does_not_know_are_handed_on(
-    run: Run, tmp_path: Path, asked: list[dict[str, object]]
+    run: Run, tmp_path: Path, asked: Calls
 ):
     game_plan(trainer(tmp_path))
     words = ("--slurm", "nodelist=a,b,time=1:30:00", "--slurm", "gres=gpu:1,--core-spec=2,requeue=true")
     told = run(*SLURM, *words)
     assert (told.code, "submitit asks for 5 minutes" in told.err) == (0, False), told.err
-    [call] = asked
-    assert keywords(call["parameters"]) == {  # type: ignore[arg-type]
+    [(_, parameters)] = asked
+    assert keywords(parameters) == {
         "slurm_nodelist": "a,b",
         "slurm_time": 90,
         "slurm_gres": "gpu:1",
@@ -111,7 +115,7 @@ def test_what_is_no_time_is_refused(text: str):
 
 
 def test_runs_that_wait_are_not_submitted_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, object]]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Calls
 ):
     game_plan(trainer(tmp_path))
     first = run(*SLURM)
@@ -119,17 +123,17 @@ def test_runs_that_wait_are_not_submitted_again(
     assert "submitit asks for 5 minutes a run" in first.err
     squeue(tmp_path, monkeypatch, "printf '5\\n17_0\\n17_2\\n'")
     again = run(*SLURM)
-    assert asked[1]["indices"] == [1]
+    assert asked[1][0] == [1]
     assert "1 of 3 runs submitted: 18" in again.out
     assert "2 runs waiting or running with SLURM already: 17_0 (run 0), 17_2 (run 2)" in again.out
     squeue(tmp_path, monkeypatch, "printf '17_0\\n17_2\\n18_0\\n'")
     last = run(*SLURM, "--json").document
     assert (last["submitted"], last["waiting"]) == ([], {"0": "17_0", "1": "18_0", "2": "17_2"})
-    assert asked[2]["indices"] == []
+    assert asked[2][0] == []
 
 
 def test_runs_whose_jobs_are_over_are_submitted_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, object]]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Calls
 ):
     game_plan(trainer(tmp_path))
     assert run(*SLURM).code == 0
@@ -140,7 +144,7 @@ def test_runs_whose_jobs_are_over_are_submitted_again(
 
 @pytest.mark.parametrize("says", ["echo 'Unable to contact slurm controller' >&2; exit 1", None])
 def test_where_squeue_does_not_answer_nothing_is_submitted(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, object]], says: str | None
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Calls, says: str | None
 ):
     game_plan(trainer(tmp_path))
     assert run(*SLURM).code == 0
@@ -153,7 +157,7 @@ def test_where_squeue_does_not_answer_nothing_is_submitted(
 
 
 def test_two_that_submit_at_once_and_a_broken_note_are_told(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, object]]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Calls
 ):
     game_plan(trainer(tmp_path))
     assert run(*SLURM).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -104,6 +105,16 @@ def test_the_same_untrained_model_is_there_once_a_seed(plan: Plan, layout: Layou
     assert log.seed is not None
     assert [log.seed[row] for row in np.flatnonzero(log.D == 0)] == ["0", "1"]
     assert collect([(plan, layout)]).notices == ()
+
+
+def test_of_two_forms_the_newer_counts(plan: Plan, layout: Layout):
+    leave(plan, layout, 0, GOOD)
+    leave(plan, layout, 0, '{"run": "1", "N": 1000, "D": 2000, "loss_a": 1.25}\n', "runs.jsonl")
+    out = layout.place(plan.runs[0].id).out
+    for newer, loss in (("runs.jsonl", 1.25), ("runs.csv", 2.0)):
+        os.utime(out / newer, (2e9, 2e9 + ["runs.jsonl", "runs.csv"].index(newer)))
+        take(plan, layout, 0)
+        assert collect([(plan, layout)]).log.loss[-1, 0] == loss
 
 
 WRONG = {

@@ -53,9 +53,10 @@ class OneSize(Sizes):
         found = super().convert(value, param, ctx)
         if not isinstance(found, (tuple, dict)):
             return found
-        if len(found) > 1:
+        sizes = list(found)
+        if len(sizes) > 1:
             raise UsageError(f"{value!r} is more than one size", hint="write a table (-o), and plan a grid of it")
-        return found[0] if isinstance(found, tuple) else found
+        return found if isinstance(found, dict) else sizes[0]
 
 
 def number_of(size: Named | None) -> float | None:

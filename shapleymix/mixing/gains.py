@@ -91,7 +91,11 @@ def verdict_of(rivals: Sequence[Rival], *, best: bool) -> str:
 
     `best`: the mixture has the highest gain that any has, so that what it cannot gain no mixture can.
     """
-    names = [rival.name for rival in rivals if rival.told is False]
+    names = [
+        rival.name if rival.within_bounds else f"{rival.name} (which breaks the bounds)"
+        for rival in rivals
+        if rival.told is False
+    ]
     who = "no mixture within the bounds is" if best else "this mixture is not"
     shown = names if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"]
     return f"{who} better than {' or '.join(shown)} by more than can be told" if names else ""

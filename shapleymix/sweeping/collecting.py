@@ -48,7 +48,7 @@ def collect(sweeps: Sequence[Sweep]) -> Collected:
     read = read_states(sweeps)
     found = [(state.plan.runs[place], result) for state, results in read for place, result in results.items()]
     if not found:
-        hint = "train them with `shapleymix launch`, or `shapleymix run`"
+        hint = _where_else(sum(state.strange for state, _ in read))
         place = Location(", ".join(str(layout.root) for _, layout in sweeps))
         raise DataError(f"none of {sum(map(len, plans))} runs is finished", location=place, hint=hint)
     kept, notices = _each_once(found)
@@ -59,6 +59,12 @@ def collect(sweeps: Sequence[Sweep]) -> Collected:
     missing = {run.id for plan in plans for run in plan.runs} - known
     log = _joined(plans[0].sources, kept)
     return Collected(log, tuple(state for state, _ in read), len(missing), tuple(notices))
+
+
+def _where_else(strange: int) -> str:
+    """What to do where nothing is finished."""
+    hint = "train them with `shapleymix launch`, or `shapleymix run`"
+    return f"{strange} folders there are of other runs: was the plan written anew? else {hint}" if strange else hint
 
 
 def _check_sources(plans: Sequence[Plan]) -> None:

@@ -22,6 +22,8 @@ MOST_EXACT = 10
 """Players of whom all coalitions are trained where nobody asks for fewer: 1,023 runs."""
 PER_PLAYER = 12
 """Coalitions a player where more players come."""
+MANY = 30
+"""Players whose coalitions nobody counts in digits."""
 _PRETENDED = 64  # random games on which the estimator's error is measured
 SMALL = 1e-12
 
@@ -63,10 +65,11 @@ def coalitions(sources: Sequence[str], samples: int | None = None, seed: int = 0
 def _stated(members: BoolArray, trained: int) -> str:
     """What a value's standard error will be, from the design alone."""
     noise, sampling = standard_errors(members)
+    players = members.shape[1]
+    total = f"{2**players - 1}" if players < MANY else f"2^{players} - 1"
     said = (
-        f"{trained} of {2 ** members.shape[1] - 1} coalitions; a seed noise of .01 nats gives values a standard error"
+        f"{trained} of {total} coalitions; a seed noise of .01 nats gives values a standard error of {0.01 * noise:.2g}"
     )
-    said += f" of {0.01 * noise:.2g}"
     if sampling < SMALL:
         return f"{said}, and there is no sampling error"
     extra = f"{0.1 * sampling:.2g} for each .1 nats (standard deviation) by which payoffs are not additive"

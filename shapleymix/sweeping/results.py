@@ -162,7 +162,9 @@ def make_folder(place: Place) -> None:
 
 
 def _path_of(place: Place) -> Path | None:
-    return next((place.out / name for name in HANDED_BACK if (place.out / name).is_file()), None)
+    """The run log that lies there; of two the newer: an attempt may find what an earlier one wrote in another form."""
+    there = [place.out / name for name in HANDED_BACK if (place.out / name).is_file()]
+    return max(there, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _log_of(place: Place) -> RunLog:

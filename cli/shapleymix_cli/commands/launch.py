@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,13 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
     """The commands of the runs that are not finished."""
     from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.sweeps.attempts import words_of
+    from shapleymix_cli.views.tables import Whole
 
     listed = state_of(plan, layout).where(OPEN, FAILED)
     commands = [shlex.join(words_of(plan.runs[place], layout.place(plan.runs[place].id))) for place in listed]
     out.emit(
         lambda: {"kind": "launch", "runs": len(plan), "open": listed, "commands": commands},
-        lambda: [*commands, f"{len(listed)} of {len(plan)} runs are to be trained"],
+        lambda: [*map(Whole, commands), f"{len(listed)} of {len(plan)} runs are to be trained"],
     )
 
 
@@ -143,7 +145,21 @@ def _train(
         launch(sweep, places[: max(len(sweep.waiting), 1)], Children(grace), watch)
     out.warn([f"{len(runs)} of {sweep.trained} runs: {text}" for text, runs in sweep.notices.items()])
     out.emit(lambda: launch_document(sweep), lambda: launch_view(sweep, retries, out.verbose))
+    out.warn(_changed(plan))
     if sweep.hopeless:
         out.warn(["mend the command of the plan, or what it needs, and launch again; --keep-going goes on regardless"])
     if sweep.failed or sweep.hopeless:
         click.get_current_context().exit(DATA_SAY_NO)
+
+
+def _changed(plan: Plan) -> list[str]:
+    """Whether the file of the plan is another by now."""
+    from shapleymix.files import read_once
+
+    if not os.path.isfile(plan.file):  # a pipe, which cannot be read twice, or gone
+        return []
+    try:
+        same = read_once(plan.file)[1].sha256 == plan.digest
+    except OSError:
+        same = True
+    return [] if same else [f"{plan.file} was changed meanwhile: what was trained is the plan as it was"]

@@ -32,6 +32,7 @@ def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run
     from shapleymix_cli.sweeps.attempts import attempt, last_words, words_of
     from shapleymix_cli.sweeps.children import Children
     from shapleymix_cli.sweeps.pool import interrupted
+    from shapleymix_cli.views.tables import Whole
 
     plan = read_sweep(out, plan_path)
     if index >= len(plan):
@@ -41,7 +42,7 @@ def command(out: Output, plan_path: str, index: int, folder: str | None, dry_run
     words = shlex.join(words_of(run, place))
     told = {"kind": "sweep-run", "index": index, "id": run.id, "name": run.name, "command": words}
     if dry_run:
-        out.emit(lambda: {**told, "status": "planned"}, lambda: [words])
+        out.emit(lambda: {**told, "status": "planned"}, lambda: [Whole(words)])
         return
     children = Children()
     with interrupted(children) as asked:

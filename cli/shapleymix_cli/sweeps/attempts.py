@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.sweeping.layout import Place
@@ -31,6 +32,9 @@ from shapleymix_cli.sweeps.claims import UNKNOWN, Holder, claimed, holder_of
 from shapleymix_cli.sweeps.leftovers import left_behind
 
 How = Literal["finished", "failed", "held", "stopped"]
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+WAITS = (1, 5, 25)
+"""Seconds until a program is started again for which the machine had no process, memory or file left."""
 TAIL = 5
 HEAD = "--- "
 """Beginning of the line of a log with which an attempt begins."""
@@ -95,7 +99,7 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
         log.write(f"{HEAD}{began} attempt {failures_of(place) + 1}: {shlex.join(words)}\n".encode("utf-8", "replace"))
         log.flush()
         try:
-            code = children.run(words, log, env={**os.environ, **_path(), **env}, claim=claim, folder=str(place.folder))
+            code = _run(words, log, {**os.environ, **_path(), **env}, claim, place, children)
         except (OSError, ValueError) as error:
             return _failed(place, f"{words[0]!r} cannot be started: {_why(words[0], error)}")
     stopped = children.stopped.is_set()
@@ -110,6 +114,20 @@ def _trained(run: PlannedRun, place: Place, children: Children, env: Mapping[str
     if code is None or stopped:
         return End("stopped")
     return _failed(place, _ended(code))
+
+
+def _run(
+    words: Sequence[str], log: BinaryIO, env: Mapping[str, str], claim: int, place: Place, children: Children
+) -> int | None:
+    """Run the program; where the machine has no room for a process, again after a while: others may end."""
+    for wait in WAITS:
+        try:
+            return children.run(words, log, env=env, claim=claim, folder=str(place.folder))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            children.stopped.wait(wait)
+    return children.run(words, log, env=env, claim=claim, folder=str(place.folder))
 
 
 def _why(program: str, error: OSError | ValueError) -> str:

@@ -123,7 +123,10 @@ class Children:
                 os.killpg(one.program.pid, signal.SIGTERM)
         killer = threading.Timer(self.grace, self.kill)
         killer.daemon = True
-        killer.start()
+        try:
+            killer.start()
+        except RuntimeError:  # no thread is left that could end them later
+            self.kill()
 
     def kill(self) -> None:
         """End all programs, and all that they started, at once."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
+from shapleymix.errors import UsageError
 from shapleymix.sweeping.layout import Layout
 from shapleymix.sweeping.plans import Plan
 from shapleymix.sweeping.results import failures_of, is_finished
@@ -115,22 +116,36 @@ def launch(sweep: Sweep, places: Sequence[Mapping[str, str]], children: Children
     KeyboardInterrupt
         If it was interrupted (Ctrl-C, SIGTERM, SIGHUP); all programs have ended.
     ShapleyMixError
-        If the folder cannot be written; all programs have ended.
+        If the folder cannot be written, or there are too many jobs; all programs have ended.
     """
     lock = threading.Condition()
     threads = [threading.Thread(target=_work, args=(sweep, env, children, lock), daemon=True) for env in places]
     with interrupted(children) as asked:
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            with lock:
-                lock.wait(PAUSE)
-                watch(sweep)
+        try:
+            _start(threads)
+            while any(thread.is_alive() for thread in threads):
+                with lock:
+                    lock.wait(PAUSE)
+                    watch(sweep)
+        finally:  # whatever happens here, no program is left alone
+            if any(thread.is_alive() for thread in threads):
+                children.stop()
+            for thread in (one for one in threads if one.ident is not None):
+                thread.join()
         watch(sweep)
     if sweep.fault is not None:
         raise sweep.fault
     if asked.is_set():
         raise KeyboardInterrupt
+
+
+def _start(threads: Sequence[threading.Thread]) -> None:
+    for place, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError as error:
+            hint = "give fewer --jobs, or see `ulimit -u`"
+            raise UsageError(f"{len(threads)} runs at a time: {error} after {place}", hint=hint) from error
 
 
 def _work(sweep: Sweep, env: Mapping[str, str], children: Children, lock: threading.Condition) -> None:

@@ -105,7 +105,7 @@ def _section(
     shown = places[: None if verbose else MOST]
     rows = [[*_named(plan.runs[place], place), *([str(told[place])] if column else [])] for place in shown]
     columns = ["index", "mixture", "N", "D", "seed", *([column] if column else [])]
-    return ["", f"{len(places)} {what}:", table(columns, rows, left=len(columns)), *_more(len(places) - len(shown))]
+    return ["", f"{len(places):,} {what}:", table(columns, rows, left=len(columns)), *_more(len(places) - len(shown))]
 
 
 def submission_view(plan: Plan, jobs: Sequence[str], waiting: Mapping[int, str]) -> list[Part]:

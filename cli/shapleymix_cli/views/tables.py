@@ -37,7 +37,14 @@ class Grid:
     left: int = 1
 
 
-Part = str | Text | Grid
+@dataclass(frozen=True)
+class Whole:
+    """A line that is there to be copied, and so is never broken."""
+
+    text: str
+
+
+Part = str | Text | Grid | Whole
 """What a view is made of."""
 
 
@@ -104,8 +111,10 @@ def folded(text: str, width: int, hang: int | None = None) -> list[str]:
     return lines
 
 
-def _lines(part: str | Text) -> list[str | Text]:
+def _lines(part: str | Text | Whole) -> list[str | Text]:
     """A line that is no longer than the page, or several, in the style of the one."""
+    if isinstance(part, Whole):
+        return [printable(part.text)]
     if isinstance(part, str):
         return [*folded(printable(part), _page())]
     return [Text(line, style=part.style) for line in folded(part.plain, _page())]

@@ -1,0 +1,90 @@
+"""The study's proof by training: gains, their errors and the verdict, on runs whose objectives are known."""
+
+from __future__ import annotations
+
+import logs
+import numpy as np
+import problems
+import promising
+import proof
+import pytest
+
+import shapleymix as sm
+
+NAMES = ("en", "de", "es", "zh", "ja", "ko")
+
+
+def trained(objectives: dict[str, list[float]], spread: float = 0.01, shared: tuple[str, ...] = ()):
+    """One problem's runs; strategies in `shared` have the even mixture."""
+    even = np.full(6, 1 / 6)
+    strategies = tuple(
+        promising.Promise("unweighted", name, even, "proof-01" if name in shared else f"proof-{place + 1:02}")
+        for place, name in enumerate(objectives)
+    )
+    runs = tuple(np.array(values) for values in objectives.values())
+    return proof.Trained(problems.PROBLEMS[0], strategies, runs, spread, 40)
+
+
+def test_a_gain_is_a_difference_of_means_with_the_error_of_both():
+    found = trained({"even": [2.0, 2.02, 2.04], "our default": [1.98, 2.0], "natural": [2.1]})
+    gain, error = found.gain("our default", "even")
+    assert gain == pytest.approx(0.03)
+    assert error == pytest.approx(0.01 * np.sqrt(1 / 3 + 1 / 2))
+    assert found.gain("even", "our default")[0] == pytest.approx(-0.03)
+    assert found.best == "our default"
+    assert found.sure(gain, error)
+    assert not found.sure(0.01, error)
+
+
+def test_strategies_that_share_a_mixture_gain_nothing_and_nothing_is_told():
+    found = trained({"even": [2.0, 2.1], "our default": [2.0, 2.1]}, shared=("even", "our default"))
+    assert found.gain("our default", "even") == (0.0, 0.0)
+    assert not found.sure(0.0, 0.0)
+
+
+def test_the_spread_over_seeds_is_pooled_without_bias():
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        groups = np.repeat(np.arange(8), 3)
+        found.append(proof._spread(rng.normal(size=8)[groups] + 0.02 * rng.normal(size=24), groups))
+    spreads, freedoms = np.array(found).T
+    assert set(freedoms) == {16}
+    assert np.sqrt((spreads**2).mean()) == pytest.approx(0.02, rel=0.04)
+
+
+def test_a_test_at_90_percent_errs_in_a_tenth():
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(400):
+        values = 0.02 * rng.normal(size=(20, 3))
+        groups = np.repeat(np.arange(20), 3)
+        spread, freedom = proof._spread(values.ravel(), groups)
+        found = proof.Trained(problems.PROBLEMS[0], trained({"even": [0], "natural": [0]}).strategies,
+                              (values[0], values[1]), spread, freedom)  # fmt: skip
+        wrong += found.sure(*found.gain("natural", "even"))
+    assert 0.06 < wrong / 400 < 0.14
+
+
+def test_every_problem_is_feasible_and_its_weights_are_the_cores():
+    languages = sm.read_languages(logs.HERE / "languages.csv")
+    monolingual = dict.fromkeys(NAMES, 2.0) | {"ko": 1.0}
+    for problem in problems.PROBLEMS:
+        available = problem.available(languages)
+        if problem.scarce:
+            assert sum(min(tokens, problems.D) for tokens in available.values()) > problems.D
+        weights = problem.mean_weights(NAMES, monolingual)
+        if problem.weights == "unweighted":
+            np.testing.assert_allclose(weights, 1 / 6)
+        elif problem.monolingual:
+            assert weights[5] == pytest.approx(2 * weights[0])
+        else:
+            np.testing.assert_allclose(weights, np.array([3, 0.5, 0.5, 0.5, 5, 0.5]) / 10)
+    assert sum(problems.CRAWL.values()) == pytest.approx(1, abs=1e-12)
+
+
+def test_monolingual_losses_are_those_of_the_runs_of_one_language():
+    p = np.vstack([np.eye(6), np.full((1, 6), 1 / 6)])
+    loss = np.arange(42.0).reshape(7, 6) + 1
+    log = sm.RunLog(tuple("abcdefg"), np.full(7, 1e5), np.full(7, 1e6), p, loss, NAMES, NAMES)
+    assert problems.monolingual_losses(log) == dict(zip(NAMES, loss.diagonal().tolist(), strict=True))
