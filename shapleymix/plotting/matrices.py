@@ -123,7 +123,8 @@ def _names(whole: Sequence[TransferMatrix], given: Sequence[str] | None) -> tupl
             tuple(found) if len(set(found)) == len(found) else tuple(f"{name} ({n})" for n, name in enumerate(found, 1))
         )
     if isinstance(given, str) or len(given) != len(whole):
-        raise UsageError(f"{len(given)} names for {len(whole)} matrices", hint="give one name for each (names)")
+        matrices = "1 matrix" if len(whole) == 1 else "2 matrices"
+        raise UsageError(f"{len(given)} names for {matrices}", hint="give one name for each (names)")
     return tuple(given)
 
 
