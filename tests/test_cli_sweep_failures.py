@@ -14,7 +14,7 @@ from cli_tools import Run, runner
 from shapleymix_cli.sweeps import attempts, pool
 from shapleymix_cli.sweeps.children import Children
 from shapleymix_cli.sweeps.descendants import processes_of
-from sweep_tools import check_log, game_plan, lines_of, trainer, wait_for
+from sweep_tools import TRAINER, check_log, game_plan, lines_of, trainer, wait_for
 
 import shapleymix as sm
 from shapleymix.sweeping.layout import Layout
@@ -77,6 +77,15 @@ def test_a_program_that_cannot_be_started_is_a_failure_with_its_name(run: Run, t
     outcome = run("launch", "p.jsonl", "--retries", 0)
     assert outcome.code == 1
     assert "'no-such-program' cannot be started: No such file or directory" in outcome.out
+
+
+def test_the_trainer_of_this_repository_is_told_how_to_be_had(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert run("plan", "game", "--sources", "a", "-N", "tiny=23712", "-D", "1k", "-o", "p.jsonl").code == 0
+    monkeypatch.setattr(attempts, "_path", lambda: {"PATH": str(tmp_path)})
+    told = run("launch", "p.jsonl", "--retries", 0).out
+    assert "'shapleymix-irds' cannot be started: No such file or directory (pip install '.[irds]' in a clone" in told
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -156,6 +165,18 @@ def test_a_command_that_always_fails_is_given_up_with_what_it_said(run: Run, tmp
     assert (found.code, found.document["given_up"], len(found.document["failed"]), found.err) == (1, 26, 5, "")
     assert run("launch", "plan.jsonl", "--retries", 0, "--keep-going").code == 1
     assert min(tried(tmp_path, plan)) == 1
+
+
+def test_runs_that_fail_alike_are_told_alike(run: Run, tmp_path: Path):
+    """Their reasons named the folder of each: two runs never failed for the same reason."""
+    path = trainer(tmp_path)
+    path.write_text(path.read_text().replace("runs.jsonl", "losses.jsonl"))
+    game_plan(path)
+    told = run("launch", "plan.jsonl", "--retries", 0)
+    assert told.err.count("failed: out: left no runs.csv or runs.jsonl") == 1
+    assert told.out.count("out: left no runs.csv or runs.jsonl") == 3
+    path.write_text(TRAINER.replace("(given.D)", "(given.D) / 2"))
+    assert "out/runs.jsonl: ended at D = 1k, planned was 2k" in run("launch", "plan.jsonl", "--retries", 0).out
 
 
 def test_a_few_runs_are_all_tried_as_often_as_was_asked_for(run: Run, tmp_path: Path):

@@ -116,7 +116,7 @@ def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launc
     _, err = held.communicate(timeout=30)
     assert held.returncode == 1
     assert f"is trained by pid {first.pid} on {socket.gethostname()} since 20" in err
-    assert "(which is gone: its program goes on)" in err
+    assert "(gone, or in another container; its program goes on)" in err
     again = start("launch", tmp_path / "plan.jsonl")
     launchers.append(again)
     _, err = again.communicate(timeout=60)

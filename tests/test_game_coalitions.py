@@ -144,6 +144,25 @@ def test_repeats_are_averaged_and_give_standard_errors() -> None:
     assert found[0].provenance["repeats"] == 2
 
 
+def test_runs_without_the_targets_language_have_a_noise_of_their_own() -> None:
+    """They scatter ten times as much here, and the last target, which is no player, has the scatter of all."""
+    generator = np.random.default_rng(1)
+    own = members_of(np.arange(16), 4)
+    spread = np.column_stack([np.where(own, 0.01, 0.1), np.full(16, 0.05)])
+    logs = [make_log("abcd", 4 + spread * generator.normal(size=spread.shape)) for _ in range(40)]
+    game = coalition_game(replace(join(*logs), targets=(*"abcd", "other")))
+    assert game.noise is not None
+    np.testing.assert_allclose(np.sqrt(40 * game.noise[1:]), spread[1:], rtol=0.1)
+
+
+def test_where_only_runs_with_the_language_are_repeated_their_noise_stands_in() -> None:
+    """Two runs of the grand coalition, which has every language."""
+    log = replace(make_log("abc", random_losses(3, targets=3)), targets=tuple("abc"))
+    game = coalition_game(join(log, with_loss(log.select([7]), log.loss[[7]] + 0.2)))
+    assert game.noise is not None
+    np.testing.assert_allclose(game.noise, np.where(game.repeats == 2, 0.01, 0.02)[:, None] * np.ones(3))
+
+
 def test_one_repeated_coalition_gives_all_their_noise() -> None:
     log = make_log("ab", random_losses(2, targets=1))
     again = with_loss(log.select([3]), log.loss[[3]] + 0.2)

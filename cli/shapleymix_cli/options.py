@@ -283,7 +283,8 @@ def check_output(options: Mapping[str, object]) -> None:
     if goal.is_dir():
         raise UsageError("is a folder", location=place, hint="give -o the name of a file")
     if not goal.parent.is_dir():
-        raise UsageError("there is no such folder", location=Location(file=str(goal.parent)))
+        hint = "make it, or give -o a name in a folder that is there"
+        raise UsageError("there is no such folder", location=Location(file=str(goal.parent)), hint=hint)
     if any(_same(goal, source) for source in _texts(options, "output")):
         raise UsageError("is an input as well", location=place, hint="give -o another name")
     if goal.exists() and not options.get("force"):

@@ -103,8 +103,8 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
 
     A run is a coalition if its ratios are uniform over their support: each within 0.5% of 1 / |S|, or within 0.001
     of it, of which the larger holds (published logs are rounded). Runs of one coalition are averaged, and their
-    scatter, pooled over coalitions, gives the noise of every mean. The untrained model has the same N; where there
-    is none, the nearest N is taken and a notice says so.
+    scatter, pooled over coalitions with the target's language and over those without, gives the noise of every mean.
+    The untrained model has the same N; where there is none, the nearest N is taken and a notice says so.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     rows = np.concatenate([empty, rows])
     _check_measured(log, rows, masks)
     found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
-    loss, noise = _average(log.loss[rows], index.ravel(), repeats)
+    loss, noise = _average(log.loss[rows], index.ravel(), repeats, _own(found, log.sources, log.targets))
     return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
 
 
@@ -206,21 +206,37 @@ def _check_measured(log: RunLog, rows: IntArray, masks: IntArray) -> None:
         raise DataError.of(faults, "the game")
 
 
-def _average(loss: FloatArray, index: IntArray, repeats: IntArray) -> tuple[FloatArray, FloatArray | None]:
+def _own(masks: IntArray, players: tuple[str, ...], targets: tuple[str, ...]) -> BoolArray:
+    """Whether each coalition has the language of each target (C, T); False where the target is no player."""
+    members = members_of(masks, len(players))
+    known = [members[:, players.index(one)] if one in players else np.zeros(len(masks), dtype=bool) for one in targets]
+    return np.stack(known, axis=1)
+
+
+def _average(
+    loss: FloatArray, index: IntArray, repeats: IntArray, own: BoolArray
+) -> tuple[FloatArray, FloatArray | None]:
     """Mean loss (C, T) of each coalition and the variance of that mean, or None without repeated coalitions.
 
-    A run's variance is pooled over the trained coalitions, per target. The untrained model has another, usually
-    far smaller scatter: its own where it was measured more than once, else the pooled one, which errs high.
+    A run's variance is pooled, per target, over the trained coalitions with the target's language (`own`, (C, T)) and
+    over those without it, whose losses scatter far more: from the same text one seed learns a foreign script and
+    another does not. Where one of the two was never repeated the other's stands in. The untrained model has another,
+    usually far smaller scatter: its own where it was measured more than once, else the pooled one, which errs high.
     """
     mean = np.zeros((len(repeats), loss.shape[1]))
     np.add.at(mean, index, loss)
     mean /= repeats[:, None]
     squares = np.zeros_like(mean)
     np.add.at(squares, index, (loss - mean[index]) ** 2)
-    freedom = repeats[1:].sum() - len(repeats[1:])
-    if freedom == 0:
+    freedom = np.broadcast_to((repeats - 1)[:, None], squares.shape)
+    if freedom[1:].sum() == 0:
         return mean, None
-    noise = squares[1:].sum(axis=0) / freedom / repeats[:, None]
+    together = squares[1:].sum(axis=0) / freedom[1:].sum(axis=0)
+    variance = np.broadcast_to(together, squares.shape).copy()
+    for alike in (own[1:], ~own[1:]):
+        known = np.where(alike, freedom[1:], 0).sum(axis=0)
+        pooled = np.where(alike, squares[1:], 0.0).sum(axis=0) / np.maximum(known, 1)
+        variance[1:] = np.where(alike & (known > 0), pooled, variance[1:])
     if repeats[0] > 1:
-        noise[0] = squares[0] / (repeats[0] - 1) / repeats[0]
-    return mean, noise
+        variance[0] = squares[0] / freedom[0]
+    return mean, variance / repeats[:, None]

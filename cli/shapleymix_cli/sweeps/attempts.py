@@ -142,7 +142,8 @@ def _path() -> dict[str, str]:
 
 
 def _failed(place: Place, reason: str) -> End:
-    return _end_of(note_failure(place, reason))
+    """Note a failure; files are told as they lie in the folder of the run, so that runs that fail alike read alike."""
+    return _end_of(note_failure(place, reason.replace(f"{place.folder}{os.sep}", "")))
 
 
 def _end_of(failure: Failure) -> End:

@@ -55,7 +55,7 @@ class Holder:
             return "another process"
         gone = self.host == socket.gethostname() and not psutil.pid_exists(self.pid)
         told = f"pid {self.pid} on {self.host} since {self.since}"
-        return f"{told} (which is gone: its program goes on)" if gone else told
+        return f"{told} (gone, or in another container; its program goes on)" if gone else told
 
 
 UNKNOWN = Holder()

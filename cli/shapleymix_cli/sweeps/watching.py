@@ -90,13 +90,12 @@ class News:
 
     def _failures(self, sweep: Sweep) -> None:
         for index, reason in sweep.failing.items():
-            run = sweep.plan.runs[index]
-            if (alike := reason.replace(run.id, "")) in self._reasons:
+            if reason in self._reasons:
                 continue
             say(f"{_named(sweep, index)} failed: {' '.join(reason.split())}")
-            for line in [] if self._reasons else last_words(sweep.layout.place(run.id)):
+            for line in [] if self._reasons else last_words(sweep.layout.place(sweep.plan.runs[index].id)):
                 say(f"  {line}")
-            self._reasons.add(alike)
+            self._reasons.add(reason)
 
 
 def _named(sweep: Sweep, index: int) -> str:
