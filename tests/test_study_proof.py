@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import logs
 import numpy as np
 import problems
 import promising
 import proof
 import pytest
+from sections import text_of
 
 import shapleymix as sm
 
@@ -88,3 +91,31 @@ def test_monolingual_losses_are_those_of_the_runs_of_one_language():
     loss = np.arange(42.0).reshape(7, 6) + 1
     log = sm.RunLog(tuple("abcdefg"), np.full(7, 1e5), np.full(7, 1e6), p, loss, NAMES, NAMES)
     assert problems.monolingual_losses(log) == dict(zip(NAMES, loss.diagonal().tolist(), strict=True))
+
+
+def test_strategies_that_agree_share_the_ratios_that_are_trained():
+    even = np.full(6, 1 / 6)
+    near = even + np.array([1e-4, -1e-4, 0, 0, 0, 0])
+    far = even + np.array([0.1, -0.1, 0, 0, 0, 0])
+    named, trained = promising._named(
+        [promising.Promise("a", name, p) for name, p in zip("xyz", (even, near, far), strict=True)]
+    )
+    assert [one.mixture for one in named] == ["proof-01", "proof-01", "proof-02"]
+    assert len(trained) == 2
+    np.testing.assert_array_equal(named[1].p, even)
+
+
+def test_a_promise_after_the_training_is_refused(tmp_path: Path):
+    (tmp_path / "proof.csv").write_text("")
+    with pytest.raises(sm.UsageError, match="a promise after the training is none"):
+        promising.promise(logs.Study(tmp_path))
+
+
+def test_mixtures_that_are_not_trained_yet_are_named(tmp_path: Path):
+    """Fault: a strategy without runs had the lowest mean of all problems."""
+    for name in ("promised.csv", "languages.csv", "monolingual.csv"):
+        (tmp_path / name).write_text((logs.HERE / name).read_text())
+    lines = (logs.HERE / "monolingual.csv").read_text().splitlines()
+    (tmp_path / "proof.csv").write_text("\n".join([lines[0], *(line + "1" for line in lines[1:])]) + "\n")
+    for part in proof.PARTS:
+        assert "has no run of proof-01" in text_of(part(logs.Study(tmp_path)))
