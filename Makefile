@@ -42,9 +42,11 @@ bench: $(VENV)/.dev
 	@status=0; for script in tests/benchmarks/bench_*.py; do \
 	  echo "## $$script"; $(BIN)/python $$script || status=1; done; exit $$status
 
-# every table of the study (fixtures/study), recomputed from its logs, put into the READMEs that mark their places
+# every table and figure of the study (fixtures/study), recomputed from its logs; tables are put into the READMEs that
+# mark their places
 study-report: $(VENV)/.dev
 	$(BIN)/python fixtures/study/report --write
+	$(BIN)/python fixtures/study/report --figures fixtures/study/figures
 
 # random tables, artefacts, command lines and optimisations, minutes; `make fuzz SEED=7 SHARE=0.1` for others, or fewer
 SEED ?= 0

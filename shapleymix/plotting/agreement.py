@@ -83,6 +83,7 @@ def _draw(figure: Figure, both: Matrices) -> None:
     axes.set_xlabel(f"{in_letters(both.names[0])}, {both.unit}")
     axes.set_ylabel(f"{in_letters(both.names[1])}, {both.unit}")
     figure.legend(loc="outside upper center", ncols=3)
+    figure.draw_without_rendering()  # how large the axes are is known only then
     _name_diagonal(axes, both)
 
 

@@ -23,7 +23,7 @@ from shapleymix.plotting.paths import Line, lines_of
 from shapleymix.plotting.pictures import Picture, picture
 from shapleymix.plotting.points import Points, points_of_log, theta_of
 from shapleymix.plotting.ticks import shortened
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level
 from shapleymix.tables.frames import Columns
 from shapleymix.tables.sizes import format_size
@@ -175,22 +175,14 @@ def _caption(fit: Fit, points: Points, lines: Sequence[Line], level: float, unna
     parts = [f"Loss of each target against {what}, law {fit.law.name}: a point for each run."]
     if any(np.isfinite(line.low).any() for line in lines):
         parts.append(f"Lines are the fitted law; bands hold a new run's loss with probability {level:.0%}.")
-    parts += [f"{name}: {points.told(where)}." for name, where in _parts(points)]
-    if points.outside:
-        parts.append(f"{points.outside} of these losses lie outside of what was fitted.")
+    told = "; ".join(f"{name} {points.told(where)}" for name, where in points.parts())
+    parts.append(told[:1].upper() + told[1:] + ".")
     if points.left_out:
         text = "losses of runs with none or too little of the target's own language, another regime, are not drawn"
         parts.append(f"{points.left_out} {text}.")
     if unnamed:
         parts.append(f"{unnamed} further targets are not drawn.")
     return " ".join(parts)
-
-
-def _parts(points: Points) -> list[tuple[str, BoolArray]]:
-    """The rows that were fitted and those held out, with their names; all of them as `runs` where none is held out."""
-    if not points.held.any():
-        return [("Runs", ~points.held)]
-    return [(name, where) for name, where in (("Fitted", ~points.held), ("Held out", points.held)) if where.any()]
 
 
 def _table(fit: Fit, points: Points, x: FloatArray, lines: Sequence[Line], chosen: Sequence[int]) -> Columns:

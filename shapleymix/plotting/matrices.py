@@ -16,6 +16,7 @@ from shapleymix.errors import DataError, UsageError, printable
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
 from shapleymix.tables.frames import Columns
+from shapleymix.tables.similarity import Similarity
 from shapleymix.tables.sizes import format_size
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.transfer_reading import Table, read_transfer
@@ -68,10 +69,15 @@ class Matrices:
         if len(self.whole) < 2:
             return []
         found = self.whole[0].compare(self.whole[1])
-        told = found.raw if self.kind == "raw" and found.raw is not None else found
-        off = (told.cosine_off_diagonal, told.pearson_off_diagonal)
-        apart = "" if np.isnan(off).any() else f"; off the diagonal {off[0]:.3f} and {off[1]:.3f}"
-        return [f"Cosine {told.cosine:.3f}, Pearson {told.pearson:.3f}{apart}."]
+        told = [("in nats", found.raw)] if self.kind == "raw" and found.raw is not None else []
+        return [f"{_alike(one)} {what}." for what, one in [*told, ("of the normalised values", found)]]
+
+
+def _alike(found: Similarity) -> str:
+    """Cosine and Pearson, and both off the diagonal where there are entries enough."""
+    off = (found.cosine_off_diagonal, found.pearson_off_diagonal)
+    apart = "" if np.isnan(off).any() else f" ({off[0]:.3f} and {off[1]:.3f} off the diagonal)"
+    return f"Cosine {found.cosine:.3f}, Pearson {found.pearson:.3f}{apart}"
 
 
 def matrices_of(
@@ -123,7 +129,8 @@ def _names(whole: Sequence[TransferMatrix], given: Sequence[str] | None) -> tupl
             tuple(found) if len(set(found)) == len(found) else tuple(f"{name} ({n})" for n, name in enumerate(found, 1))
         )
     if isinstance(given, str) or len(given) != len(whole):
-        raise UsageError(f"{len(given)} names for {len(whole)} matrices", hint="give one name for each (names)")
+        matrices = "1 matrix" if len(whole) == 1 else "2 matrices"
+        raise UsageError(f"{len(given)} names for {matrices}", hint="give one name for each (names)")
     return tuple(given)
 
 

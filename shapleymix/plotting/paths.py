@@ -62,6 +62,6 @@ def _ends(points: Points, theta: FloatArray, target: int, N: float) -> tuple[int
 
 
 def _between(start: FloatArray, end: FloatArray) -> FloatArray:
-    """Mixtures (S, M) along the straight line from one to another."""
-    share = np.linspace(0.0, 1.0, STEPS)[:, None]
+    """Mixtures (S, M) along the straight line from one to another, close where Theta is small and the loss is steep."""
+    share = np.linspace(0.0, 1.0, STEPS)[:, None] ** 2
     return (1 - share) * start + share * end

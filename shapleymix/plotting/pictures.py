@@ -90,7 +90,7 @@ def _in_few_colours(stream: io.BytesIO) -> bytes:
 
     smaller = io.BytesIO()
     with Image.open(stream) as whole:
-        few = whole.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few = whole.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, 2, dither=Image.Dither.NONE)
         few.save(smaller, "png", optimize=True, dpi=whole.info["dpi"])
     return smaller.getvalue()
 

@@ -65,14 +65,20 @@ class Points:
         """(R,) rows of a size."""
         return self.log.N == N
 
-    @property
-    def outside(self) -> int:
-        """How many of the losses that are drawn lie outside of what the fit used."""
-        return int((self.drawn & self.predicted.outside).sum())
+    def parts(self) -> list[tuple[str, BoolArray]]:
+        """Losses (R, K) that the fit saw, and those held out within and outside of what it covers, with their names."""
+        held, outside = self.held[:, None], self.predicted.outside
+        within = "held out" if not (held & outside & self.drawn).any() else "held out within the fitted ranges"
+        known = {
+            "fitted" if self.held.any() else "runs": ~held & np.ones_like(outside),
+            within: held & ~outside,
+            "held out beyond them": held & outside,
+        }
+        return [(name, where) for name, where in known.items() if (where & self.drawn).any()]
 
     def told(self, where: BoolArray) -> str:
-        """PE, and the share within the intervals, of some rows (R,), in words."""
-        use = self.drawn & where[:, None] & ~np.isnan(self.predicted.losses)
+        """PE, and the share within the intervals, of some of the losses that are drawn (R, K), in words."""
+        use = self.drawn & where & ~np.isnan(self.predicted.losses)
         loss, said = self.log.loss[use], self.predicted.losses[use]
         inside = (loss >= self.predicted.low[use]) & (loss <= self.predicted.high[use])
         bounded = ~np.isnan(self.predicted.low[use])

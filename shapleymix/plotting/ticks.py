@@ -44,9 +44,9 @@ def label_points(
 ) -> None:
     """Names beside points, each where marks at `others` (n, 2) and the names so far leave it room.
 
-    Off the `line` (n, 2), too, where there is room beside the point; farther away, a thin line leads to it.
+    Off the `line` (n, 2), too, where there is room beside the point; farther away, a thin line leads to it. The axes
+    must have found their place.
     """
-    axes.figure.draw_without_rendering()  # how large the axes are is known only then
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     scale = np.array(axes.bbox.size) * 72 / axes.figure.dpi / np.array([right - left, top - bottom])
     marks, taken = others * scale, np.empty((0, 4))

@@ -13,7 +13,7 @@ from shapleymix_cli.figures.drawing import names_of, output, require_place, show
 
 @options.command(
     "shapleymix example",
-    "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
+    "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 20 --folds 3 -o fit.json",
     "shapleymix plot fit fit.json example/runs.csv --held-out example/coalitions.csv -o fit.png",
     "shapleymix plot fit fit.json example/runs.csv --targets zh,ja --against prediction --json",
 )

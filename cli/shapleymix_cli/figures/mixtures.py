@@ -8,7 +8,7 @@ from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
 
-FITTED = "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 --no-learning-curve"
+FITTED = "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 20 --folds 0"
 
 
 @options.command(
