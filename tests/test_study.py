@@ -23,6 +23,7 @@ CHEAP = {
     "game.sizes": game.sizes,
     "game.in_run": inrun.in_run,
     "game.again": inrun.again,
+    "game.paper": inrun.paper,
     "published.overall": published.overall,
     "published.by_target": published.by_target,
 }

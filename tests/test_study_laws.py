@@ -15,6 +15,7 @@ from spending import OWN, TRACKING, Bought, Draw, draws_of, error_of
 
 import shapleymix as sm
 from shapleymix.sweeping.listed import read_mixtures
+from shapleymix.tables.joining import concat
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 WAYS = ("on_mixtures", "on_coalitions", "on_both", "on_values", "on_one_tracked", "given", "beside")
@@ -135,6 +136,17 @@ def test_the_error_is_that_of_a_fit_on_runs_that_it_did_not_see(draws: list[Draw
     predicted = fit.law.losses(draw.held_out.p, draw.held_out.N, draw.held_out.D)
     wanted = np.abs(predicted - draw.held_out.loss).mean(axis=0) / draw.held_out.loss.mean(axis=0)
     assert error_of(found, "shapley-tempered", draw.held_out) == pytest.approx(wanted.mean())
+
+
+def test_seed_noise_is_the_error_of_the_true_law(game: sm.RunLog):
+    rng = np.random.default_rng(0)
+    noise = [rng.normal(0.0, 0.02, game.loss.shape) for _ in range(2)]
+    seeds = [
+        replace(game, loss=game.loss * (1 + one), seed=(str(place),) * len(game)) for place, one in enumerate(noise)
+    ]
+    both = concat([seeds[0], seeds[1].select(np.arange(len(game))[::-1])])
+    errors = [abs(one[(game.p > 0).sum(axis=1) >= helps.MANY]).mean() for one in noise]
+    assert helps.seed_noise(both) == pytest.approx(np.mean(errors), rel=0.15)
 
 
 def test_a_difference_is_told_where_it_is_more_than_chance():

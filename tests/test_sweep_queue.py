@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -125,11 +126,21 @@ def test_runs_that_wait_are_not_submitted_again(
     again = run(*SLURM)
     assert asked[1][0] == [1]
     assert "1 of 3 runs submitted: 18" in again.out
-    assert "2 runs waiting or running with SLURM already: 17_0 (run 0), 17_2 (run 2)" in again.out
+    assert "2 runs waiting or running already: 17_0 (run 0), 17_2 (run 2)" in again.out
     squeue(tmp_path, monkeypatch, "printf '17_0\\n17_2\\n18_0\\n'")
     last = run(*SLURM, "--json").document
     assert (last["submitted"], last["waiting"]) == ([], {"0": "17_0", "1": "18_0", "2": "17_2"})
     assert asked[2][0] == []
+
+
+def test_runs_that_are_trained_without_slurm_are_not_submitted(run: Run, tmp_path: Path, asked: Calls):
+    plan = game_plan(trainer(tmp_path))
+    place = Layout.of("plan.jsonl").place(plan.runs[1].id)
+    place.folder.mkdir(parents=True)
+    with claimed(place.claim):
+        told = run(*SLURM)
+    assert asked[0][0] == [0, 2]
+    assert f"1 run waiting or running already: pid {os.getpid()} on" in told.out
 
 
 def test_runs_whose_jobs_are_over_are_submitted_again(

@@ -103,6 +103,7 @@ def _show_open(out: Output, plan: Plan, layout: Layout) -> None:
 def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameters: tuple[str, ...]) -> None:
     from shapleymix.sweeping.states import FAILED, OPEN, state_of
     from shapleymix_cli.documents.sweeps import submission_document
+    from shapleymix_cli.sweeps.claims import holders_of
     from shapleymix_cli.sweeps.queue import submitting
     from shapleymix_cli.sweeps.sbatch import pairs_of
     from shapleymix_cli.sweeps.slurm import submit
@@ -111,7 +112,9 @@ def _submit(out: Output, plan: Plan, layout: Layout, jobs: int | None, parameter
     told = pairs_of(parameters)
     with submitting(layout) as queued:
         listed = state_of(plan, layout).where(OPEN, FAILED)
-        waiting = {index: queued[plan.runs[index].id] for index in listed if plan.runs[index].id in queued}
+        held = {plan.runs[index].id: str(holder) for index, holder in holders_of(plan, layout).items()}
+        taken = held | queued
+        waiting = {index: taken[plan.runs[index].id] for index in listed if plan.runs[index].id in taken}
         submitted = submit(
             plan, layout, [index for index in listed if index not in waiting], jobs=jobs, parameters=told
         )

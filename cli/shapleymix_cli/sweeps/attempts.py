@@ -133,7 +133,8 @@ def _run(
 def _why(program: str, error: OSError | ValueError) -> str:
     """What the system says, and what to install where the trainer of this repository is not there."""
     told = str(getattr(error, "strerror", None) or error)
-    return f"{told} (pip install '.[irds]' in a clone of ShapleyMix)" if program == OWN else told
+    absent = program == OWN and isinstance(error, FileNotFoundError)
+    return f"{told} (pip install '.[irds]' in a clone of ShapleyMix)" if absent else told
 
 
 def _path() -> dict[str, str]:

@@ -109,14 +109,14 @@ def _section(
 
 
 def submission_view(plan: Plan, jobs: Sequence[str], waiting: Mapping[int, str]) -> list[Part]:
-    """How many runs were submitted in which arrays, and which jobs have others already."""
+    """How many runs were submitted in which arrays, and which jobs or launchers have others already."""
     arrays = ", ".join(dict.fromkeys(one.partition("_")[0] for one in jobs))
     told = [f"{len(jobs)} of {count(len(plan), 'run')} submitted: {arrays or 'nothing is left to be done'}"]
     if waiting:
         told = told if jobs else [f"0 of {count(len(plan), 'run')} submitted"]
         listed = ", ".join(f"{job} (run {index})" for index, job in list(waiting.items())[:MOST])
         more = ", ..." if len(waiting) > MOST else ""
-        told.append(f"{count(len(waiting), 'run')} waiting or running with SLURM already: {listed}{more}")
+        told.append(f"{count(len(waiting), 'run')} waiting or running already: {listed}{more}")
     return [*told, *(["`shapleymix collect` tells how far they are"] if jobs or waiting else [])]
 
 
