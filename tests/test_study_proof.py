@@ -10,7 +10,7 @@ import problems
 import promising
 import proof
 import pytest
-from sections import text_of
+from sections import joined
 
 import shapleymix as sm
 
@@ -118,4 +118,4 @@ def test_mixtures_that_are_not_trained_yet_are_named(tmp_path: Path):
     lines = (logs.HERE / "monolingual.csv").read_text().splitlines()
     (tmp_path / "proof.csv").write_text("\n".join([lines[0], *(line + "1" for line in lines[1:])]) + "\n")
     for part in proof.PARTS:
-        assert "has no run of proof-01" in text_of(part(logs.Study(tmp_path)))
+        assert "has no run of proof-01" in joined(part(logs.Study(tmp_path)))[0]
