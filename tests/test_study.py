@@ -26,6 +26,7 @@ CHEAP = {
     "game.in_run": inrun.in_run,
     "game.again": inrun.again,
     "game.paper": inrun.paper,
+    "game.in_run_values": game.in_run_values,
     "published.overall": published.overall,
     "published.by_target": published.by_target,
 }
