@@ -11,7 +11,7 @@ import promising
 import proof
 import pytest
 import trials
-from sections import text_of
+from sections import joined
 
 import shapleymix as sm
 
@@ -119,7 +119,7 @@ def test_mixtures_that_are_not_trained_yet_are_named(tmp_path: Path):
     lines = (logs.HERE / "monolingual.csv").read_text().splitlines()
     (tmp_path / "proof.csv").write_text("\n".join([lines[0], *(line + "1" for line in lines[1:])]) + "\n")
     for part in proof.PARTS:
-        assert "has no run of proof-01" in text_of(part(logs.Study(tmp_path)))
+        assert "has no run of proof-01" in joined(part(logs.Study(tmp_path)))[0]
 
 
 @pytest.fixture
@@ -173,3 +173,10 @@ def test_each_problem_has_its_table(decided):
     for problem in problems.PROBLEMS:
         assert f"**{problem.name}**" in text
     assert text.count("| even |") == 6
+
+
+def test_one_run_of_each_mixture_tells_nothing_of_seeds(decided):
+    log = decided.proof
+    sm.write_runs(log.select(np.array(log.seed) == "0"), decided.folder / "once.csv")
+    (decided.folder / "once.csv").replace(decided.folder / "proof.csv")
+    assert "fewer than two mixtures that were run twice" in joined(proof.power(logs.Study(decided.folder)))[0]
