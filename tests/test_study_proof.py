@@ -119,3 +119,56 @@ def test_mixtures_that_are_not_trained_yet_are_named(tmp_path: Path):
     (tmp_path / "proof.csv").write_text("\n".join([lines[0], *(line + "1" for line in lines[1:])]) + "\n")
     for part in proof.PARTS:
         assert "has no run of proof-01" in text_of(part(logs.Study(tmp_path)))
+
+
+@pytest.fixture
+def decided(tmp_path: Path):
+    """The study's promises, and runs in which every optimum of the default beats all else by .05 nats."""
+    for name in ("promised.csv", "languages.csv", "monolingual.csv"):
+        (tmp_path / name).write_text((logs.HERE / name).read_text())
+    study = logs.Study(tmp_path)
+    best = {one.mixture for one in promising.promised(study) if one.strategy == promising.DEFAULT}
+    ratios = {one.mixture: one.p for one in promising.promised(study)}
+    rows = [["run", "N", "D", *(f"p_{name}" for name in NAMES), *(f"loss_{name}" for name in NAMES), "seed"]]
+    for mixture, p in ratios.items():
+        for seed, noise in enumerate((-0.01, 0.0, 0.01)):
+            loss = (1.95 if mixture in best else 2.0) + noise
+            rows.append([f"{mixture}-{seed}", "389760", "999424", *map(repr, p.tolist()), *[repr(loss)] * 6, str(seed)])
+    (tmp_path / "proof.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+    return study
+
+
+def test_a_clear_verdict_is_told(decided):
+    first, table, counted = list(proof.verdict(decided))
+    assert "gains over" in first
+    assert table.count("**0.0500 ± 0.0082**") == 20, "two of three objectives are means of losses in nats"
+    assert "Of 30 comparisons 30 are told; were there no difference at all, 3 would be." in counted
+    assert "30 are above 0" in counted
+    assert {row.split(" | ")[-1].rstrip(" |") for row in table.splitlines()[2:]} == {"our default"}
+
+
+def test_promises_are_held_to_the_runs_the_right_way_round(decided):
+    text, table = list(proof.promises(decided))
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()[2:]]
+    assert f"The default came out better in {len(rows)}" in text
+    for one in promising.promised(decided):
+        if one.problem == "unweighted" and one.strategy != promising.DEFAULT:
+            row = next(row for row in rows if row[:2] == [one.problem, one.strategy])
+            pairs = np.subtract.outer([-0.01, 0, 0.01], [-0.01, 0, 0.01]) + 0.05
+            inside = ((one.low <= pairs) & (pairs <= one.high)).mean()
+            assert row[5] == f"{100 * inside:.0f}%"
+            assert row[4].startswith("0.0500 ± ")
+
+
+def test_the_power_is_that_of_the_pooled_spread(decided):
+    _, table = list(proof.power(decided))
+    unweighted = table.splitlines()[2].split(" | ")
+    assert unweighted[1:3] == ["0.0100", "52"]
+    assert float(unweighted[4]) == pytest.approx(1.675 * 0.01 * np.sqrt(2 / 3), abs=1e-4)
+
+
+def test_each_problem_has_its_table(decided):
+    text = "\n".join(proof.trained(decided))
+    for problem in problems.PROBLEMS:
+        assert f"**{problem.name}**" in text
+    assert text.count("| even |") == 6
