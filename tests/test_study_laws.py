@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -230,3 +232,18 @@ def test_some_laws_of_a_comparison_are_that_comparison_without_the_others(planne
     assert [entry.law for entry in fewer.entries] == ["learned-base", "exponential"]
     np.testing.assert_array_equal(fewer.gap, found.gap[1:, 1:])
     assert fewer.preferred() in {"learned-base", "exponential"}
+
+
+@pytest.mark.parametrize("part", helps.PARTS, ids=lambda part: part.__name__)
+def test_every_part_asks_what_can_be_bought(part: Callable[[Study], Iterator[str]], monkeypatch: pytest.MonkeyPatch):
+    def found(bought: Bought | None, law: str, held_out: sm.RunLog) -> float:
+        return float("nan") if bought is None else len(bought.fitted) + held_out.loss.mean()
+
+    monkeypatch.setattr(helps, "error_of", found)
+    text = "\n\n".join(part(Study()))
+    head, first = [line for line in text.splitlines() if line.startswith("| ")][::2][:2]
+    cells = [cell.strip() for cell in head.split("|")[3:-1]]
+    wanted = helps.RUNS if part is helps.same_size else helps.LARGER[part.__name__]
+    assert cells == [str(runs) for runs in wanted]
+    assert helps.ALONE in first
+    assert re.search(r"Of \d+ differences \d+ are told", text)
