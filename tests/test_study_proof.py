@@ -10,6 +10,7 @@ import problems
 import promising
 import proof
 import pytest
+import trials
 from sections import joined
 
 import shapleymix as sm
@@ -25,7 +26,7 @@ def trained(objectives: dict[str, list[float]], spread: float = 0.01, shared: tu
         for place, name in enumerate(objectives)
     )
     runs = tuple(np.array(values) for values in objectives.values())
-    return proof.Trained(problems.PROBLEMS[0], strategies, runs, spread, 40)
+    return trials.Trained(problems.PROBLEMS[0], strategies, runs, spread, 40)
 
 
 def test_a_gain_is_a_difference_of_means_with_the_error_of_both():
@@ -50,7 +51,7 @@ def test_the_spread_over_seeds_is_pooled_without_bias():
     found = []
     for _ in range(400):
         groups = np.repeat(np.arange(8), 3)
-        found.append(proof._spread(rng.normal(size=8)[groups] + 0.02 * rng.normal(size=24), groups))
+        found.append(trials.spread_of(rng.normal(size=8)[groups] + 0.02 * rng.normal(size=24), groups))
     spreads, freedoms = np.array(found).T
     assert set(freedoms) == {16}
     assert np.sqrt((spreads**2).mean()) == pytest.approx(0.02, rel=0.04)
@@ -62,8 +63,8 @@ def test_a_test_at_90_percent_errs_in_a_tenth():
     for _ in range(400):
         values = 0.02 * rng.normal(size=(20, 3))
         groups = np.repeat(np.arange(20), 3)
-        spread, freedom = proof._spread(values.ravel(), groups)
-        found = proof.Trained(problems.PROBLEMS[0], trained({"even": [0], "natural": [0]}).strategies,
+        spread, freedom = trials.spread_of(values.ravel(), groups)
+        found = trials.Trained(problems.PROBLEMS[0], trained({"even": [0], "natural": [0]}).strategies,
                               (values[0], values[1]), spread, freedom)  # fmt: skip
         wrong += found.sure(*found.gain("natural", "even"))
     assert 0.06 < wrong / 400 < 0.14
