@@ -10,6 +10,7 @@ import problems
 import promising
 import proof
 import pytest
+import slopes
 import trials
 from sections import joined
 
@@ -201,3 +202,15 @@ def test_further_seeds_are_a_test_of_their_own(decided):
     assert list(proof.verdict(study)) == before
     _, table = list(proof.again(study))
     assert "**0.0500 ± " in table
+
+
+def test_slopes_are_those_of_the_losses(tmp_path: Path):
+    rng = np.random.default_rng(2)
+    p = np.tile(rng.dirichlet(np.ones(6), 12), (3, 1))
+    N, D = np.repeat(list(logs.SIZES.values()), 12).astype(float), np.full(36, 999_424.0)
+    steep = np.repeat([-0.1, -0.2, -0.3], 12)[:, None]
+    runs = tuple(f"r{row}" for row in range(36))
+    log = sm.RunLog(runs, N, D, p, 2.0 * p**steep, NAMES, NAMES)
+    sm.write_runs(log, tmp_path / "log.csv")
+    _, table = list(slopes.slopes(logs.Study(tmp_path)))
+    assert [line.count(f"-0.{place}00 ± 0.000") for place, line in enumerate(table.splitlines()[2:], 1)] == [6, 6, 6]
