@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,8 +153,9 @@ def test_seed_noise_is_the_error_of_the_true_law(game: sm.RunLog):
 
 def test_a_difference_is_told_where_it_is_more_than_chance():
     rng = np.random.default_rng(0)
-    chance = [helps.told(rng.normal(size=9)) for _ in range(2000)]
-    assert np.mean(np.abs(chance)) == pytest.approx(0.0455, abs=0.015)
+    draws = 9  # that correlate as folds do: one in so many of the runs that judge
+    shared = rng.normal(size=(2000, 1)) * np.sqrt(1 / draws) + rng.normal(size=(2000, draws)) * np.sqrt(1 - 1 / draws)
+    assert np.mean(np.abs([helps.told(one) for one in shared])) == pytest.approx(0.0455, abs=0.015)
     assert helps.told(np.array([-1.0, -1.1, -0.9])) == -1
     assert helps.told(np.array([1.0, 1.1, 0.9])) == 1
 
@@ -163,13 +166,15 @@ def test_cells_say_what_was_told():
         ("more", "law"): {4: np.array([0.01, 0.02, 0.015])},
         ("less", "law"): {4: np.array([0.03, 0.04, 0.035]), 8: np.array([0.01, 0.02, 0.03])},
     }
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in helps.shown(errors).splitlines()]
+    text, count = helps.shown(errors)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     assert lines[0] == ["what was bought", "law", "4", "8"]
-    assert lines[2:] == [
-        [helps.ALONE, f"`{helps.USUAL}`", "2.50 ± 0.29", ""],
-        ["more", "`law`", "**1.50 ± 0.29**", ""],
-        ["less", "`law`", "_3.50 ± 0.29_", "2.00 ± 0.58"],
+    assert lines[2:] == [  # three draws: their standard errors of 0.29 and 0.58 times the root of 1 + 3 / 2
+        [helps.ALONE, f"`{helps.USUAL}`", "2.50 ± 0.46", ""],
+        ["more", "`law`", "**1.50 ± 0.46**", ""],
+        ["less", "`law`", "_3.50 ± 0.46_", "2.00 ± 0.91"],
     ]
+    assert count == "Of 2 differences 2 are told; if nothing differed, luck would tell 0.1. Better: 1; worse: 1."
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +208,42 @@ def test_a_parted_log_fits_one_kind_and_judges_by_the_other(planned: sm.RunLog):
 
 def test_the_table_says_which_differences_can_be_told(planned: sm.RunLog):
     found = sm.compare(planned, ["learned-base", "chinchilla"], leave_largest_N=True, min_own_tokens=OWN)
-    text = "\n\n".join(laws.told(found, "learned-base"))
+    text = "\n\n".join(laws.told(found, 58, "learned-base", "the fitted runs alone"))
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     assert [row[1].strip() for row in rows] == ["`learned-base`", "`chinchilla`"]
     assert [row[-2].strip() for row in rows] == ["", "worse"]
     assert "Scored on 86 losses of 16 runs of 16 mixtures" in text  # europe, cjk and han lack three, three and four
+    assert "times 1.13 for" in text
+    assert "Of 1 differences 1 are told; if nothing differed, luck would tell 0.0." in text
+    assert "`auto` takes `learned-base`, by the fitted runs alone." in text
+    narrow = laws.verdict(found, 1, 0, 1.0)
+    assert (narrow, laws.verdict(found, 1, 0, 1e6)) == ("worse", laws.UNKNOWN)
+
+
+def test_no_coalition_judges(planned: sm.RunLog):
+    known = laws.coalitions(planned)
+    assert {planned.runs[row].rsplit("-", 1)[0] for row in np.flatnonzero(known)} == {"uniform", "europe", "cjk", "han"}
+    assert known.sum() == 4 * 3
+
+
+def test_some_laws_of_a_comparison_are_that_comparison_without_the_others(planned: sm.RunLog):
+    found = sm.compare(planned, ["chinchilla", "learned-base", "exponential"], leave_largest_N=True, min_own_tokens=OWN)
+    fewer = laws.among(found, ["learned-base", "exponential"])
+    assert [entry.law for entry in fewer.entries] == ["learned-base", "exponential"]
+    np.testing.assert_array_equal(fewer.gap, found.gap[1:, 1:])
+    assert fewer.preferred() in {"learned-base", "exponential"}
+
+
+@pytest.mark.parametrize("part", helps.PARTS, ids=lambda part: part.__name__)
+def test_every_part_asks_what_can_be_bought(part: Callable[[Study], Iterator[str]], monkeypatch: pytest.MonkeyPatch):
+    def found(bought: Bought | None, law: str, held_out: sm.RunLog) -> float:
+        return float("nan") if bought is None else len(bought.fitted) + held_out.loss.mean()
+
+    monkeypatch.setattr(helps, "error_of", found)
+    text = "\n\n".join(part(Study()))
+    head, first = [line for line in text.splitlines() if line.startswith("| ")][::2][:2]
+    cells = [cell.strip() for cell in head.split("|")[3:-1]]
+    wanted = helps.RUNS if part is helps.same_size else helps.LARGER[part.__name__]
+    assert cells == [str(runs) for runs in wanted]
+    assert helps.ALONE in first
+    assert re.search(r"Of \d+ differences \d+ are told", text)
