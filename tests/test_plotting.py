@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 import shapleymix as sm
-from shapleymix.plotting.canvas import in_letters, letters, wrapped
+from shapleymix.plotting.canvas import in_letters, letters, unshown, wrapped
+from shapleymix.plotting.numbers import decimals
 from shapleymix.plotting.pictures import Picture
 from shapleymix.plotting.points import theta_of
 
@@ -72,17 +73,21 @@ def test_every_figure_is_written_in_every_format_with_the_same_bytes(
     assert first.to_bytes("svg") == again.to_bytes("svg"), "saving moves nothing"
 
 
-def test_a_png_is_small_and_of_the_same_colours_to_the_eye() -> None:
+@pytest.mark.parametrize(
+    ("kind", "off", "size"), [("transfer", 0, 0.95), ("agreement", 4, 0.6)], ids=["numbers", "marks"]
+)
+def test_a_png_is_small_and_colours_that_stand_for_numbers_stay(
+    every: dict[str, Callable[[], Picture]], kind: str, off: int, size: float
+) -> None:
     from PIL import Image
 
-    found = sm.plot_transfer(matrix(12))
+    found = every[kind]()
     few, whole = io.BytesIO(found.to_bytes("png")), io.BytesIO()
     found.figure.savefig(whole, format="png", dpi=200)
     one, two = (np.asarray(Image.open(image).convert("RGB"), dtype=int) for image in (few, whole))
     assert one.shape == two.shape
-    assert np.abs(one - two).max() < 32
-    assert np.abs(one - two).mean() < 2
-    assert len(few.getvalue()) < 0.6 * len(whole.getvalue())
+    assert np.abs(one - two).max() <= off
+    assert len(few.getvalue()) < size * len(whole.getvalue())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -299,6 +304,26 @@ def test_odd_names_are_drawn_as_they_are_or_as_numbers_without_a_warning() -> No
     if ord("中") not in letters():
         assert labels[3] == r"\u4e2d\u6587"
         assert "中文 is written \\u4e2d\\u6587" in found.notices[0]
+
+
+def test_names_that_no_font_has_are_counted() -> None:
+    one, two = "\U00013000", "\U00013001"  # hieroglyphs
+    assert f"the letters of 1 name: {one} is written \\U00013000" in unshown([one, "a", one])[0]
+    assert "the letters of 2 names: " in unshown([one, two])[0]
+
+
+def test_numbers_without_end_are_written_short() -> None:
+    assert [decimals(value) for value in (-0.0001, 0.5, -999.5, 1234.5)] == ["0.000", "0.500", "-999.500", "1234"]
+    assert [decimals(value, signed=True) for value in (0.5, 1e300)] == ["+0.500", "+1e+300"]
+    large = sm.TransferMatrix.from_sv(np.array([[2e300, -1e300], [1e300, 3e300]]), ["a", "b"], ["a", "b"])
+    found = sm.plot_transfer(large)
+    assert "diagonal 2e+300 .. 3e+300, off the diagonal -1e+300 .. 1e+300" in found.caption
+    assert overlaps(found) == []
+
+
+def test_two_matrices_with_one_name_are_refused() -> None:
+    with pytest.raises(sm.UsageError, match="two matrices have the name a"):
+        sm.plot_agreement(matrix(3), matrix(3, seed=1), names=["a", "a"])
 
 
 def test_words_that_no_font_has_are_numbers() -> None:

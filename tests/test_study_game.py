@@ -10,7 +10,7 @@ import inrun
 import numpy as np
 import pytest
 import worth
-from logs import Study, by_seed
+from logs import SIZES, Study, by_seed
 
 import shapleymix as sm
 from shapleymix.game.coalitions import coalition_game
@@ -27,12 +27,14 @@ def two_seeds(generator: np.random.Generator) -> sm.RunLog:
     seed = ["0"] * len(GAME) + ["1"] * len(GAME)
     noise = SPREAD * generator.normal(size=log.loss.shape) * log.trained[:, None]
     names = tuple(f"{run}-{one}" for run, one in zip(log.runs, seed, strict=True))
-    return replace(log, runs=names, seed=tuple(seed), loss=log.loss + noise)
+    return replace(log, runs=names, seed=tuple(seed), loss=log.loss + noise, N=np.full(len(log), float(SIZES["tiny"])))
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     sm.write_runs(two_seeds(np.random.default_rng(0)), tmp_path / "game-tiny.csv")
+    names = "".join(f"{name},1000000\n" for name in GAME.sources)
+    (tmp_path / "languages.csv").write_text(f"language,available_tokens\n{names}")
     return Study(tmp_path)
 
 

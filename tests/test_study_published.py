@@ -12,6 +12,8 @@ import pytest
 from logs import NotYetError
 from scipy.stats import spearmanr
 
+import shapleymix as sm
+
 RNG = np.random.default_rng(3)
 VALUES = RNG.normal(size=(5, 5))
 SCORES = np.where(np.eye(5, dtype=bool), np.nan, np.round(VALUES + RNG.normal(size=(5, 5)), 0))
@@ -51,3 +53,13 @@ def test_without_the_published_tables_the_section_says_so(monkeypatch: pytest.Mo
     monkeypatch.setattr(published, "SHARED", tmp_path)
     with pytest.raises(NotYetError, match=r"atlas_bts_38x38\.csv.*not beside"):
         published._read("ATLAS")
+
+
+def test_controls_know_the_script_and_nothing_else():
+    same, latin = (one.values(("en", "zh", "ja", "ko")) for one in published.controls(("en", "zh", "ja", "ko")))
+    np.testing.assert_array_equal(same, [[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]])
+    np.testing.assert_array_equal(latin, np.tile([1, 0, 0, 0], (4, 1)))
+    scores = published.Published("some", tuple("abcde"), SCORES)
+    by_target = sm.TransferMatrix.from_sv(np.tile(np.arange(5.0), (5, 1)), "abcde", "abcde")
+    tied = published.Ours("by target", by_target, None)
+    assert published._row(tied, scores)[-2:] == ("", ""), "within a target it ranks nothing"

@@ -127,4 +127,14 @@ def test_nothing_finished_anywhere_is_told(tmp_path: Path, monkeypatch: pytest.M
     sweeps = [(plan, Layout.of(f"log-{size}.jsonl")) for plan, size in zip(plans, (1000, 5000), strict=True)]
     with pytest.raises(DataError, match="none of 8 runs is finished"):
         collect(sweeps)
+    with pytest.raises(DataError, match=r"-sweep: none of 4 runs is finished"):
+        collect([sweeps[0], sweeps[0]])
     assert plan_of(ABC, plans[0].runs).runs == read_plan("log-1000.jsonl").runs
+
+
+@pytest.mark.parametrize("again", ["log-1000.jsonl", "./log-1000.jsonl"])
+def test_a_plan_that_is_named_twice_is_refused(run: Run, command: str, again: str):
+    logged(command, 1000)
+    refused = run("collect", "log-1000.jsonl", again, "-o", "log.csv")
+    assert (refused.code, f"{again}: is named twice" in refused.err) == (2, True), refused.err
+    assert not Path("log.csv").exists()

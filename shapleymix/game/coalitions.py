@@ -103,7 +103,8 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
 
     A run is a coalition if its ratios are uniform over their support: each within 0.5% of 1 / |S|, or within 0.001
     of it, of which the larger holds (published logs are rounded). Runs of one coalition are averaged, and their
-    scatter, pooled over coalitions with the target's language and over those without, gives the noise of every mean.
+    scatter, pooled over coalitions of a size with the target's language and over those without it, gives the noise of
+    every mean.
     The untrained model has the same N; where there is none, the nearest N is taken and a notice says so.
 
     Parameters
@@ -132,7 +133,8 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     rows = np.concatenate([empty, rows])
     _check_measured(log, rows, masks)
     found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
-    loss, noise = _average(log.loss[rows], index.ravel(), repeats, _own(found, log.sources, log.targets))
+    own, size_of = _own(found, log.sources, log.targets), members_of(found, len(log.sources)).sum(axis=1)
+    loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, size_of)
     return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
 
 
@@ -214,14 +216,12 @@ def _own(masks: IntArray, players: tuple[str, ...], targets: tuple[str, ...]) ->
 
 
 def _average(
-    loss: FloatArray, index: IntArray, repeats: IntArray, own: BoolArray
+    loss: FloatArray, index: IntArray, repeats: IntArray, own: BoolArray, size: IntArray
 ) -> tuple[FloatArray, FloatArray | None]:
     """Mean loss (C, T) of each coalition and the variance of that mean, or None without repeated coalitions.
 
-    A run's variance is pooled, per target, over the trained coalitions with the target's language (`own`, (C, T)) and
-    over those without it, whose losses scatter far more: from the same text one seed learns a foreign script and
-    another does not. Where one of the two was never repeated the other's stands in. The untrained model has another,
-    usually far smaller scatter: its own where it was measured more than once, else the pooled one, which errs high.
+    The variance of one run is that of `_pooled`. The untrained model has another, usually far smaller scatter: its own
+    where it was measured more than once, else that of all coalitions, which errs high.
     """
     mean = np.zeros((len(repeats), loss.shape[1]))
     np.add.at(mean, index, loss)
@@ -231,12 +231,31 @@ def _average(
     freedom = np.broadcast_to((repeats - 1)[:, None], squares.shape)
     if freedom[1:].sum() == 0:
         return mean, None
-    together = squares[1:].sum(axis=0) / freedom[1:].sum(axis=0)
-    variance = np.broadcast_to(together, squares.shape).copy()
-    for alike in (own[1:], ~own[1:]):
-        known = np.where(alike, freedom[1:], 0).sum(axis=0)
-        pooled = np.where(alike, squares[1:], 0.0).sum(axis=0) / np.maximum(known, 1)
-        variance[1:] = np.where(alike & (known > 0), pooled, variance[1:])
+    variance = np.empty_like(squares)
+    variance[0] = squares[1:].sum(axis=0) / freedom[1:].sum(axis=0)
+    variance[1:] = _pooled(squares[1:], freedom[1:], own[1:], size[1:])
     if repeats[0] > 1:
         variance[0] = squares[0] / freedom[0]
     return mean, variance / repeats[:, None]
+
+
+def _pooled(squares: FloatArray, freedom: IntArray, own: BoolArray, size: IntArray) -> FloatArray:
+    """Variance of one run (C, T) of trained coalitions, from squares about their means and degrees of freedom (C, T).
+
+    Losses scatter far more without the target's language: from the same text one seed learns a foreign script and
+    another does not. Coalitions with it (`own`, (C, T)) and without are thus pooled apart, and these by their size,
+    which it depends on too. A size has few coalitions, and the smallest and the largest, which count most in a Shapley
+    value, have the fewest: the mean of all sizes counts as one degree of freedom more. Where no coalition with
+    the language (or without) was repeated, all coalitions stand in.
+    """
+    together = squares.sum(axis=0) / freedom.sum(axis=0)
+    variance = np.broadcast_to(together, squares.shape).copy()
+    for alike in (own, ~own):
+        added, counted = np.where(alike, squares, 0.0), np.where(alike, freedom, 0)
+        known = counted.sum(axis=0)
+        every = added.sum(axis=0) / np.maximum(known, 1)
+        for one in np.unique(size):
+            rows = size == one
+            near = (every + added[rows].sum(axis=0)) / (1 + counted[rows].sum(axis=0))
+            variance[rows] = np.where(alike[rows] & (known > 0), near, variance[rows])
+    return variance

@@ -5,6 +5,7 @@ Modules, in reading order:
   canvas     a blank figure in the one style of all; fonts, and names that any of them can show
   pictures   a figure with its caption and the numbers that are drawn; saved by its suffix, the same bytes each time
   marks      colours and marks that stay apart for the colour-blind and in grey
+  numbers    numbers as figures and captions write them
   ticks      labels along an axis, turned and thinned, and beside points: never one over another
   matrices   one or two transfer matrices as figures take them: of one kind of values, in one order
   heatmaps   a transfer matrix as a heat map, or two side by side

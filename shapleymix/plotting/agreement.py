@@ -13,6 +13,7 @@ import numpy as np
 from shapleymix.plotting.canvas import in_letters
 from shapleymix.plotting.marks import COLOURS, FAINT
 from shapleymix.plotting.matrices import Matrices, Values, matrices_of
+from shapleymix.plotting.numbers import decimals
 from shapleymix.plotting.pictures import Picture, picture
 from shapleymix.plotting.ticks import label_points
 from shapleymix.records import BoolArray, FloatArray
@@ -147,4 +148,4 @@ def _caption(both: Matrices) -> str:
 
 
 def _signed(difference: FloatArray) -> str:
-    return f"{difference.mean():+z.3f}"
+    return decimals(float(difference.mean()), signed=True)

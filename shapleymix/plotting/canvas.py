@@ -121,14 +121,15 @@ def _numbered(sign: str) -> str:
     return sign.encode("ascii", "backslashreplace").decode()
 
 
-def unshown(names: Iterable[str]) -> tuple[str, ...]:
+def unshown(labels: Iterable[str]) -> tuple[str, ...]:
     """What to say of names that are not drawn in their own letters; nothing where all are."""
-    lacking = [name for name in dict.fromkeys(names) if in_letters(name) != printable(name)]
+    lacking = [name for name in dict.fromkeys(labels) if in_letters(name) != printable(name)]
     if not lacking:
         return ()
     listed = ", ".join(f"{name} is written {in_letters(name)}" for name in lacking[:6])
     more = f" and {len(lacking) - 6} more" if len(lacking) > 6 else ""
-    return (f"no installed font has the letters of {len(lacking)} names: {listed}{more}; install Noto Sans CJK",)
+    names = "1 name" if len(lacking) == 1 else f"{len(lacking)} names"
+    return (f"no installed font has the letters of {names}: {listed}{more}; install Noto Sans CJK",)
 
 
 def caption(figure: Figure, text: str) -> None:

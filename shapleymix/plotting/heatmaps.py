@@ -15,6 +15,7 @@ from shapleymix.errors import printable
 from shapleymix.plotting.canvas import SMALL, WIDTH, columns, in_letters, widest
 from shapleymix.plotting.marks import DIVERGING, INK, SEQUENTIAL
 from shapleymix.plotting.matrices import Matrices, Values, matrices_of
+from shapleymix.plotting.numbers import decimals
 from shapleymix.plotting.pictures import Picture, picture
 from shapleymix.plotting.ticks import LETTER, label_axis
 from shapleymix.records import BoolArray, FloatArray
@@ -162,8 +163,8 @@ def _write_numbers(
 
 def cell_text(value: float, error: float | None) -> str:
     """A value, and below it its standard error."""
-    number = f"{value:z.2f}".replace("-", "−")
-    return number if error is None or np.isnan(error) else f"{number}\n±{error:.3f}"
+    number = decimals(value, 2).replace("-", "−")
+    return number if error is None or np.isnan(error) else f"{number}\n±{decimals(error)}"
 
 
 def _is_dark(image: AxesImage, value: float) -> bool:
@@ -187,9 +188,9 @@ def caption_of(shown: Matrices) -> str:
 def _ranges(values: FloatArray, off: BoolArray) -> str:
     """The span of a matrix on and off the diagonal, where it has both."""
     spans = [
-        f"{what} {part.min():z.3f} .. {part.max():z.3f}"
+        f"{what} {decimals(part.min())} .. {decimals(part.max())}"
         for what, part in (("diagonal", values[~off]), ("off the diagonal", values[off]))
         if part.size
     ]
-    means = [f"mean {values[off].mean():z.3f}"] if off.any() else []
+    means = [f"mean {decimals(values[off].mean())}"] if off.any() else []
     return ", ".join([*spans, *means])

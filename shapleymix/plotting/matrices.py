@@ -131,6 +131,8 @@ def _names(whole: Sequence[TransferMatrix], given: Sequence[str] | None) -> tupl
     if isinstance(given, str) or len(given) != len(whole):
         matrices = "1 matrix" if len(whole) == 1 else "2 matrices"
         raise UsageError(f"{len(given)} names for {matrices}", hint="give one name for each (names)")
+    if len(set(given)) < len(given):
+        raise UsageError(f"two matrices have the name {given[0]}", hint="give each a name of its own (names)")
     return tuple(given)
 
 

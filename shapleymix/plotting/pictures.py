@@ -78,20 +78,30 @@ class Picture(Tabular):
         stream = io.BytesIO()
         with style():
             self.figure.savefig(stream, format=kind, metadata=dict(METADATA[kind]))
-        return _in_few_colours(stream) if kind == "png" else stream.getvalue()
+        return _smaller(stream, exact=self._has_cells) if kind == "png" else stream.getvalue()
+
+    @property
+    def _has_cells(self) -> bool:
+        """Whether colours stand for numbers, as those of a heat map do."""
+        return any(axes.images for axes in self.figure.axes)
 
     def _repr_png_(self) -> bytes:
         return self.to_bytes("png")
 
 
-def _in_few_colours(stream: io.BytesIO) -> bytes:
-    """A PNG with a palette of 256 colours, as far as an eye can tell the same, in a third of the bytes."""
+def _smaller(stream: io.BytesIO, *, exact: bool) -> bytes:
+    """The PNG without its empty transparency; unless colours must be `exact`, with a palette, in a third of the bytes.
+
+    A palette has 256 colours, by which lines and marks look the same, but near values of a heat map become one.
+    """
     from PIL import Image
 
     smaller = io.BytesIO()
     with Image.open(stream) as whole:
-        few = whole.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, 2, dither=Image.Dither.NONE)
-        few.save(smaller, "png", optimize=True, dpi=whole.info["dpi"])
+        kept = whole.convert("RGB")
+        if not exact:
+            kept = kept.quantize(256, Image.Quantize.MAXCOVERAGE, 2, dither=Image.Dither.NONE)
+        kept.save(smaller, "png", optimize=True, dpi=whole.info["dpi"])
     return smaller.getvalue()
 
 

@@ -49,8 +49,9 @@ def collect(sweeps: Sequence[Sweep]) -> Collected:
     found = [(state.plan.runs[place], result) for state, results in read for place, result in results.items()]
     if not found:
         hint = _where_else(sum(state.strange for state, _ in read))
-        place = Location(", ".join(str(layout.root) for _, layout in sweeps))
-        raise DataError(f"none of {sum(map(len, plans))} runs is finished", location=place, hint=hint)
+        place = Location(", ".join(dict.fromkeys(str(layout.root) for _, layout in sweeps)))
+        planned = len({run.id for plan in plans for run in plan.runs})
+        raise DataError(f"none of {planned} runs is finished", location=place, hint=hint)
     kept, notices = _each_once(found)
     known = {run.id for run, _ in found}
     for state, results in read:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
-from shapleymix.errors import DataError
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.planning import EXAMPLE, sweep_folder
@@ -37,6 +39,7 @@ def command(
     from shapleymix_cli.sweeps.leftovers import take_left_behind
     from shapleymix_cli.views.sweeps import states_view
 
+    _check_once(plan_paths)
     sweeps = [(read_sweep(out, path), Layout.of(path, folder)) for path in plan_paths]
     for plan, layout in sweeps:
         out.note(take_left_behind(plan, layout))
@@ -53,3 +56,12 @@ def command(
             write_columns(out, found.log.columns(), output, force)
     told = [(state, layout, holders_of(plan, layout)) for state, (plan, layout) in zip(states, sweeps, strict=True)]
     out.emit(lambda: states_document(told), lambda: states_view(told, out.verbose))
+
+
+def _check_once(paths: tuple[str, ...]) -> None:
+    """A plan that is named twice would have each of its runs in "several plans"."""
+    known: set[str] = set()
+    for path in paths:
+        if (place := os.path.realpath(path)) in known:
+            raise UsageError("is named twice", location=Location(file=path), hint="name each plan once")
+        known.add(place)
