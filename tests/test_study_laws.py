@@ -158,6 +158,7 @@ def test_a_difference_is_told_where_it_is_more_than_chance():
     assert np.mean(np.abs([helps.told(one) for one in shared])) == pytest.approx(0.0455, abs=0.015)
     assert helps.told(np.array([-1.0, -1.1, -0.9])) == -1
     assert helps.told(np.array([1.0, 1.1, 0.9])) == 1
+    assert helps.told(np.array([1.0, 1.1, 0.9]) * 1e-5) == 0  # as surely, and of no digit that is printed
 
 
 def test_cells_say_what_was_told():
