@@ -6,7 +6,7 @@ from pathlib import Path
 
 import logs
 import numpy as np
-import problems
+import objectives
 import promising
 import proof
 import pytest
@@ -27,7 +27,7 @@ def trained(objectives: dict[str, list[float]], spread: float = 0.01, shared: tu
         for place, name in enumerate(objectives)
     )
     runs = tuple(np.array(values) for values in objectives.values())
-    return trials.Trained(problems.PROBLEMS[0], strategies, runs, spread, 40)
+    return trials.Trained(objectives.PROBLEMS[0], strategies, runs, spread, 40)
 
 
 def test_a_gain_is_a_difference_of_means_with_the_error_of_both():
@@ -65,7 +65,7 @@ def test_a_test_at_90_percent_errs_in_a_tenth():
         values = 0.02 * rng.normal(size=(20, 3))
         groups = np.repeat(np.arange(20), 3)
         spread, freedom = trials.spread_of(values.ravel(), groups)
-        found = trials.Trained(problems.PROBLEMS[0], trained({"even": [0], "natural": [0]}).strategies,
+        found = trials.Trained(objectives.PROBLEMS[0], trained({"even": [0], "natural": [0]}).strategies,
                               (values[0], values[1]), spread, freedom)  # fmt: skip
         wrong += found.sure(*found.gain("natural", "even"))
     assert 0.06 < wrong / 400 < 0.14
@@ -74,10 +74,10 @@ def test_a_test_at_90_percent_errs_in_a_tenth():
 def test_every_problem_is_feasible_and_its_weights_are_the_cores():
     languages = sm.read_languages(logs.HERE / "languages.csv")
     monolingual = dict.fromkeys(NAMES, 2.0) | {"ko": 1.0}
-    for problem in problems.PROBLEMS:
+    for problem in objectives.PROBLEMS:
         available = problem.available(languages)
         if problem.scarce:
-            assert sum(min(tokens, problems.D) for tokens in available.values()) > problems.D
+            assert sum(min(tokens, objectives.D) for tokens in available.values()) > objectives.D
         weights = problem.mean_weights(NAMES, monolingual)
         if problem.weights == "unweighted":
             np.testing.assert_allclose(weights, 1 / 6)
@@ -85,14 +85,14 @@ def test_every_problem_is_feasible_and_its_weights_are_the_cores():
             assert weights[5] == pytest.approx(2 * weights[0])
         else:
             np.testing.assert_allclose(weights, np.array([3, 0.5, 0.5, 0.5, 5, 0.5]) / 10)
-    assert sum(problems.CRAWL.values()) == pytest.approx(1, abs=1e-12)
+    assert sum(objectives.CRAWL.values()) == pytest.approx(1, abs=1e-12)
 
 
 def test_monolingual_losses_are_those_of_the_runs_of_one_language():
     p = np.vstack([np.eye(6), np.full((1, 6), 1 / 6)])
     loss = np.arange(42.0).reshape(7, 6) + 1
     log = sm.RunLog(tuple("abcdefg"), np.full(7, 1e5), np.full(7, 1e6), p, loss, NAMES, NAMES)
-    assert problems.monolingual_losses(log) == dict(zip(NAMES, loss.diagonal().tolist(), strict=True))
+    assert objectives.monolingual_losses(log) == dict(zip(NAMES, loss.diagonal().tolist(), strict=True))
 
 
 def test_strategies_that_agree_share_the_ratios_that_are_trained():
@@ -172,7 +172,7 @@ def test_the_power_is_that_of_the_pooled_spread(decided):
 
 def test_each_problem_has_its_table(decided):
     text = "\n".join(proof.trained(decided))
-    for problem in problems.PROBLEMS:
+    for problem in objectives.PROBLEMS:
         assert f"**{problem.name}**" in text
     assert text.count("| even |") == 6
 
