@@ -19,14 +19,14 @@ import shapleymix as sm
 NAMES = ("en", "de", "es", "zh", "ja", "ko")
 
 
-def trained(objectives: dict[str, list[float]], spread: float = 0.01, shared: tuple[str, ...] = ()):
+def trained(runs_of: dict[str, list[float]], spread: float = 0.01, shared: tuple[str, ...] = ()):
     """One problem's runs; strategies in `shared` have the even mixture."""
     even = np.full(6, 1 / 6)
     strategies = tuple(
         promising.Promise("unweighted", name, even, "proof-01" if name in shared else f"proof-{place + 1:02}")
-        for place, name in enumerate(objectives)
+        for place, name in enumerate(runs_of)
     )
-    runs = tuple(np.array(values) for values in objectives.values())
+    runs = tuple(np.array(values) for values in runs_of.values())
     return trials.Trained(objectives.PROBLEMS[0], strategies, runs, spread, 40)
 
 
