@@ -171,3 +171,24 @@ def test_faults_of_unique_tokens_name_their_cell(tmp_path):
     assert "leave the cell empty" in zero
     stray = str(faults_of(UNIQUE_HEADER.replace("unique_de", "unique_dee") + "a,1M,1B,.5,.5,2.0,1,\n", tmp_path))
     assert "did you mean 'de'" in stray
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "told"),
+    [
+        ("eng de zh", "en de zh", ["the source 'eng' is no target and the target 'en' no source"]),
+        ("en de zh", "en de zh", []),
+        ("en de zh ja", "en de zh", []),
+        ("en de zh", "en de zh ko", []),
+        ("web code books", "arc mmlu", []),
+        ("en de zh fr", "en de zh qq", []),
+    ],
+)
+def test_a_name_mistyped_in_one_column_is_told(tmp_path, sources, targets, told):
+    """Fault: p_eng beside loss_en was fitted as two languages without a word."""
+    names, others = sources.split(), targets.split()
+    head = ["run", "N", "D", *(f"p_{name}" for name in names), *(f"loss_{name}" for name in others)]
+    row = ["a", "1e6", "1e9", "1", *["0"] * (len(names) - 1), *["2"] * len(others)]
+    (tmp_path / "log.csv").write_text(",".join(head) + "\n" + ",".join(row) + "\n")
+    notices = read_runs(tmp_path / "log.csv").notices
+    assert [text.split(":")[0] for text in notices if "no source" in text] == told

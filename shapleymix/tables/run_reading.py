@@ -17,7 +17,7 @@ from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.spelling import SAME_NAME, lookalikes, twin_fault
+from shapleymix.tables.spelling import SAME_NAME, lookalikes, mistyped, twin_fault
 
 REQUIRED = ("run", "N", "D")
 OPTIONAL = ("weight", "split", "seed")
@@ -159,6 +159,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
     p = _checked_ratios(sheet, roles, ratios, D, faults, notices)
     loss = _losses(sheet, roles, faults)
     notices.extend(_ignored_notices(roles))
+    notices.extend(mistyped(roles.sources, tuple(roles.losses)))
     return RunLog(
         runs=texts(sheet, "run", faults),
         N=N,

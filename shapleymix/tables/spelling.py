@@ -6,8 +6,9 @@ come in, and two that look alike and still differ are faults.
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shapleymix.errors import did_you_mean
 
@@ -54,3 +55,18 @@ def near(name: str, known: Iterable[str]) -> str | None:
     listed = list(known)
     twin = next((other for other in listed if appearance(other) == appearance(name)), None)
     return did_you_mean(name, listed) if twin is None else f"{twin_fault(name, twin)}: {SAME_NAME}"
+
+
+def mistyped(sources: Sequence[str], targets: Sequence[str]) -> list[str]:
+    """What to say of a source and a target without counterpart that are spelt alike, where most names have theirs."""
+    alone = [name for name in sources if name not in targets]
+    if 2 * len(alone) > len(sources):
+        return []
+    lonely = [name for name in targets if name not in sources]
+    pairs = ((name, difflib.get_close_matches(name, lonely, n=1, cutoff=0.5)) for name in alone)
+    return [
+        f"the source {name!r} is no target and the target {close[0]!r} no source: as two languages they are fitted; if "
+        "they are one, give both columns one name"
+        for name, close in pairs
+        if close
+    ]
