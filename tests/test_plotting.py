@@ -286,6 +286,8 @@ def test_wrong_questions_of_a_fits_figure(fit: sm.Fit) -> None:
         sm.plot_fit(fit, RUNS, D="3M")
     with pytest.raises(sm.UsageError, match="against"):
         sm.plot_fit(fit, RUNS, against="time")  # type: ignore[arg-type]
+    with pytest.raises(sm.DataError, match=r"is among the fitted ones as well"):
+        sm.plot_fit(fit, RUNS, RUNS)
 
 
 ODD = ["$x$", "a_b^c", r"\alpha", "中文", "日本語", "한국어", "ไทย", "{}%", "long " * 12, "\x1b[31m"]

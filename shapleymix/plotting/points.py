@@ -92,7 +92,7 @@ def points_of_log(fit: Fit, log: Logs, held_out: Logs | None, D: float | str | N
     Raises
     ------
     DataError
-        If the logs do not have the fit's languages, or no row is left.
+        If the logs do not have the fit's languages, share a run, or no row is left.
     """
     seen = one_log(log).aligned(fit.sources, fit.targets)
     rows = seen if held_out is None else _joined(seen, one_log(held_out).aligned(fit.sources, fit.targets))
@@ -136,8 +136,19 @@ def theta_of(fit: Fit, p: FloatArray, unique: FloatArray | None, D: FloatArray) 
 
 
 def _joined(seen: RunLog, others: RunLog) -> RunLog:
-    """Two logs of the same languages, one below the other; what neither a figure nor a prediction needs is left."""
+    """Two logs of the same languages, one below the other; what neither a figure nor a prediction needs is left.
+
+    Raises
+    ------
+    DataError
+        If a run of one is in the other: what was fitted would be drawn as held out.
+    """
     both = (seen, others)
+    if shared := sorted(
+        set(zip(seen.runs, seen.D.tolist(), strict=True)) & set(zip(others.runs, others.D.tolist(), strict=True))
+    ):
+        message = f"run {shared[0][0]!r} is among the fitted ones as well, and so are {len(shared) - 1} others"
+        raise DataError(message, location=Location(file=others.origin), hint="give runs that the fit did not see")
     limits = [np.full(one.p.shape, np.nan) if one.unique is None else one.unique for one in both]
     return RunLog(
         runs=(*seen.runs, *others.runs),
