@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from plotting_tools import FIXTURES, RUNS, matplotlib, overlaps, texts_of
 
 import shapleymix as sm
 from shapleymix.plotting.canvas import in_letters, letters, unshown, wrapped
@@ -19,9 +20,6 @@ from shapleymix.plotting.numbers import decimals
 from shapleymix.plotting.pictures import Picture
 from shapleymix.plotting.points import theta_of
 
-matplotlib = pytest.importorskip("matplotlib")
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
-RUNS = FIXTURES / "multilingual5_runs.csv"
 BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
@@ -104,37 +102,6 @@ def test_a_figure_leaves_the_users_settings_alone(every: dict[str, Callable[[], 
         assert matplotlib.rcParams["font.size"] == 21.0
 
 
-def texts_of(found: Picture) -> list:
-    """All texts that a figure shows; an axis keeps labels of ticks beyond its ends, too, and shows them not."""
-    found.figure.draw_without_rendering()
-    hidden = set()
-    for axes in found.figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            hidden |= {
-                label
-                for tick in axis.get_major_ticks()
-                if not low <= tick.get_loc() <= high
-                for label in (tick.label1, tick.label2)
-            }
-    every = found.figure.findobj(matplotlib.text.Text)
-    return [one for one in every if one not in hidden and one.get_visible() and one.get_text().strip()]
-
-
-def overlaps(found: Picture) -> list[str]:
-    """Texts that leave the figure, and pairs that share more than a point of it."""
-    extent = matplotlib.text.Text.get_window_extent  # of the words alone: an annotation has a line, too
-    boxes = [(one.get_text(), extent(one)) for one in texts_of(found)]
-    page = found.figure.bbox
-    outside = [text for text, box in boxes if min(box.x0, box.y0, page.x1 - box.x1, page.y1 - box.y1) < -1]
-    return outside + [
-        f"{one} / {two}"
-        for place, (one, a) in enumerate(boxes)
-        for two, b in boxes[place + 1 :]
-        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1
-    ]
-
-
 @pytest.mark.parametrize(("count", "errors"), [(1, True), (6, False), (6, True), (50, False)])
 def test_labels_of_any_number_of_languages_stay_apart(count: int, errors: bool) -> None:
     one = matrix(count, [f"language_{place}" for place in range(count)], errors=errors)
@@ -168,11 +135,14 @@ def test_a_heat_map_holds_the_values_and_the_errors_of_the_matrix() -> None:
 
 
 def test_two_matrices_have_one_order_and_one_scale() -> None:
-    one, two = matrix(4), matrix(4, seed=1)
+    one, two = matrix(4, errors=True), matrix(4, errors=True, seed=1)
     turned = two.aligned(two.sources[::-1], two.targets[::-1])
     found = sm.plot_transfer(one, turned, names=["exact", "in-run"])
     left, right = found.figure.axes[:2]
     np.testing.assert_array_equal(right.images[0].get_array(), two.sv)
+    for axes, shown in ((left, one), (right, two)):
+        errors = [float(text.get_text().split("±")[1]) for text in axes.texts]
+        np.testing.assert_allclose(np.reshape(errors, (4, 4)), shown.stderr, atol=5e-4)
     assert left.images[0].get_clim() == right.images[0].get_clim()
     likeness = one.compare(two).raw
     assert likeness is not None
@@ -256,6 +226,15 @@ def test_held_out_runs_are_hollow_and_scored_apart(fit: sm.Fit) -> None:
     assert "Fitted PE" in found.caption
     assert "; held out within the fitted ranges PE" in found.caption
     assert "; held out beyond them PE" in found.caption
+
+
+def test_the_caption_scores_what_is_drawn(fit: sm.Fit) -> None:
+    found = sm.plot_fit(fit, RUNS, FIXTURES / "multilingual5_coalitions.csv")
+    seen = found.to_polars().filter(~pl.col("held_out"), pl.col("run") != "", pl.col("loss").is_not_null())
+    missed = (seen["predicted"] - seen["loss"]).to_numpy()
+    error = np.abs(missed).sum() / seen["loss"].to_numpy().sum()
+    inside = float(((seen["low"] <= seen["loss"]) & (seen["loss"] <= seen["high"])).to_numpy().mean())
+    assert f"Fitted PE {error:.2%} on {seen.height} losses, {inside:.0%} within" in found.caption
 
 
 def test_a_split_column_holds_rows_out(fit: sm.Fit) -> None:
@@ -364,85 +343,3 @@ def test_a_picture_says_what_it_is() -> None:
     found = sm.plot_transfer(matrix(2))
     assert repr(found).startswith("Picture of transfer")
     assert found._repr_png_().startswith(BEGINNINGS["png"])
-
-
-def test_a_mixtures_figure_has_its_ratios_bounds_and_gains(fit: sm.Fit) -> None:
-    mix = sm.optimize(fit, 97_600, "8M", languages=FIXTURES / "multilingual5_languages.csv", caps={"ja": 0.2})
-    found = sm.plot_mixture(mix)
-    upper, lower = found.figure.axes
-    bars = next(one for one in upper.containers if type(one).__name__ == "BarContainer")
-    np.testing.assert_array_equal([bar.get_height() for bar in bars], mix.p)
-    rivals = {line.get_label(): line.get_ydata() for line in upper.lines if not line.get_label().startswith("_")}
-    for rival in mix.baselines:
-        np.testing.assert_array_equal(rivals[rival.name], rival.p)
-        assert f"{rival.name} {rival.gain:z.4f}" in found.caption
-    caps = next(one for one in upper.collections if one.get_label() == "cap")
-    assert [segment[0, 1] for segment in caps.get_segments()] == [0.2]
-    gains = [container.lines[0].get_xdata()[0] for container in lower.containers]
-    assert gains == [rival.gain for rival in mix.baselines]
-    assert overlaps(found) == []
-
-
-def test_a_mixture_without_rivals_or_intervals_is_bars_alone(fit: sm.Fit) -> None:
-    from dataclasses import replace
-
-    mix = sm.optimize(fit, 97_600, "2M")
-    blank = np.full(5, np.nan)
-    found = sm.plot_mixture(replace(mix, baselines=(), p_low=blank, p_high=blank))
-    assert len(found.figure.axes) == 1
-    assert overlaps(found) == []
-    itself = replace(mix, baselines=(replace(mix.baselines[0], name="own", p=mix.p),))
-    assert "It is own itself." in sm.plot_mixture(itself).caption
-
-
-def test_a_comparisons_figure_has_the_errors_in_order() -> None:
-    compared = sm.compare(RUNS, ["chinchilla", "hellinger"], folds=2, min_own_tokens=20_000)
-    found = sm.plot_compare(compared)
-    container = found.figure.axes[0].containers[0]
-    best = compared.best()
-    assert found.figure.axes[0].get_yticklabels()[0].get_text() == best
-    errors = sorted(one.scores.mean["PE"] for one in compared.entries if one.scores)
-    np.testing.assert_allclose(container.lines[0].get_xdata(orig=False), 100 * np.array(errors))
-    assert f"{errors[0]:.2%} ± " in found.caption
-    assert overlaps(found) == []
-
-
-def test_a_comparison_without_scores_is_refused() -> None:
-    from dataclasses import replace
-
-    compared = sm.compare(RUNS, ["hellinger"], folds=2, min_own_tokens=20_000)
-    none = np.zeros((0, 0))
-    lost = [replace(one, scores=None, error="too few runs") for one in compared.entries]
-    with pytest.raises(sm.DataError, match="no law of this comparison has scores") as raised:
-        sm.plot_compare(replace(compared, entries=tuple(lost), better=none, gap=none, gap_error=none))
-    assert raised.value.hint == "too few runs"
-
-
-def test_a_learning_curves_figure_goes_on_where_the_runs_end() -> None:
-    curve = sm.learning_curve(RUNS, "hellinger", folds=3, min_own_tokens=20_000)
-    found = sm.plot_learning_curve(curve)
-    lines = {line.get_marker(): line for line in found.figure.axes[0].lines}
-    np.testing.assert_array_equal(lines["s"].get_xdata(), curve.ahead)
-    np.testing.assert_allclose(lines["s"].get_ydata(), 100 * curve.expected)
-    fitted = found.figure.axes[0].containers[0].lines[0]
-    np.testing.assert_allclose(fitted.get_ydata(), 100 * curve.PE)
-    assert overlaps(found) == []
-
-
-def test_a_frontiers_figure_has_its_points_and_their_mixtures(fit: sm.Fit) -> None:
-    curve = sm.frontier(fit, 97_600, "2M", "zh+ja:rest", points=4)
-    found = sm.plot_frontier(curve)
-    line = found.figure.axes[0].containers[0].lines[0]
-    np.testing.assert_array_equal(line.get_xdata(), [one.first for one in curve.entries])
-    np.testing.assert_array_equal(line.get_ydata(), [one.second for one in curve.entries])
-    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), np.array([o.p for o in curve.entries]).T)
-    assert overlaps(found) == []
-
-
-@pytest.mark.parametrize("count", [2, 40])
-def test_a_designs_figure_has_a_column_for_each_run(count: int) -> None:
-    plan = sm.design(count, sources=["en", "de", "fr"], batches=2)
-    found = sm.plot_design(plan)
-    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), plan.p.T)
-    np.testing.assert_allclose(found.figure.axes[0].lines[0].get_ydata(), 100 * plan.region_error)
-    assert overlaps(found) == []

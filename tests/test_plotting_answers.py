@@ -1,0 +1,96 @@
+"""Figures of answers: mixtures, comparisons, learning curves, frontiers and designs hold the library's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plotting_tools import FIXTURES, RUNS, overlaps
+
+import shapleymix as sm
+
+
+@pytest.fixture(scope="module")
+def fit() -> sm.Fit:
+    return sm.fit(RUNS, "learned-base", bootstrap=8, folds=2, min_own_tokens=20_000)
+
+
+def test_a_mixtures_figure_has_its_ratios_bounds_and_gains(fit: sm.Fit) -> None:
+    mix = sm.optimize(fit, 97_600, "8M", languages=FIXTURES / "multilingual5_languages.csv", caps={"ja": 0.2})
+    found = sm.plot_mixture(mix)
+    upper, lower = found.figure.axes
+    bars = next(one for one in upper.containers if type(one).__name__ == "BarContainer")
+    np.testing.assert_array_equal([bar.get_height() for bar in bars], mix.p)
+    rivals = {line.get_label(): line.get_ydata() for line in upper.lines if not line.get_label().startswith("_")}
+    for rival in mix.baselines:
+        np.testing.assert_array_equal(rivals[rival.name], rival.p)
+        assert f"{rival.name} {rival.gain:z.4f}" in found.caption
+    caps = next(one for one in upper.collections if one.get_label() == "cap")
+    assert [segment[0, 1] for segment in caps.get_segments()] == [0.2]
+    gains = [container.lines[0].get_xdata()[0] for container in lower.containers]
+    assert gains == [rival.gain for rival in mix.baselines]
+    assert overlaps(found) == []
+
+
+def test_a_mixture_without_rivals_or_intervals_is_bars_alone(fit: sm.Fit) -> None:
+
+    mix = sm.optimize(fit, 97_600, "2M")
+    blank = np.full(5, np.nan)
+    found = sm.plot_mixture(replace(mix, baselines=(), p_low=blank, p_high=blank))
+    assert len(found.figure.axes) == 1
+    assert overlaps(found) == []
+    itself = replace(mix, baselines=(replace(mix.baselines[0], name="own", p=mix.p),))
+    assert "It is own itself." in sm.plot_mixture(itself).caption
+
+
+def test_a_comparisons_figure_has_the_errors_in_order() -> None:
+    compared = sm.compare(RUNS, ["chinchilla", "hellinger"], folds=2, min_own_tokens=20_000)
+    found = sm.plot_compare(compared)
+    container = found.figure.axes[0].containers[0]
+    best = compared.best()
+    assert found.figure.axes[0].get_yticklabels()[0].get_text() == best
+    errors = sorted(one.scores.mean["PE"] for one in compared.entries if one.scores)
+    np.testing.assert_allclose(container.lines[0].get_xdata(orig=False), 100 * np.array(errors))
+    assert f"{errors[0]:.2%} ± " in found.caption
+    assert overlaps(found) == []
+
+
+def test_a_comparison_without_scores_is_refused() -> None:
+
+    compared = sm.compare(RUNS, ["hellinger"], folds=2, min_own_tokens=20_000)
+    none = np.zeros((0, 0))
+    lost = [replace(one, scores=None, error="too few runs") for one in compared.entries]
+    with pytest.raises(sm.DataError, match="no law of this comparison has scores") as raised:
+        sm.plot_compare(replace(compared, entries=tuple(lost), better=none, gap=none, gap_error=none))
+    assert raised.value.hint == "too few runs"
+
+
+def test_a_learning_curves_figure_goes_on_where_the_runs_end() -> None:
+    curve = sm.learning_curve(RUNS, "hellinger", folds=3, min_own_tokens=20_000)
+    found = sm.plot_learning_curve(curve)
+    lines = {line.get_marker(): line for line in found.figure.axes[0].lines}
+    np.testing.assert_array_equal(lines["s"].get_xdata(), curve.ahead)
+    np.testing.assert_allclose(lines["s"].get_ydata(), 100 * curve.expected)
+    fitted = found.figure.axes[0].containers[0].lines[0]
+    np.testing.assert_allclose(fitted.get_ydata(), 100 * curve.PE)
+    assert overlaps(found) == []
+
+
+def test_a_frontiers_figure_has_its_points_and_their_mixtures(fit: sm.Fit) -> None:
+    curve = sm.frontier(fit, 97_600, "2M", "zh+ja:rest", points=4)
+    found = sm.plot_frontier(curve)
+    line = found.figure.axes[0].containers[0].lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), [one.first for one in curve.entries])
+    np.testing.assert_array_equal(line.get_ydata(), [one.second for one in curve.entries])
+    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), np.array([o.p for o in curve.entries]).T)
+    assert overlaps(found) == []
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_designs_figure_has_a_column_for_each_run(count: int) -> None:
+    plan = sm.design(count, sources=["en", "de", "fr"], batches=2)
+    found = sm.plot_design(plan)
+    np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), plan.p.T)
+    np.testing.assert_allclose(found.figure.axes[0].lines[0].get_ydata(), 100 * plan.region_error)
+    assert overlaps(found) == []
