@@ -182,6 +182,15 @@ def test_documents_without_lengths_are_warned_of(form: str) -> None:
     assert [stream.weight for stream in one_for_all.streams] == [0.5, 0.3, 0.2]
 
 
+@pytest.mark.parametrize("form", ["mosaic", "litdata"])
+def test_samples_without_lengths_are_taken_to_be_packed(form: str) -> None:
+    found = sm.export(THREE, form, paths=PATHS)
+    assert not found.notices
+    assert any("of one length" in note for note in found.notes)
+    uneven = sm.export(THREE, form, paths=PATHS, mean_tokens="en=1,de=2,fi=4")
+    assert uneven.streams[2].weight == pytest.approx(0.05 / 0.7)
+
+
 def test_samples_of_an_epoch_are_those_of_the_run() -> None:
     assert sm.export(THREE, "mosaic", paths=SUPPLY, D=1e6).config["epoch_size"] == 625 + 750 + 1000
     assert sm.export(THREE, "mosaic", paths=PATHS, mean_tokens=2048, D="1B").config["epoch_size"] == 488281

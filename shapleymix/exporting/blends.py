@@ -82,12 +82,15 @@ class Draws:
         What it draws, in the plural.
     differ : bool
         Whether draws differ in length, so that their mean lengths matter.
+    packed : bool
+        Whether draws that may differ are packed to one length by most, and are taken to be where nothing else is said.
     together : bool
         Whether it takes several paths as one source; else the ratio is divided among them.
     """
 
     unit: str
     differ: bool = False
+    packed: bool = False
     together: bool = False
 
 
@@ -148,7 +151,8 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int) -> 
     shares = dict(zip(sources, ratios.tolist(), strict=True))
     lengths = dict(zip(asked.sources, asked.mean_tokens.tolist(), strict=True))
     supply = dict(zip(asked.sources, tokens.tolist(), strict=True))
-    streams, more = _weighted(_laid_out(shares, supply, lengths, corpora, draws), draws)
+    streams = _weighted(_laid_out(shares, supply, lengths, corpora, draws), draws)
+    warned, noted = _unmeasured(streams, draws)
     others = {} if corpora is None else _other_splits(shares, lengths, corpora, draws)
     dropped = _chosen(asked.sources, ~kept)
     return Blend(
@@ -161,8 +165,8 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int) -> 
         seed,
         others,
         dropped,
-        (*told, *more),
-        (*_left_out(asked, kept), *_spare(asked, corpora)),
+        (*told, *warned),
+        (*noted, *_left_out(asked, kept), *_spare(asked, corpora)),
     )
 
 
@@ -308,23 +312,29 @@ def _unknown(corpora: Corpora, name: str, message: str, what_for: str) -> Fault:
     return Fault(message, Location(file=corpora.origin), name, f"give available_tokens of each, {what_for}")
 
 
-def _weighted(streams: Sequence[Stream], draws: Draws) -> tuple[tuple[Stream, ...], list[str]]:
-    """The streams with their weights, and what is to be said of them."""
+def _weighted(streams: Sequence[Stream], draws: Draws) -> tuple[Stream, ...]:
+    """The streams with their weights: shares of tokens, over the mean lengths of draws where these differ."""
     ratios = exact([stream.ratio for stream in streams])
     lengths = np.array([stream.mean_tokens for stream in streams])
     unknown = np.isnan(lengths)
-    told: list[str] = []
     if draws.differ and unknown.any() and not unknown.all():
         names = listed(_chosen([stream.name for stream in streams], unknown))
         raise DataError(f"mean_tokens is not known of {names}", hint="give it of every language, or of none")
-    if draws.differ and unknown.all() and len(streams) > 1:
-        told = [
-            f"{draws.unit} are drawn, and no mean_tokens say how long they are: a language with longer ones gets more "
-            "tokens than the mixture says"
-        ]
     weights = exact(ratios / lengths) if draws.differ and not unknown.any() else ratios
     pairs = zip(streams, ratios.tolist(), weights.tolist(), strict=True)
-    return tuple(replace(stream, ratio=ratio, weight=weight) for stream, ratio, weight in pairs), told
+    return tuple(replace(stream, ratio=ratio, weight=weight) for stream, ratio, weight in pairs)
+
+
+def _unmeasured(streams: Sequence[Stream], draws: Draws) -> tuple[list[str], list[str]]:
+    """The warning, or the note, that draws of unknown length are taken to be of one."""
+    if not draws.differ or len(streams) == 1 or not all(math.isnan(stream.mean_tokens) for stream in streams):
+        return [], []
+    if draws.packed:
+        return [], [f"{draws.unit} are taken to be of one length; where they are not, give mean_tokens"]
+    return [
+        f"{draws.unit} are drawn, and no mean_tokens say how long they are: a language with longer ones gets more "
+        "tokens than the mixture says"
+    ], []
 
 
 def _other_splits(
@@ -333,7 +343,7 @@ def _other_splits(
     """Streams for validation and tests, by the same ratios of the same languages."""
     nothing = dict.fromkeys(shares, math.nan)
     return {
-        split: _weighted(_laid_out(shares, nothing, lengths, corpora, draws, split), draws)[0]
+        split: _weighted(_laid_out(shares, nothing, lengths, corpora, draws, split), draws)
         for split in SPLITS[1:]
         if corpora.of_split(split)
     }

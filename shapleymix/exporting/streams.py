@@ -34,7 +34,7 @@ class Mosaic(Format):
 
     name = "mosaic"
     title = "MosaicML Streaming and llm-foundry (streams, proportion)"
-    draws = Draws("samples", differ=True)
+    draws = Draws("samples", differ=True, packed=True)
 
     def config(self, blend: Blend) -> dict[str, Json]:
         """Keywords of a StreamingDataset: `streams`, each the keywords of a Stream, and `epoch_size` where known."""
@@ -48,11 +48,8 @@ class Mosaic(Format):
 
     def notes(self, blend: Blend) -> list[str]:
         """Without a size, an epoch is as many samples as there are."""
-        if epoch_size(blend) is not None:
-            return []
-        return [
-            "epoch_size is not set: give D and mean_tokens, of a packed sample its length, for one epoch of D tokens"
-        ]
+        known = epoch_size(blend) is not None
+        return [] if known else ["without D and mean_tokens (of a packed sample its length) no epoch_size is written"]
 
 
 class LitData(Format):
@@ -60,7 +57,7 @@ class LitData(Format):
 
     name = "litdata"
     title = "LitData (CombinedStreamingDataset)"
-    draws = Draws("items", differ=True)
+    draws = Draws("items", differ=True, packed=True)
     placed = False
 
     def config(self, blend: Blend) -> dict[str, Json]:
