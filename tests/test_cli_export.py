@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid_of("shapley", optimize_scales(fit, ["1B", "2B"], ["50B", "100B"])).save(place / "grid.json")
     frontier(fit, "1B", "100B", "en:rest", points=5).save(place / "frontier.json")
     (place / "ratios.json").write_text('{"en": 0.5, "de": 0.5}')
+    (place / "log.csv").write_text("run,N,D,p_en,p_de,loss_en\nfirst,1e9,1e10,0.5,0.5,2\nsecond,1e9,1e10,0.2,0.8,2.1\n")
     rows = ["language,path,available_tokens", "en,d/en,1T", "de,d/de,100B", "fi,d/fi,2B", "code,d/code,50B"]
     (place / "paths.csv").write_text("\n".join(rows) + "\n")
     return place
@@ -130,6 +131,25 @@ def test_one_of_a_frontier_is_chosen_by_its_number(run: Run) -> None:
     assert "has no point 99" in run("export frontier.json --format json --point 99").err
 
 
+def test_one_of_a_plan_is_chosen_by_its_name(run: Run, tmp_path: Path) -> None:
+    assert run("export log.csv --format json --run second --json").document["p"] == [0.2, 0.8]
+    plan = sm.design(3, sources=["en", "de"], seed=0)
+    plan.save(tmp_path / "plan.json")
+    for name, p in zip(plan.runs, plan.p, strict=True):
+        done = run("export", tmp_path / "plan.json", "--run", name, "--format", "json", "--json").document
+        assert done["D"] is None
+        assert list(done["config"]["mixture"].values()) == pytest.approx(p[p > 0].tolist(), abs=1e-12)
+
+
+def test_an_account_is_a_mixture_for_other_trainers(run: Run, tmp_path: Path) -> None:
+    """The neutral file of one export is what the next begins with."""
+    first = tmp_path / "neutral.json"
+    run("export", "plain.json", "--format", "json", "-o", first)
+    again = run("export", first, "--format", "megatron", "--paths", "paths.csv", "--json").document
+    assert again["p"] == json.loads(first.read_text())["p"]
+    assert again["D"] == 1e11
+
+
 @pytest.mark.parametrize(
     ("call", "code", "message"),
     [
@@ -137,7 +157,11 @@ def test_one_of_a_frontier_is_chosen_by_its_number(run: Run) -> None:
         ("export plain.json --format megatronn", 2, "megatron"),
         ("export plain.json --format megatron", 2, "give --paths paths.csv"),
         ("export none.json --format hf", 1, "none.json: cannot be read: No such file"),
-        ("export paths.csv --format hf", 2, "is a table, expected a mixture"),
+        ("export paths.csv --format hf", 1, "paths.csv: has no p_<source>"),
+        ("export log.csv --format json", 2, "log.csv: holds 2 mixtures, expected one"),
+        ("export log.csv --format json --run seconds", 2, "did you mean 'second'?"),
+        ("export log.csv --format json --run first -N 1B", 2, "-N chooses nothing in a plan"),
+        ("export plain.json --format json --run first", 2, "--run chooses nothing in one mixture"),
         ("export plain.json --format json --point 2", 2, "--point chooses nothing in one mixture"),
         ("export plain.json --format json -N 1B", 2, "-N chooses nothing in one mixture"),
         ("export grid.json --format json --point 1", 2, "--point chooses nothing in a grid"),
@@ -155,7 +179,7 @@ def test_wrong_questions(run: Run, call: str, code: int, message: str) -> None:
     assert message in done.err
 
 
-@pytest.mark.parametrize("kind", ["fit", "design", "prediction"])
+@pytest.mark.parametrize("kind", ["fit", "prediction", "baselines"])
 def test_other_documents_are_refused_by_their_kind(run: Run, kind: str, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"schema_version": 1, "kind": kind, "p": [1.0]}))

@@ -47,6 +47,7 @@ FORMATS = (
 @click.option("-N", "size", type=options.SIZE, help="Of a grid, the mixture at this N.")
 @click.option("-D", "tokens", type=options.SIZE, help="Tokens of the run; of a grid, the mixture at this D.")
 @click.option("--point", type=options.Count(1), help="Of a frontier, the point of this number.")
+@click.option("--run", metavar="NAME", help="Of a plan or a run log, the mixture of this run.")
 @click.option("--seed", type=options.COUNT, default=0, show_default=True, help="Seed of the trainer's draws.")
 @options.output("the trainer's file, and FILE.json beside it: shares, tokens and epochs")
 def command(
@@ -60,16 +61,18 @@ def command(
     size: float | None,
     tokens: float | None,
     point: int | None,
+    run: str | None,
     seed: int,
     output: str | None,
     force: bool,
 ) -> None:
     """Write a mixture as a trainer's config.
 
-    MIX is what `optimize -o MIX.json` wrote (of a grid one by -N and -D, of a frontier one by --point), `-`, ratios
-    such as en=0.5,de=50%, or a baseline (natural, unimax:4) of the languages in the tables. Its ratios are of tokens: a
-    trainer that draws documents gets the weights that make it so, by their mean tokens. Languages of ratio 0 are left
-    out, the weights sum to one exactly, and without -o the file goes to standard output.
+    MIX is what `optimize -o MIX.json` wrote (of a grid one by -N and -D, of a frontier one by --point), a plan or a run
+    log (one by --run), what this command wrote, `-`, ratios such as en=0.5,de=50%, or a baseline (natural, unimax:4) of
+    the languages in the tables. Its ratios are of tokens: a trainer that draws documents gets the weights that make it
+    so, by their mean tokens. Languages of ratio 0 are left out, the weights sum to one exactly, and without -o the file
+    goes to standard output.
 
     megatron, olmo-core, torchtitan, nanotron and levanter draw tokens, or sequences of equal length; hf and
     llama-factory documents; mosaic and litdata samples, of equal length unless --mean-tokens says otherwise.
@@ -82,7 +85,7 @@ def command(
     from shapleymix_cli.documents.writing import with_provenance
 
     _require_free(output, form, force)
-    found = chosen(out, mixture, Choice(size, tokens, point))
+    found = chosen(out, mixture, Choice(size, tokens, point, run))
     D = tokens if found.D is None else found.D
     asked: ExportKeywords = {"mean_tokens": mean_tokens, "available": available, "D": D, "seed": seed}
     made = exported(found.mixture, form, **asked, **_tables(out, paths, languages))
