@@ -55,7 +55,7 @@ def chosen(out: Output, given: str, choice: Choice) -> Chosen:
         If it holds several and nothing says which.
     """
     if is_table_name(given):
-        return _of_table(out, given, choice)
+        return _of_table(out, str(given), choice)
     if not (given == "-" or given.strip().lower().endswith(".json") or Path(given).is_file()):
         _refuse_idle(choice, "a mixture that is typed")
         return Chosen(given)

@@ -15,14 +15,15 @@ from typing import ClassVar, TypedDict, Unpack
 import numpy as np
 
 from shapleymix.errors import UsageError, caution, did_you_mean
-from shapleymix.exporting.blends import Asked, Blend, Stream, blend_of, listed
+from shapleymix.exporting.blends import Asked, Blend, blend_of
 from shapleymix.exporting.configs import Levanter, Nanotron, Plain
 from shapleymix.exporting.corpora import TRAIN, Corpora, CorporaSpec, corpora_of
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.hugging_face import HuggingFace, LlamaFactory
 from shapleymix.exporting.megatron import Megatron
 from shapleymix.exporting.olmo_core import OlmoCore
-from shapleymix.exporting.streams import LitData, Mosaic
+from shapleymix.exporting.samples import LitData, Mosaic
+from shapleymix.exporting.streams import Stream, listed
 from shapleymix.exporting.torchtitan import Torchtitan
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.files import Json, atomic_write, file_name
@@ -128,6 +129,11 @@ class Export(Tabular, Record):
         return tuple(stream.name for stream in self.streams)
 
     @property
+    def weights(self) -> FloatArray:
+        """Weights (E,) of the streams, in the trainer's unit."""
+        return np.array([stream.weight for stream in self.streams])
+
+    @property
     def mixture(self) -> dict[str, float]:
         """Share of tokens of each language."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
@@ -210,7 +216,7 @@ def exported(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeyword
         hint = "give paths=paths.csv, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     blend = blend_of(asked, form.draws, corpora, parse_whole(keywords.get("seed", 0), "seed"))
-    form.check(blend)
+    form.check(blend, "<memory>" if corpora is None else corpora.origin)
     unread = () if corpora is None else corpora.notices
     return _made(form, blend, _other_tokens(mixture, asked), [*unread, *_unused(form, blend)])
 

@@ -88,8 +88,8 @@ def command(
     found = chosen(out, mixture, Choice(size, tokens, point, run))
     D = tokens if found.D is None else found.D
     asked: ExportKeywords = {"mean_tokens": mean_tokens, "available": available, "D": D, "seed": seed}
-    made = exported(found.mixture, form, **asked, **_tables(out, paths, languages))
-    made = with_provenance(out, made)
+    asked |= _tables(out, paths, languages)
+    made = with_provenance(out, exported(found.mixture, form, **asked))
     out.as_json = out.as_json or not (made.text or output)
     out.note(made.notes)
     out.warn(made.notices)
