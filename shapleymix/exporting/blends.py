@@ -64,8 +64,8 @@ class Blend:
     notes: tuple[str, ...] = ()
 
 
-def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int) -> Blend:
-    """A mixture as a trainer draws it.
+def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, splits: bool = False) -> Blend:
+    """A mixture as a trainer draws it, with its streams for validation and tests where it has a place for `splits`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int) -> 
     supply = dict(zip(asked.sources, tokens.tolist(), strict=True))
     streams = weighted(laid_out(shares, supply, lengths, corpora, draws), draws)
     warned, noted = _unmeasured(streams, draws)
-    others = {} if corpora is None else _other_splits(shares, lengths, corpora, draws)
+    others = {} if corpora is None or not splits else _other_splits(shares, lengths, corpora, draws)
     dropped = _chosen(asked.sources, ~kept)
     return Blend(
         streams,
