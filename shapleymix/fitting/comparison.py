@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -13,7 +13,7 @@ from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
-from shapleymix.fitting.parting import parted
+from shapleymix.fitting.parting import Parted, parted, parted_by
 from shapleymix.fitting.rates import Part, for_comparison
 from shapleymix.fitting.scores import SURE, Scores, score
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
@@ -158,6 +158,7 @@ def compare(
         The transfer matrix and the languages table, for the laws that need them.
     leave_largest_N, split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
+        Whether runs without a target's own language are another regime is then told by the other rows alone.
     seed : int
         Seed of the paired bootstrap.
     progress : Progress, optional
@@ -178,10 +179,32 @@ def compare(
     """
     checked("compare", keywords, CompareKeywords.__annotations__)
     whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
-    study = parted(whole, progress=progress).study
-    masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
-    contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
-    return contest(contenders, study, masks, design, progress)
+    masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
+    contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
+    one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
+    parts = parted_by(whole, ~masks[0], progress) if one_fit else parted(whole, progress=progress)
+    notices = _unscored(parts, masks)
+    found = contest(contenders, parts.study, masks, design, progress)
+    return replace(found, notices=(*found.notices, *notices))
+
+
+def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
+    """How many losses that masks (V, R) hold out are of another regime than the laws are fitted to.
+
+    Raises
+    ------
+    FitError
+        If all are.
+    """
+    held = (parts.whole.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    apart = int((held & parts.lacking).sum())
+    if not apart:
+        return ()
+    which = "held-out losses are of runs without the target's own language, another regime than the laws are fitted to"
+    if apart == held.sum():
+        hint = "hold out other runs, or fit one law to all (min_own_tokens=0)"
+        raise FitError(f"all {apart} {which}: none is left to score", hint=hint)
+    return (f"{apart} of {int(held.sum())} {which}: they are not scored",)
 
 
 def contest(

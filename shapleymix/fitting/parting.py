@@ -83,6 +83,21 @@ def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None
     return Parted(study, replace(alone, evidence=evidence), rows)
 
 
+def parted_by(study: Study, rows: BoolArray, progress: Progress | None = None) -> Parted:
+    """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
+
+    Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
+    target's own language and the rows that are fitted show that for another regime.
+    """
+    parts = parted(study.only(rows), progress=progress)
+    lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
+    if not lacking.any():
+        return Parted(study, study, lacking)
+    evidence = without(study.evidence, lacking)
+    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
+    return Parted(study, alone, lacking)
+
+
 def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Told, Fitted, Absent | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
