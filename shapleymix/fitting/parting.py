@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import norm, t
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.absent import Absent
@@ -19,7 +18,7 @@ from shapleymix.fitting.evidence import own_source, own_tokens, without
 from shapleymix.fitting.fitted import Fitted
 from shapleymix.fitting.rates import Told, at_rate
 from shapleymix.fitting.residuals import fitted_to, held_out_losses, point_of, scatter_of
-from shapleymix.fitting.scores import SURE
+from shapleymix.fitting.scores import surely
 from shapleymix.fitting.study import Progress, Study
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
@@ -158,5 +157,4 @@ def _surely(gains: FloatArray, groups: IntArray) -> int:
     counts = np.bincount(place, known[among].sum(axis=1))
     mean, n = sums.sum() / counts.sum(), len(sums)
     error = np.sqrt(((sums - mean * counts) ** 2).sum() * n / (n - 1)) / counts.sum()
-    sure = float(t.ppf(norm.cdf(SURE), n - 1)) * error
-    return int(mean > sure) - int(mean < -sure)
+    return surely(mean, error, n)
