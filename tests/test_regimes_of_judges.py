@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_absent import two_regimes
+from test_absent import repeating, two_regimes
 
 import shapleymix as sm
 from shapleymix.errors import FitError
+from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.study import study_of
 
 LAW = "additive"
 HOW = {"folds": 3, "threads": 1}
@@ -99,3 +101,15 @@ def test_few_fitted_runs_part_nothing(two: sm.RunLog):
     kept = log.select(np.union1d(few, np.flatnonzero(np.array(log.split) != "fit")))
     found = sm.compare(kept, "chinchilla", split=True, **HOW)
     np.testing.assert_array_equal(found.entries[0].scores.rows, 20)
+
+
+def test_a_part_of_a_study_is_the_study_of_a_part():
+    log = repeating(12)
+    rows = np.arange(12) % 3 > 0
+    whole, part = (study_of(one, None, None, Settings(bootstrap=0), 0) for one in (log, log.select(rows)))
+    inside = np.isin(whole.log.runs, part.log.runs)
+    found = whole.only(inside).evidence
+    assert found.log.runs == part.evidence.log.runs
+    np.testing.assert_array_equal(found.ratios, part.evidence.ratios)
+    np.testing.assert_array_equal(found.weight > 0, part.evidence.weight > 0)
+    assert not np.array_equal(found.ratios, found.log.p), "tokens are repeated"
