@@ -75,12 +75,12 @@ def scatter_of(study: Study, point: Fitted, counted: BoolArray) -> FloatArray | 
     """Quantiles (99, K) of how the counted held-out losses (R, K) scatter about the law; None without any."""
     if point.held_out is None:
         return None
-    log, rows = study.log, counted.any(axis=1)
+    log = study.log
     residuals = residual_quantiles(np.where(counted, log.loss, np.nan), point.held_out, log.groups)
     if point.replicates is None:
         return residuals
     p = study.evidence.ratios if type(point.law).takes_repetition else log.p
-    return scatter(residuals, law_variance(point.law, point.replicates, p[rows], log.N[rows], log.D[rows]))
+    return scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D, counted))
 
 
 def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from shapleymix.fields import ROUNDING
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
 BEYOND_N, BEYOND_D = 0.010, 0.030
@@ -118,13 +118,22 @@ def form_factors(coverage: Coverage, N: float, D: float, replicates: int) -> Flo
     return np.exp(drawn * form_error(coverage, np.array([N]), np.array([D])))
 
 
-def law_variance(law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-    """Mean variance (K,) of the replicates' log losses at the runs that were fitted, or at every so manieth of many."""
-    rows = np.unique(np.linspace(0, len(p) - 1, min(len(p), SAMPLED)).astype(np.int64))
+def law_variance(
+    law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray, counted: BoolArray
+) -> FloatArray:
+    """Mean variance (K,) of the replicates' log losses where losses count (R, K), or at every so manieth run of many.
+
+    Elsewhere replicates may be wild: at runs without a target's own language, which another law tells, they spread by
+    several times what they do where they were fitted.
+    """
+    rows = np.flatnonzero(counted.any(axis=1))
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED)).astype(np.int64))]
     points = p[rows], N[rows], D[rows]
     known = np.log(law.losses(*points))
-    shifts = [np.log(one.losses(*points)) - known for one in _each(replicates)]
-    return np.nan_to_num(np.nanmean(np.square(shifts), axis=(0, 1)))
+    shifts = [np.where(counted[rows], np.log(one.losses(*points)) - known, np.nan) for one in _each(replicates)]
+    squares = np.square(shifts)
+    there = ~np.isnan(squares)
+    return np.where(there, squares, 0.0).sum(axis=(0, 1)) / np.maximum(there.sum(axis=(0, 1)), 1)
 
 
 def _each(replicates: Law) -> Iterator[Law]:
