@@ -18,6 +18,7 @@ from scipy.stats import t as student_t
 
 from shapleymix.display import short
 from shapleymix.fields import ROUNDING
+from shapleymix.fitting.cells import Cells
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
@@ -39,25 +40,27 @@ STREAM = 3  # of the draws of the form's error, which are the same for every poi
 
 @dataclass(frozen=True)
 class Spread:
-    """What an interval is made of: replicates, quantiles (99, K) of held-out log residuals, and what runs cover."""
+    """What an interval is made of: replicates, quantiles (99, K) of held-out log residuals, what runs cover, cells."""
 
     replicates: Law | None
     residuals: FloatArray | None
     coverage: Coverage | None = None
+    cells: Cells | None = None
 
     def interval(
         self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Low and high (R, K): the three parts of the module's text in quadrature.
+        """Low and high (R, K): the parts of the module's text in quadrature.
 
         NaN where neither replicates nor held-out residuals are at hand.
         """
         tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         own = self._of_replicates(losses, p, N, D, tails)
-        run = self._of_residuals(tails)
+        run = self._of_residuals(N, D, tails)
         if own is None and run is None:
             return np.full_like(losses, np.nan), np.full_like(losses, np.nan)
-        squares = sum(part**2 for part in (own, run, self._of_form(N, D, level)) if part is not None)
+        normal = [self._of_form(N, D, level), self._of_cells(N, D, level)]
+        squares = sum(part**2 for part in (own, run, *normal) if part is not None)
         down, up = np.sqrt(np.broadcast_to(squares, (2, *losses.shape)))
         return losses * np.exp(-down), losses * np.exp(up)
 
@@ -99,11 +102,15 @@ class Spread:
     def _of_form(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
         return None if self.coverage is None else norm.ppf(0.5 + level / 2) * form_error(self.coverage, N, D)
 
-    def _of_residuals(self, tails: FloatArray) -> FloatArray | None:
+    def _of_cells(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
+        return None if self.cells is None else norm.ppf(0.5 + level / 2) * self.cells.elsewhere(N, D)
+
+    def _of_residuals(self, N: FloatArray, D: FloatArray, tails: FloatArray) -> FloatArray | None:
         if self.residuals is None:
             return None
         bounds = np.stack([_between(self.residuals, tail) for tail in tails])
-        return np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+        sides = np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+        return sides if self.cells is None else sides * self.cells.factors(N, D)
 
 
 def form_error(coverage: Coverage, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -166,7 +173,7 @@ def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
         raise ValueError("residuals: quantiles are finite, and do not fall")
 
 
-def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray) -> FloatArray:
+def residual_quantiles(residual: FloatArray, groups: IntArray) -> FloatArray:
     """Quantiles (99, K) of the held-out log residuals of a new run; zero for a target that has none.
 
     Few residuals have no 5% quantile: between the lowest and the highest of 4 lie 60% of new ones. There Student's t
@@ -175,17 +182,17 @@ def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray
 
     Parameters
     ----------
-    loss, predicted : array (R, K)
-        Losses, and their predictions by fits that did not see them; NaN where there is none.
+    residual : array (R, K)
+        Logs of losses over their predictions by fits that did not see them; NaN where there is none.
     groups : int array (R,)
         The number of each row's mixture: rows of one mixture miss alike, and count less.
     """
-    there = ~np.isnan(loss) & ~np.isnan(predicted)
+    there = ~np.isnan(residual)
     known = np.flatnonzero(there.any(axis=0))
     found = np.zeros((len(QUANTILES), there.shape[1]))
     if not len(known):
         return found
-    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)[:, known]
+    residual = residual[:, known]
     count = _independent(residual, groups)
     expected = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * count
     own = expected**2 / (expected**2 + HALF**2)
