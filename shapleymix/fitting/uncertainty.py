@@ -1,8 +1,9 @@
-"""Intervals of predicted losses: the law's replicates, the scatter of held-out runs, and the distance from the runs.
+"""Intervals of predicted losses: replicates, the scatter of held-out runs, the distance from the runs, and cells.
 
-The three are independent and added in quadrature on log loss. What the replicates hold (symbols that the runs tell
+The parts are independent and added in quadrature on log loss. What the replicates hold (symbols that the runs tell
 badly, exponents that public runs lend) opens with the distance by itself; the third part is for what no replicate of
-one law holds: that the form is another, and that checkpoints of a decaying learning rate are no final losses.
+one law holds: that the form is another, and that checkpoints of a decaying learning rate are no final losses. The last
+is what losses of one budget have in common: at fitted budgets it is in the scatter, which is that of each (`cells`).
 
 Legend: R points, K targets, B replicates.
 """
