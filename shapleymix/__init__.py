@@ -19,6 +19,7 @@ The wings, in the order in which data flows; each imports only from those above 
   game      coalitions, payoffs, exact and sampled Shapley values
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
+  exporting  a mixture as trainers take it: a file or keywords, exact, in the trainer's unit
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
@@ -40,6 +41,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import SolveError as SolveError
     from shapleymix.errors import StoreError as StoreError
     from shapleymix.errors import UsageError as UsageError
+    from shapleymix.exporting.export import Export as Export
+    from shapleymix.exporting.export import export as export
     from shapleymix.fitting.comparison import Comparison as Comparison
     from shapleymix.fitting.comparison import compare as compare
     from shapleymix.fitting.evaluation import Evaluation as Evaluation
@@ -95,6 +98,7 @@ _HOME = {
     "DataError": "errors",
     "Design": "planning.designs",
     "Evaluation": "fitting.evaluation",
+    "Export": "exporting.export",
     "Fit": "fitting.fits",
     "FitError": "errors",
     "Frontier": "mixing.frontier",
@@ -122,6 +126,7 @@ _HOME = {
     "design": "planning.design",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
+    "export": "exporting.export",
     "fit": "fitting.fits",
     "fitted": "laws.symbols",
     "frontier": "mixing.frontier",
@@ -154,6 +159,7 @@ __all__ = [
     "DataError",
     "Design",
     "Evaluation",
+    "Export",
     "Fit",
     "FitError",
     "Frontier",
@@ -180,6 +186,7 @@ __all__ = [
     "design",
     "evaluate",
     "exact_shapley",
+    "export",
     "fit",
     "fitted",
     "frontier",

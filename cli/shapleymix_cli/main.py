@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "Score a fit on runs that it has not seen.",
     "compare": "Score several laws on the same held-out runs.",
     "optimize": "The best mixture, with its certificate.",
+    "export": "A mixture as a trainer's config, exact, in its unit.",
     "plan": "What to train next: the mixtures that tell most, games, grids.",
     "launch": "Train the runs of a plan, so many at a time; again, to resume.",
     "run": "Train one run of a plan, for any scheduler.",

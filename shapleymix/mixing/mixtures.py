@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Unpack, cast
 
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
@@ -156,6 +157,13 @@ class Mixture(Tabular, Record):
             "by_target": _by_label(self.targets, document, target),
             "rivals": rivals,
         }
+
+    def export(self, format: str, **keywords: Unpack[ExportKeywords]) -> Export:
+        """The mixture in the form that a trainer takes: `mix.export("megatron", paths="paths.csv").write("blend.txt")`.
+
+        See `shapleymix.export` for the formats and keywords.
+        """
+        return export(self, format, **keywords)
 
     @property
     def mixture(self) -> dict[str, float]:

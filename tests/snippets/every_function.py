@@ -71,6 +71,9 @@ assert_type(
     sm.optimize_scales(Path("fit.json"), ["1B", 2e9], 1e11, caps=0.5, groups="en+de<=0.3"), tuple[sm.Mixture, ...]
 )
 assert_type(sm.optimize_compute(fit, "1e22", weights="normalized", languages="languages.csv"), sm.Mixture)
+assert_type(mix.export("hf", mean_tokens={"en": 810, "de": "640"}, seed=1), sm.Export).names.index("en")
+assert_type(sm.export("en=0.5,de=0.5", "megatron", paths="paths.csv", D="100B", available="en=5T"), sm.Export)
+sm.export({"en": 0.5}, "olmo-core", paths={"language": ["en"], "path": ["en.npy"]}, languages=table).write("mix.yaml")
 curve = assert_type(sm.frontier(fit, 1e8, "2B", "en:rest", points=5, caps="en=0.5"), sm.Frontier)
 both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", weights="en=1"), sm.Candidates)
 

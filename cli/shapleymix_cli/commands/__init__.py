@@ -7,6 +7,7 @@ Modules, in reading order:
   compare    `shapleymix compare`: several laws on the same held-out runs
   evaluate   `shapleymix evaluate`: a fit against runs that it has not seen
   example    `shapleymix example`: the small tables on which the examples of every help run
+  export     `shapleymix export`: a mixture in the form that a trainer takes
   fit        `shapleymix fit`: from run logs to a fitted law
   launch     `shapleymix launch`: all runs of a plan, so many at a time; again, to resume
   laws       `shapleymix laws`: the laws there are

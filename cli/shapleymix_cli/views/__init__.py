@@ -7,6 +7,7 @@ Modules, in reading order:
   baselines  baselines on the screen: their ratios and realised epochs side by side
   laws       the list of laws on the screen
   optimize   optimal mixtures on the screen
+  export     a mixture for a trainer on the screen: its file, or what is in it
   frontier   a trade-off curve on the screen
   plan       planned runs on the screen
   sweeps     plans of runs, and how far they are, on the screen
