@@ -19,6 +19,7 @@ The wings, in the order in which data flows; each imports only from those above 
   game      coalitions, payoffs, exact and sampled Shapley values
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
+  downstream  what the losses of runs say of their scores on tasks, and mixtures chosen for scores
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
@@ -31,6 +32,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same to the interpreter
+    from shapleymix.downstream.calibrating import calibrate_scores as calibrate_scores
+    from shapleymix.downstream.calibrations import Downstream as Downstream
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
@@ -94,6 +97,7 @@ _HOME = {
     "Comparison": "fitting.comparison",
     "DataError": "errors",
     "Design": "planning.designs",
+    "Downstream": "downstream.calibrations",
     "Evaluation": "fitting.evaluation",
     "Fit": "fitting.fits",
     "FitError": "errors",
@@ -117,6 +121,7 @@ _HOME = {
     "Terms": "laws.base",
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
+    "calibrate_scores": "downstream.calibrating",
     "compare": "fitting.comparison",
     "compare_mixtures": "mixing.candidates",
     "design": "planning.design",
@@ -153,6 +158,7 @@ __all__ = [
     "Comparison",
     "DataError",
     "Design",
+    "Downstream",
     "Evaluation",
     "Fit",
     "FitError",
@@ -175,6 +181,7 @@ __all__ = [
     "Terms",
     "TransferMatrix",
     "UsageError",
+    "calibrate_scores",
     "compare",
     "compare_mixtures",
     "design",

@@ -7,8 +7,9 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
-"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages."""
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "scores.csv")
+"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages.
+The scores on tasks are made up (see the fixtures' README)."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")

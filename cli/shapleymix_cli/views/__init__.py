@@ -11,6 +11,7 @@ Modules, in reading order:
   plan       planned runs on the screen
   sweeps     plans of runs, and how far they are, on the screen
   predict    predicted losses, and mixtures side by side, on the screen
+  downstream  calibrated tasks on the screen
   scores     scores of laws on the screen
   fit        a fit on the screen
   learning_curve  a learning curve on the screen
