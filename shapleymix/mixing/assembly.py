@@ -17,7 +17,7 @@ from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, little_to
 from shapleymix.mixing.doubts import NO_GAIN, interval
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.mixtures import ERROR, LOSS, Mixture
 from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
@@ -127,6 +127,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         kl=problem.kl,
         anchor=problem.anchor,
         cautious=summary.cautious,
+        measure=ERROR if getattr(summary.fit, "measure", LOSS) == ERROR else LOSS,
         repetition=costs(problem.terms, answer.p),
         repetition_cost=cost_of(problem, answer.p),
         token_worths=_worths(problem, answer) if exact and answer.proved else np.full(len(answer.p), np.nan),

@@ -268,6 +268,8 @@ class Demands(Bounds):
         """The weights of the targets; `terms` None = the law has none, and predicts no monolingual losses."""
         given = self.weights
         if given is None:
+            given = getattr(fit, "usual_weights", None)
+        if given is None:
             given = UNWEIGHTED if self.table is None or self.table.weight is None else self.table
         return weights_of(given, fit.targets, fit.sources, terms, self.monolingual)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.errors import UsageError
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
@@ -20,6 +21,7 @@ from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
 
+LOSS, ERROR = "loss", "error"
 UNIT_SUM = 1e-6  # how far the ratios of a stored mixture may be from a sum of 1
 
 
@@ -52,6 +54,8 @@ class Mixture(Tabular, Record):
         Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
+    measure : str
+        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
     excess, distance : float
         For methods other than `exact`: the objective's excess over the exact one's, and the L1 distance to it.
     """
@@ -107,6 +111,7 @@ class Mixture(Tabular, Record):
     repetition: FloatArray | None = None
     repetition_cost: float = 0.0
     token_worths: FloatArray | None = None
+    measure: Literal["loss", "error"] = "loss"
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -161,6 +166,19 @@ class Mixture(Tabular, Record):
     def mixture(self) -> dict[str, float]:
         """Ratio of every source, unrounded."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Predicted score of every task.
+
+        Raises
+        ------
+        UsageError
+            If the mixture was chosen by losses.
+        """
+        if self.measure != ERROR:
+            raise UsageError("this mixture was chosen by losses: it has no scores", hint="optimize a scored_fit")
+        return dict(zip(self.targets, (1 - self.losses).tolist(), strict=True))
 
     @property
     def verdict(self) -> str:
