@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same to the interpreter
     from shapleymix.downstream.calibrating import calibrate_scores as calibrate_scores
     from shapleymix.downstream.calibrations import Downstream as Downstream
+    from shapleymix.downstream.scoring import scored_fit as scored_fit
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
@@ -148,6 +149,7 @@ _HOME = {
     "read_runs": "tables.run_reading",
     "read_transfer": "tables.transfer_reading",
     "sampled_shapley": "game",
+    "scored_fit": "downstream.scoring",
     "shapley_values": "game",
     "write_runs": "tables.runs",
 }
@@ -208,6 +210,7 @@ __all__ = [
     "read_runs",
     "read_transfer",
     "sampled_shapley",
+    "scored_fit",
     "shapley_values",
     "write_runs",
 ]

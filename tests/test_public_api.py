@@ -77,6 +77,7 @@ PUBLIC = {
     "read_runs",
     "read_transfer",
     "sampled_shapley",
+    "scored_fit",
     "shapley_values",
     "write_runs",
 }

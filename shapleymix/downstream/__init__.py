@@ -10,5 +10,6 @@ Modules, in reading order:
   calibrations  what is known of each task: its line with its errors, and all tasks of a log together
   calibrating  every task of a log calibrated, by the transform that predicts held-out runs best
   pieces       error rates of tasks as pieces of the mixture, and when they are convex
+  doubts       how unsure error rates are: scatter, other regimes, and lines drawn at random
   scoring      a fit and its calibrated tasks as a fit that predicts error rates
 """

@@ -65,8 +65,10 @@ class Lines(NamedTuple):
 
     def _by_shape(self) -> list[tuple[int, IntArray]]:
         """Every shape that occurs, and the tasks of it: the same ones in every replicate."""
-        codes = self.shape.reshape(-1, self.shape.shape[-1])[0]
-        return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
+        places: dict[int, list[int]] = {}
+        for place, code in enumerate(self.shape.reshape(-1, self.shape.shape[-1])[0].tolist()):
+            places.setdefault(int(code), []).append(place)
+        return [(code, np.array(rows)) for code, rows in places.items()]
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,10 @@ class Scored(Terms):
 
     def inner(self, p: FloatArray) -> FloatArray:
         """The inner quantities z (..., T) of mixtures p (..., M)."""
+        raise NotImplementedError
+
+    def parts(self, p: FloatArray) -> FloatArray:
+        """(M, T) what each source adds to them at a mixture (M,): concave in its ratio alone."""
         raise NotImplementedError
 
     def losses(self, p: FloatArray) -> FloatArray:
@@ -153,6 +159,10 @@ class ScoredPower(Scored, PowerTerms):
     def inner(self, p: FloatArray) -> FloatArray:
         return self.theta(p)
 
+    def parts(self, p: FloatArray) -> FloatArray:
+        q = self.effective(p)[:, None]
+        return self.phi * (q if self.s is None else q**self.s)
+
     def of_inner(self, z: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return product(self.a, z**-self.gamma)
@@ -171,6 +181,9 @@ class ScoredExponential(Scored, ExponentialTerms):
 
     def inner(self, p: FloatArray) -> FloatArray:
         return weigh_rows(p, self.t)
+
+    def parts(self, p: FloatArray) -> FloatArray:
+        return self.t * p[:, None]
 
     def of_inner(self, z: FloatArray) -> FloatArray:
         return self.k * np.exp(z)

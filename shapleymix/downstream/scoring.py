@@ -14,83 +14,30 @@ Legend: B replicates, K targets of the law, T tasks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import t as student_t
 
 from shapleymix.display import short
 from shapleymix.downstream.calibrations import Calibration, Downstream
+from shapleymix.downstream.doubts import ScoredAbsent, ScoredMisfit, drawn_lines, spread
 from shapleymix.downstream.pieces import Lines, Scored, lines_of_tasks, scored_terms
 from shapleymix.errors import Fault, OutsideError, UsageError, did_you_mean
 from shapleymix.files import Json
-from shapleymix.fitting.absent import Absent
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.misfit import SAME, Misfit
 from shapleymix.fitting.prediction import Prediction
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.settings import LEVEL
-from shapleymix.laws import Law, Terms
+from shapleymix.laws import Law
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.by_source import Amounts
 
-STREAM = 11
-"""Of the draws of the lines' numbers, which are the same at every budget."""
-LEAST_SLOPE = 0.02
-"""Of a fitted slope is left in every draw: no line is drawn that scores worse for a lower loss."""
+MEAN = "mean"
 BEYOND = 0.05
 """Of the span of the calibrated losses: a loss further outside of it has a score that no run has shown."""
-
-
-@dataclass(frozen=True)
-class ScoredMisfit(Misfit):
-    """The scatter of the law's log losses, by the targets of the tasks, and that of scores about their lines.
-
-    `scale` (T) is that of each task's target, `places` (T) says which target that is. Factors are (2 T): what an objective changes by for each log loss, then for each score.
-    """
-
-    places: IntArray
-    scatter: FloatArray
-
-    def covariance(self, first: FloatArray, second: FloatArray) -> float:
-        """Covariance of two sums of log losses and scores at one mixture."""
-        one, other = np.split(first, 2), np.split(second, 2)
-        return self._of_losses(one[0], other[0]) + float((one[1] * self.scatter**2) @ other[1])
-
-    def spread(self, p: FloatArray, at_p: FloatArray, q: FloatArray, at_q: FloatArray, *, runs: bool = True) -> float:
-        """Standard deviation of a difference of objectives; of single runs with their scatter about the lines."""
-        loss_p, own_p = np.split(at_p, 2)
-        loss_q, own_q = np.split(at_q, 2)
-        common = self.alike(p, q, runs=runs) * self._of_losses(loss_p, loss_q)
-        variance = self._of_losses(loss_p, loss_p) + self._of_losses(loss_q, loss_q) - 2 * common
-        variance = max(variance, 0.0) * (1.0 if runs else self.smooth)
-        if runs and not np.allclose(p, q, rtol=0, atol=SAME):
-            variance += float(np.sum((own_p**2 + own_q**2) * self.scatter**2))
-        return float(np.sqrt(variance))
-
-    def _of_losses(self, first: FloatArray, second: FloatArray) -> float:
-        """Of the law's losses: tasks of one target err alike."""
-        one, other = (np.bincount(self.places, factors * self.scale) for factors in (first, second))
-        return float(self.shared * one.sum() * other.sum() + (1 - self.shared) * (one @ other))
-
-
-@dataclass(frozen=True)
-class ScoredAbsent(Absent):
-    """What tells the error rates of mixtures without a task's own language."""
-
-    places: IntArray
-    fitted: Lines
-    drawn: Lines | None
-
-    def terms(self, N: float, D: float) -> Terms:
-        return scored_terms(super().terms(N, D), self.places, self.fitted)
-
-    def replicate_terms(self, N: float, D: float) -> Terms | None:
-        found = super().replicate_terms(N, D)
-        return None if found is None or self.drawn is None else scored_terms(found, self.places, self.drawn)
 
 
 @dataclass(frozen=True)
@@ -165,7 +112,7 @@ class ScoredFit:
         losses = self.fit.predict(p, N, D, level, available=available, strict=strict)
         middle, low, high = (values[:, self.places] for values in (losses.losses, losses.low, losses.high))
         errors, ends = self.lines.errors(middle), [self.lines.errors(end) for end in (low, high)]
-        own = np.stack([_spread(task, middle[:, place], level) for place, task in enumerate(self.tasks)], axis=1)
+        own = np.stack([spread(task, middle[:, place], level) for place, task in enumerate(self.tasks)], axis=1)
         down, up = (np.hypot(end - errors, own) for end in ends)
         far = self._far(middle)
         found = replace(
@@ -197,15 +144,19 @@ class ScoredFit:
         with np.errstate(invalid="ignore"):
             odd = ((errors < 0) | (errors > 1)).any(axis=0).tolist()
         absurd = [name for name, one in zip(self.targets, odd, strict=True) if one]
-        return told + ([f"the line of {short(absurd)} gives a score that is none, below 0 or above 1"] if absurd else [])
+        return told + (
+            [f"the line of {short(absurd)} gives a score that is none, below 0 or above 1"] if absurd else []
+        )
 
-    def weights(self, given: Mapping[str, float | str] | str | None = None) -> dict[str, float]:
-        """Weights of every task: of a task for several targets its weight in equal shares, or of one label alone.
+    def weights(self, given: Mapping[str, float | str] | str | None = None, objective: str = MEAN) -> dict[str, float]:
+        """Weights of every label: of a task for several targets its weight in equal shares, or that of a label alone.
 
         Parameters
         ----------
         given : mapping or str, optional
             `"hellaswag=1,xwinograd/ja=0.5"`; tasks without a weight get 0. None = every task alike.
+        objective : str
+            `"mean"`, or `"worst"`, where nothing is shared: the weight of a task is that of its worst target.
 
         Raises
         ------
@@ -222,17 +173,12 @@ class ScoredFit:
         ]
         if odd:
             raise UsageError.of(odd, "the task weights")
-        shares = {name: sum(task.task == name for task in self.tasks) for name in names}
+        shares = {name: sum(task.task == name for task in self.tasks) if objective == MEAN else 1 for name in names}
         found = {
             task.label: weights.get(task.label, weights.get(task.task, 0.0) / shares[task.task]) for task in self.tasks
         }
         self._require_sensible(found)
         return found
-
-    @property
-    def usual_weights(self) -> dict[str, float]:
-        """What the tasks count for where nobody says: each alike."""
-        return self.weights()
 
     def _require_sensible(self, weights: Mapping[str, float]) -> None:
         senseless = [task.label for task in self.tasks if weights[task.label] > 0 and not task.sensible]
@@ -248,9 +194,7 @@ class ScoredFit:
         if own is None:
             return None
         scatter = np.array([task.scatter for task in self.tasks])
-        return ScoredMisfit(
-            own.scale[self.places], own.shared, own.smooth, own.reach, own.runs, self.places, scatter
-        )
+        return ScoredMisfit(own.scale[self.places], own.shared, own.smooth, own.reach, own.runs, self.places, scatter)
 
     @cached_property
     def absent(self) -> ScoredAbsent | None:
@@ -328,33 +272,3 @@ def scored_fit(fit: Fit | str | os.PathLike[str], downstream: Downstream | str |
         hint = "calibrate by the losses of the fit's targets"
         raise UsageError(f"the fit has no target {', '.join(strange)}, by whose loss tasks are calibrated", hint=hint)
     return ScoredFit(law, known)
-
-
-def drawn_lines(tasks: Sequence[Calibration], count: int) -> Lines:
-    """Lines (B, T), each with numbers drawn by Student's t about the fitted ones.
-
-    A draw whose slope is of the wrong sign, or next to none, is drawn nearer to the fitted line.
-    """
-    rng = np.random.default_rng(STREAM)
-    fitted = lines_of_tasks(tuple(tasks))
-    a, b = np.empty((2, count, len(tasks)))
-    for place, task in enumerate(tasks):
-        root = np.linalg.cholesky(task.covariance + 1e-300 * np.eye(2))
-        heavy = np.sqrt(task.dof / rng.chisquare(task.dof, count))
-        moves = heavy[:, None] * (rng.standard_normal((count, 2)) @ root.T)
-        share = moves[:, 0] / task.a if task.a != 0 else np.zeros(count)
-        back = np.minimum(1.0, (LEAST_SLOPE - 1) / np.minimum(share, LEAST_SLOPE - 1))
-        a[:, place], b[:, place] = task.a + back * moves[:, 0], task.b + back * moves[:, 1]
-    return Lines(a, b, fitted.guess, fitted.shape)
-
-
-def _spread(task: Calibration, loss: FloatArray, level: float) -> FloatArray:
-    """Half the width (R,) of the interval of a run's score for the sake of its line: how little it is known, scatter."""
-    g = task.shape.value(loss)
-    steep = np.ones_like(g)
-    if task.shape.bent:
-        share = (task.score(loss) - task.base) / (1 - task.base)
-        steep = (1 - task.base) * share * (1 - share)
-    C = task.covariance
-    variance = steep**2 * (C[0, 0] * g**2 + 2 * C[0, 1] * g + C[1, 1]) + task.scatter**2
-    return student_t.ppf(0.5 + level / 2, task.dof) * np.sqrt(np.maximum(variance, 0.0))

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import root_scalar
 
-from shapleymix.errors import SolveError, UsageError, did_you_mean
 from shapleymix.downstream.pieces import Scored
+from shapleymix.errors import SolveError, UsageError, did_you_mean
 from shapleymix.laws.terms import PowerTerms, Terms
 from shapleymix.mixing.bounds import Constraints
 from shapleymix.records import FloatArray

@@ -132,7 +132,8 @@ class Mixture(Tabular, Record):
     def summary(self) -> str:
         """The ratios, the objective with its proof, and what to beware of."""
         budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
-        loss = f"{self.objective_kind} loss {self.objective:.4f} nats ({self.weights_origin.split(':')[0]})"
+        value = f"loss {self.objective:.4f} nats" if self.measure == LOSS else f"score {1 - self.objective:.4f}"
+        loss = f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
         proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
         told = [cut(f"warning: {notice}") for notice in self.notices if notice != self.verdict][:3]
         head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]

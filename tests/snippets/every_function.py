@@ -34,6 +34,8 @@ scored = assert_type(
 )
 sm.calibrate_scores("runs.csv", "lm-eval-output", metric="acc_norm", shots=5, run_pattern="{run}/*", transform="exp")
 scored.score("hellaswag/en", 2.4).max()
+tasks = sm.scored_fit(fit, scored)
+sm.optimize(tasks, "243M", 1e11, weights=tasks.weights("hellaswag=1,cloze/de=0.5")).scores["hellaswag/en"]
 
 assert_type(sm.like(fit, "cs=pl"), sm.Fit)
 sm.like(fit, {"cs": "pl"}, seed=1).save("alike.json")

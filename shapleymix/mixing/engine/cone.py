@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.downstream.pieces import Scored
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray

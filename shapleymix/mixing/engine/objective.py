@@ -201,9 +201,7 @@ def smooth_of(
     if scoring is not None:
         w = np.where(w > 0, 1.0, 0.0)
     if isinstance(terms, ExponentialTerms):
-        return Smooth(
-            w * terms.k, terms.t, _masked(terms.t, free), mask, kl=kl, log_anchor=log_anchor, scoring=scoring
-        )
+        return Smooth(w * terms.k, terms.t, _masked(terms.t, free), mask, kl=kl, log_anchor=log_anchor, scoring=scoring)
     if not isinstance(terms, PowerTerms):
         raise SolveError(f"the engine does not know terms of type {type(terms).__name__}")
     scale = w * terms.a * terms.gamma
