@@ -170,7 +170,7 @@ def test_what_cannot_be_calibrated_is_left_out_with_its_reason():
     assert found.labels == ("good/en",)
     assert found.left_out == {
         "same/en": "the score is the same in all runs",
-        "few/de": "2 mixtures with a loss and a score, and a line with an error needs 3",
+        "few/de": "2 of the 3 runs of different mixtures, with loss and score, that a line needs",
     }
     with pytest.raises(sm.FitError, match="no task can be calibrated: same/en"):
         sm.calibrate_scores(log, {"run": runs, "task": ["same_en"] * 4, "score": [0.5] * 4})

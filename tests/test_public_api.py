@@ -204,6 +204,7 @@ COMMANDS = {
     "optimize": (sm.optimize, sm.optimize_compute, sm.frontier),
     "predict": (sm.Fit.predict, sm.compare_mixtures),
     "compare": (sm.compare, sm.read_transfer),
+    "downstream": (sm.calibrate_scores,),
 }
 """Commands, and the functions that do the same in Python."""
 
@@ -217,6 +218,8 @@ ON_THE_COMMAND_LINE_ONLY = {
     "frontier": "a function of its own, whose `between` it is",
     "learning_curve": "a function of its own",
     "like": "a function of its own",
+    "downstream": "`scored_fit` makes the fit that is optimised",
+    "task_weights": "the `weights` of a scored fit",
     "stages": "refused, with what can be asked instead",
     "reach": "`needed` of a learning curve",
     "law_file": "a law of one's own is imported before the fit is read",

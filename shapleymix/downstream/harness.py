@@ -230,12 +230,14 @@ def _latest(found: Sequence[_Found], shots: int | None, place: str) -> list[Scor
     """One score for each run and task, the latest; all of a task with as many examples."""
     if not found:
         raise DataError(f"nothing was evaluated with {shots} examples", location=Location(file=place))
-    faults, seen = [], dict[Task, int | None]()
+    seen: dict[Task, set[int | None]] = {}
     for one in found:
-        earlier = seen.setdefault(one.scored.task, one.shots)
-        if earlier != one.shots:
-            message = f"{one.scored.task.label} was evaluated with {earlier} and with {one.shots} examples"
-            faults.append(replace(one.scored.place, message=message, hint="say which: --shots 5"))
+        seen.setdefault(one.scored.task, set()).add(one.shots)
+    faults = [
+        Fault(f"{task.label} was evaluated with {' and '.join(map(str, counts))} examples", hint="say which: --shots 5")
+        for task, counts in seen.items()
+        if len(counts) > 1
+    ]
     kept: dict[tuple[str, Task, float | None], _Found] = {}
     for one in sorted(found, key=lambda one: one.date):
         kept[one.scored.run, one.scored.task, one.scored.D] = one

@@ -98,7 +98,7 @@ def why_not(points: Points) -> str:
     """Why no line can be drawn through these scores; empty where one can."""
     mixtures = len(np.unique(points.groups))
     if mixtures < FEWEST:
-        return f"{mixtures} mixtures with a loss and a score, and a line with an error needs {FEWEST}"
+        return f"{mixtures} of the {FEWEST} runs of different mixtures, with loss and score, that a line needs"
     if not (points.loss > 0).all():
         return "a loss is not above 0"
     for what, values in (("loss", points.loss), ("score", points.score)):
