@@ -11,6 +11,7 @@ import numpy as np
 
 from shapleymix.downstream.scoring import ScoredFit
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.cells import Cells, Effect
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
@@ -285,6 +286,12 @@ class Demands(Bounds):
 def unseen_sources(fit: FitLike) -> tuple[str, ...]:
     """Sources that no run of the fit ever saw; a fit of a user's own need not know."""
     return tuple(getattr(fit, "unseen", ()))
+
+
+def effect_of(fit: object, N: float, D: float) -> Effect | None:
+    """What losses of all mixtures of one budget have in common, where the fit knows; one of a user's own need not."""
+    cells = getattr(fit, "cells", None)
+    return cells.common(N, D) if isinstance(cells, Cells) else None
 
 
 def misfit_of(fit: FitLike) -> Misfit | None:
