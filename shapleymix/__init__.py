@@ -20,6 +20,7 @@ The wings, in the order in which data flows; each imports only from those above 
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
   exporting  a mixture as trainers take it: a file or keywords, exact, in the trainer's unit
+  downstream  what the losses of runs say of their scores on tasks, and mixtures chosen for scores
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
@@ -32,6 +33,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same to the interpreter
+    from shapleymix.downstream.calibrating import calibrate_scores as calibrate_scores
+    from shapleymix.downstream.calibrations import Downstream as Downstream
+    from shapleymix.downstream.scoring import scored_fit as scored_fit
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
@@ -97,6 +101,7 @@ _HOME = {
     "Comparison": "fitting.comparison",
     "DataError": "errors",
     "Design": "planning.designs",
+    "Downstream": "downstream.calibrations",
     "Evaluation": "fitting.evaluation",
     "Export": "exporting.export",
     "Fit": "fitting.fits",
@@ -121,6 +126,7 @@ _HOME = {
     "Terms": "laws.base",
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
+    "calibrate_scores": "downstream.calibrating",
     "compare": "fitting.comparison",
     "compare_mixtures": "mixing.candidates",
     "design": "planning.design",
@@ -148,6 +154,7 @@ _HOME = {
     "read_runs": "tables.run_reading",
     "read_transfer": "tables.transfer_reading",
     "sampled_shapley": "game",
+    "scored_fit": "downstream.scoring",
     "shapley_values": "game",
     "write_runs": "tables.runs",
 }
@@ -158,6 +165,7 @@ __all__ = [
     "Comparison",
     "DataError",
     "Design",
+    "Downstream",
     "Evaluation",
     "Export",
     "Fit",
@@ -181,6 +189,7 @@ __all__ = [
     "Terms",
     "TransferMatrix",
     "UsageError",
+    "calibrate_scores",
     "compare",
     "compare_mixtures",
     "design",
@@ -208,6 +217,7 @@ __all__ = [
     "read_runs",
     "read_transfer",
     "sampled_shapley",
+    "scored_fit",
     "shapley_values",
     "write_runs",
 ]

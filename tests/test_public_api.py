@@ -26,6 +26,7 @@ PUBLIC = {
     "Comparison",
     "DataError",
     "Design",
+    "Downstream",
     "Evaluation",
     "Export",
     "Fit",
@@ -50,6 +51,7 @@ PUBLIC = {
     "Terms",
     "TransferMatrix",
     "UsageError",
+    "calibrate_scores",
     "compare",
     "compare_mixtures",
     "design",
@@ -77,6 +79,7 @@ PUBLIC = {
     "read_runs",
     "read_transfer",
     "sampled_shapley",
+    "scored_fit",
     "shapley_values",
     "write_runs",
 }
@@ -203,6 +206,7 @@ COMMANDS = {
     "optimize": (sm.optimize, sm.optimize_compute, sm.frontier),
     "predict": (sm.Fit.predict, sm.compare_mixtures),
     "compare": (sm.compare, sm.read_transfer),
+    "downstream": (sm.calibrate_scores,),
 }
 """Commands, and the functions that do the same in Python."""
 
@@ -216,6 +220,8 @@ ON_THE_COMMAND_LINE_ONLY = {
     "frontier": "a function of its own, whose `between` it is",
     "learning_curve": "a function of its own",
     "like": "a function of its own",
+    "downstream": "`scored_fit` makes the fit that is optimised",
+    "task_weights": "the `weights` of a scored fit",
     "stages": "refused, with what can be asked instead",
     "reach": "`needed` of a learning curve",
     "law_file": "a law of one's own is imported before the fit is read",

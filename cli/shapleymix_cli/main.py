@@ -21,6 +21,7 @@ COMMANDS = {
     "predict": "Losses of mixtures at a size and a budget.",
     "evaluate": "Score a fit on runs that it has not seen.",
     "compare": "Score several laws on the same held-out runs.",
+    "downstream": "What losses say of scores on tasks, such as lm-eval's.",
     "optimize": "The best mixture, with its certificate.",
     "export": "A mixture as a trainer's config, exact, in its unit.",
     "plan": "What to train next: the mixtures that tell most, games, grids.",

@@ -172,7 +172,7 @@ def frontier(
     """
     checked("frontier", keywords, DemandKeywords.__annotations__)
     demands = Demands(**keywords)
-    fit, size, tokens = fit_of(fit), parse_size(N), parse_size(D)
+    fit, size, tokens = fit_of(fit, for_losses="a trade-off curve"), parse_size(N), parse_size(D)
     _require_plain(demands)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")

@@ -5,6 +5,7 @@ Modules, in reading order:
   baselines  `shapleymix baselines`: mixtures that need no law, with the epochs they make of each source
   collect    `shapleymix collect`: the finished runs of a plan as one run log, and what is missing
   compare    `shapleymix compare`: several laws on the same held-out runs
+  downstream  `shapleymix downstream`: scores on tasks as a function of losses
   evaluate   `shapleymix evaluate`: a fit against runs that it has not seen
   example    `shapleymix example`: the small tables on which the examples of every help run
   export     `shapleymix export`: a mixture in the form that a trainer takes
