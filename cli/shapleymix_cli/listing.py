@@ -60,6 +60,9 @@ class Kinds:
         return bool(self.controlled or self.empirical or self.random)
 
 
+LISTED = ("controlled", "empirical", "random")
+"""Any of these asks for listed mixtures, not for a design."""
+
 _OPTIONS = (
     click.option(
         "--controlled",

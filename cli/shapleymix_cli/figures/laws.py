@@ -9,6 +9,7 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix_cli.inputs import Kind
@@ -34,6 +35,7 @@ def compare(out: Output, path: str, output: str | None, force: bool) -> None:
 @options.command(
     "shapleymix example",
     "shapleymix plot learning-curve example/runs.csv --law hellinger --folds 3 -o curve.png",
+    project={"log": always, "transfer": always, "languages": always},
 )
 @options.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law, by its name.")
