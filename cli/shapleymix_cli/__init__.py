@@ -10,6 +10,7 @@ Modules, in reading order:
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
   project    what `shapleymix.toml` adds to what is typed
+  completing  completion in bash, zsh and fish: what each value may be
   forms      the form of all commands: help that begins with examples, what the project adds, the call as provenance
   options    options that commands share, and the types of their values
   groups     commands with commands of their own, whose help begins with all their examples

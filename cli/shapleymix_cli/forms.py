@@ -23,7 +23,9 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what was typed, after what the project file adds to it; a question for help does not read that file."""
-        if self.project and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:  # completion: an option whose value is asked for would hide what stands before it
+            return super().parse_args(ctx, args[:-1] if args and args[-1].startswith("-") else args)
+        if self.project:
             given = self._typed(ctx, args)
             project, asks = given.get("project"), self.get_help_option(ctx)
             found = None if asks is not None and asks.name in given else find(None if project is None else str(project))

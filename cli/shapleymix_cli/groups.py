@@ -29,7 +29,7 @@ class Grouped(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
+        if args and args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise UsageError(f"there is no {self.noun} {args[0]!r}", hint=did_you_mean(args[0], self.commands))
         return super().resolve_command(ctx, args)
 

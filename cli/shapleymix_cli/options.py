@@ -13,6 +13,7 @@ import click
 from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
+from shapleymix_cli.completing import with_completion
 from shapleymix_cli.console import Output
 from shapleymix_cli.flags import flags_of, in_flags
 from shapleymix_cli.forms import Command, recorded_command
@@ -51,6 +52,7 @@ def command(*examples: str, project: Takes | None = None) -> Callable[[Callable[
         made.project = project
         made.params.extend([*([_project()] if made.project else []), *_common()])
         made.examples = examples
+        with_completion(made.params)
         return made
 
     return make
