@@ -12,6 +12,7 @@ Modules, in reading order:
   project    what `shapleymix.toml` adds to what is typed
   completing  completion in bash, zsh and fish: what each value may be
   forms      the form of all commands: help that begins with examples, what the project adds, the call as provenance
+  health     what a run rests on, checked one by one
   options    options that commands share, and the types of their values
   groups     commands with commands of their own, whose help begins with all their examples
   bounding   the options that bound a mixture, as `optimize` and `plan` take them

@@ -31,6 +31,7 @@ COMMANDS = {
     "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
     "example": "Write the small tables on which the examples run.",
+    "doctor": "Whether all is there that a run needs: versions, solvers, extras, cores.",
     "completion": "Completion of commands and values in bash, zsh and fish.",
 }
 """Each name is a module of this package with a `command`; the text is here so that help imports none of them."""
