@@ -122,3 +122,21 @@ def test_hints_name_extras_that_there_are() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     told = {one for many in re.findall(r"(?:shapleymix|'\.|\"\.)\[([\w,-]+)\]", text) for one in many.split(",")}
     assert told == set(PROJECT["optional-dependencies"]) - {"dev"}
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The versions in a constraints file, of the several for different Pythons the first."""
+    lines = (ROOT / ".ci" / name).read_text(encoding="utf-8").splitlines()
+    found = [re.match(r"([\w.-]+)==([\w.+]+)", line) for line in lines]
+    return {one[1]: one[2] for one in reversed(found) if one is not None}
+
+
+def test_constraints_are_what_the_requirements_admit(run: Run) -> None:
+    """The oldest are the least versions, or the first wheels of them; the newest admit each requirement."""
+    oldest, newest = pinned("oldest.txt"), pinned("newest.txt")
+    for name, least, extra in health.required():
+        if extra != "dev":
+            assert health.number(newest[name]) >= health.number(least)
+        if extra in (None, "plots", "gbm", "slurm"):
+            parts = health.number(least)
+            assert health.number(oldest[name])[: len(parts)] == parts, name
