@@ -217,6 +217,7 @@ ON_THE_COMMAND_LINE_ONLY = {
     "quiet": "Python's `warnings` are filtered by Python's own means",
     "verbose": "a result is there as a whole",
     "least_squares": "delta=inf",
+    "project": "the files of a folder of commands",
     "frontier": "a function of its own, whose `between` it is",
     "learning_curve": "a function of its own",
     "like": "a function of its own",

@@ -16,6 +16,7 @@ from typing import ClassVar, Unpack
 
 import numpy as np
 
+from shapleymix.display import Drawn
 from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.fields import AMOUNT, FINITE, POSITIVE, SHARE, Range
 from shapleymix.files import Json
@@ -109,6 +110,7 @@ class Frontier(Tabular, Record):
     """
 
     kind = "frontier"
+    plot = Drawn("frontiers.plot_frontier")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
     }  # fmt: skip

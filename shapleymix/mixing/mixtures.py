@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
-from shapleymix.display import cut, text_table
+from shapleymix.display import Drawn, cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
@@ -62,6 +62,7 @@ class Mixture(Tabular, Record):
     """
 
     kind = "mixture"
+    plot = Drawn("bars.plot_mixture")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",

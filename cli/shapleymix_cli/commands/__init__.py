@@ -5,6 +5,8 @@ Modules, in reading order:
   baselines  `shapleymix baselines`: mixtures that need no law, with the epochs they make of each source
   collect    `shapleymix collect`: the finished runs of a plan as one run log, and what is missing
   compare    `shapleymix compare`: several laws on the same held-out runs
+  completion  `shapleymix completion`: what a shell reads to complete commands, options, laws and languages
+  doctor     `shapleymix doctor`: whether all is there that a run needs
   downstream  `shapleymix downstream`: scores on tasks as a function of losses
   evaluate   `shapleymix evaluate`: a fit against runs that it has not seen
   example    `shapleymix example`: the small tables on which the examples of every help run

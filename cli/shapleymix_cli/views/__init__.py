@@ -5,6 +5,7 @@ Modules, in reading order:
   numbers    numbers as people read them
   tables     aligned plain tables that fold between columns at the width of the page; coloured on a terminal only
   baselines  baselines on the screen: their ratios and realised epochs side by side
+  doctor     the checks of an installation on the screen
   laws       the list of laws on the screen
   measures   what an optimisation's numbers are called: losses in nats, or scores of tasks
   optimize   optimal mixtures on the screen
