@@ -97,7 +97,7 @@ def test_every_part_is_there_with_its_numbers(fit, mixture):
         assert title in page
     assert all(f"{ratio:.4f}" in page for ratio in mixture.p)
     assert f"{fit.held_out.mean['PE']:.2%}" in page
-    assert all(notice in page for notice in (*fit.notices, *mixture.notices))
+    assert all(notice[1:] in page for notice in (*fit.notices, *mixture.notices))
     assert str(fit.provenance["log_sha256"]) in page
 
 

@@ -8,6 +8,7 @@ Modules, in reading order:
   charts     bars within the rows of a table, and heat maps
   answers    the optimum with its proof, prices and rivals
   fits       the law, its errors beside those of its rivals, its coefficients and symbols
+  runs       what was measured against what the law says
   evidence   the data, what was wrong with it, and where every number comes from
   pages      the page, in one file that runs no script but its own
 """

@@ -22,6 +22,7 @@ from shapleymix.reports.markup import (
     section,
     significant,
     table,
+    tables,
 )
 from shapleymix.tables.sizes import format_size
 
@@ -32,7 +33,8 @@ PROVED = 1e-12
 def optimum_section(mixture: Mixture) -> Element:
     """All that is known of a mixture."""
     title = f"The mixture for N = {format_size(mixture.N)}, D = {format_size(mixture.D)}"
-    return section("optimum", title, _proof(mixture), listing(mixture.notices, "warnings"), _parts(mixture))
+    doubts = [f"{one[0].upper()}{one[1:]}." for one in mixture.notices if one != mixture.verdict]  # that is at the top
+    return section("optimum", title, _proof(mixture), listing(doubts, "warnings"), tables(_parts(mixture)))
 
 
 def _parts(mixture: Mixture) -> Iterator[Element]:

@@ -31,6 +31,7 @@ from shapleymix.reports.markup import (
     section,
     significant,
     table,
+    tables,
 )
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -55,7 +56,10 @@ def law_section(fit: Fit, comparison: Comparison | None) -> Element:
             )
         )
     return section(
-        "law", "The law, and what it errs by", parts, _scores(fit.held_out or fit.fitted_scores), _residuals(fit)
+        "law",
+        "The law, and what it errs by",
+        parts,
+        tables([_scores(fit.held_out or fit.fitted_scores), *_residuals(fit)]),
     )
 
 

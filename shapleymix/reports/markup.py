@@ -87,6 +87,11 @@ def _cell(content: Child, words: bool) -> Element:
     return node("td", content, class_=kind)
 
 
+def tables(those: Iterable[Element]) -> Element:
+    """Tables beside one another as far as there is room."""
+    return node("div", those, class_="tables")
+
+
 def scrolling(content: Element, label: str) -> Element:
     """A frame that scrolls sideways, by keys as well."""
     return node("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)

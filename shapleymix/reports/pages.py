@@ -17,6 +17,7 @@ from xml.etree.ElementTree import Element
 from shapleymix.errors import SolveError
 from shapleymix.files import Json, atomic_write
 from shapleymix.fitting.comparison import Comparison
+from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.mixtures import Mixture
@@ -25,8 +26,10 @@ from shapleymix.reports.evidence import data_section, provenance_section
 from shapleymix.reports.fits import fit_section, law_section, transfer_section
 from shapleymix.reports.markup import Child, embedded, html, node, section
 from shapleymix.reports.questions import Question, question_of
+from shapleymix.reports.runs import runs_section
 from shapleymix.tables.transfer import TransferMatrix
 
+NOWHERE = "base-uri 'none'; form-action 'none'"
 SCRIPTS = ("law", "solver", "question", "page")
 """In the order in which one needs the other."""
 
@@ -71,6 +74,7 @@ def report(
     *,
     comparison: Comparison | str | os.PathLike[str] | None = None,
     transfer: TransferMatrix | None = None,
+    log: Logs | None = None,
     name: str = "fit.json",
     flags: Sequence[str] = (),
     provenance: Mapping[str, Json] | None = None,
@@ -87,6 +91,8 @@ def report(
         Laws on the same held-out runs; that from which `auto` chose, where there is none.
     transfer : TransferMatrix, optional
         Shapley values to show beside the law's own coefficients.
+    log : Logs, optional
+        The runs, to be shown against what the law says of them.
     name, flags : str and sequence of str
         What the command line that the page shows calls the fit, and how it is read.
     provenance : mapping, optional
@@ -95,7 +101,7 @@ def report(
     Raises
     ------
     UsageError
-        If the mixture is of another fit.
+        If the mixture is of another fit. DataError if the log has other languages.
     """
     known = Fit.taken(fit)
     answer = None if mixture is None else Mixture.taken(mixture)
@@ -107,13 +113,15 @@ def report(
         *([] if answer is None else [optimum_section(answer)]),
         law_section(known, compared),
         *transfer_section(known, terms if terms is not None else _terms(known), transfer),
+        *([] if log is None else [runs_section(known, log)]),
         fit_section(known),
         data_section(known),
         provenance_section(_origins(known, answer, provenance)),
     ]
     data = None if question is None else question.to_document(name, flags)
     notices = (*(reason,) * (question is None), *(question.notices if question is not None else ()))
-    return Report(html(_document(known, body, data)), notices)
+    verdict = "" if answer is None else answer.verdict
+    return Report(html(_document(known, verdict, body, data)), notices)
 
 
 def _question(fit: Fit, mixture: Mixture | None) -> tuple[Question | None, str]:
@@ -155,13 +163,11 @@ def _origins(fit: Fit, mixture: Mixture | None, page: Mapping[str, Json] | None)
     return {name: known for name, known in found.items() if known}
 
 
-def _document(fit: Fit, body: Sequence[Element], data: Json) -> Element:
+def _document(fit: Fit, verdict: str, body: Sequence[Element], data: Json) -> Element:
     """The whole page; its data stand where no browser runs them."""
     script = "\n".join(_web(f"{name}.js") for name in SCRIPTS) if data is not None else ""
     style = _web("style.css")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; {NOWHERE}"
     head = node(
         "head",
         node("meta", charset="utf-8"),
@@ -171,20 +177,24 @@ def _document(fit: Fit, body: Sequence[Element], data: Json) -> Element:
         node("title", f"ShapleyMix report: law {fit.law.name}, {len(fit.sources)} languages"),
         node("style", style),
     )
-    scripts: list[Child] = []
-    if data is not None:
-        scripts = [node("script", embedded(data), type="application/json", id="page-data"), node("script", script)]
     links = [node("a", part[0].text or "", href=f"#{part.get('id')}") for part in body if part.tag == "section"]
-    top = node(
-        "header", node("h1", "ShapleyMix report"), node("p", _summary(fit)), node("nav", links, aria_label="Parts")
-    )
-    skip = node("a", "To the content", href="#main", class_="skip")
-    return node("html", head, node("body", skip, top, node("main", body, id="main"), scripts), lang="en")
+    parts: list[Child] = [
+        node("a", "To the content", href="#main", class_="skip"),
+        node("header", node("h1", "ShapleyMix report"), _summary(fit, verdict), node("nav", links, aria_label="Parts")),
+        node("main", body, id="main"),
+    ]
+    if data is not None:
+        parts += [node("script", embedded(data), type="application/json", id="page-data"), node("script", script)]
+    return node("html", head, node("body", parts), lang="en")
 
 
-def _summary(fit: Fit) -> str:
+def _summary(fit: Fit, verdict: str) -> list[Element]:
     error = "" if fit.held_out is None else f", which errs by {fit.held_out.mean['PE']:.2%} on held-out mixtures"
-    return f"{len(fit.sources)} sources, {len(fit.targets)} targets, {fit.rows:,} rows under law {fit.law.name}{error}."
+    text = f"{len(fit.sources)} sources, {len(fit.targets)} targets, {fit.rows:,} rows under law {fit.law.name}{error}."
+    return [
+        node("p", text),
+        *([node("p", f"{verdict[0].upper()}{verdict[1:]}.", class_="warnings")] if verdict else []),
+    ]
 
 
 def _web(name: str) -> str:

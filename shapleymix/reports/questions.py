@@ -95,7 +95,7 @@ class Question:
 
     def _candidates(self) -> list[Json]:
         """The mixture itself and its rivals, to be compared with what the page finds."""
-        named = [("the mixture of the report", self.mixture.p), *((one.name, one.p) for one in self.mixture.baselines)]
+        named = [("this report's", self.mixture.p), *((one.name, one.p) for one in self.mixture.baselines)]
         return [{"name": name, "p": p.tolist()} for name, p in named]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 20 --folds 3 -o fit.json",
     "shapleymix report fit.json --languages example/languages.csv -o first.html",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --cap ja=0.2 -o mixture.json",
-    "shapleymix report fit.json --mixture mixture.json -o report.html",
+    "shapleymix report fit.json --mixture mixture.json --log example/runs.csv -o report.html",
 )
 @options.fit_file
 @options.law_file
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("-D", "D", type=options.SIZE, help="Without --mixture: the tokens.  [default: the most fitted]")
 @options.weights
 @options.languages
+@click.option("--log", "logs", metavar="LOG", multiple=True, help="The runs, to be shown beside the law; repeatable.")
 @click.option("--compare", metavar="COMPARISON", help="Laws on the same held-out runs, as `compare -o` wrote them.")
 @options.transfer
 @options.kind
@@ -48,6 +49,7 @@ def command(
     D: float | None,
     weights: str | None,
     languages: str | None,
+    logs: tuple[str, ...],
     compare: str | None,
     transfer: str | None,
     kind: Kind,
@@ -73,6 +75,7 @@ def command(
         found,
         comparison=None if compare is None else inputs.load_record(out, Comparison, compare),
         transfer=inputs.read_matrix(out, transfer, kind),
+        log=inputs.read_log(out, logs) if logs else None,
         name=fit_path,
         flags=_reading(law_file, like),
         provenance=provenance(out),

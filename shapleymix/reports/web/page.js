@@ -4,6 +4,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 /** How far beyond the fitted budgets the sliders of N and D reach, and where those of the weights end. */
 const BEYOND = 100, HEAVIEST = 5;
+/** So many languages have a frame of their own to scroll in, and caps with more room for small ones. */
+const MANY = 15;
 
 /** An element with attributes (functions are listeners) and children. */
 function make(tag, attributes = {}, ...children) {
@@ -88,41 +90,47 @@ class Page {
     return make("div", { class: "row" }, make("span", { class: "name" }, what), slider, text);
   }
 
-  /** A slider and a number for one entry of a list in the state. */
-  dial(list, place, label, most, disabled) {
+  /** A slider and a number for one entry of a list in the state; a `bend` above 1 makes room for small numbers. */
+  dial(list, place, label, { most, step, bend = 1, limit = null, disabled = false }) {
     const put = (value, source) => {
-      if (!(value >= 0 && value <= (list === "caps" ? 1 : Infinity))) return;
+      if (!(value >= 0 && value <= (limit ?? Infinity))) return;
       this.state[list][place] = value;
-      for (const one of [slider, number]) if (one !== source) one.value = rounded(value, 4);
+      show(source);
       this.ask();
     };
     const slider = make("input", {
-      type: "range", min: 0, max: most, step: list === "caps" ? 0.005 : 0.05, "aria-label": label, disabled,
-      class: `dial-${list}`, input: () => put(slider.valueAsNumber, slider),
+      type: "range", min: 0, max: most ** (1 / bend), step, "aria-label": label, disabled,
+      input: () => put(Number((slider.valueAsNumber ** bend).toPrecision(4)), slider),
     });
     const number = make("input", {
-      type: "number", min: 0, max: list === "caps" ? 1 : null, step: "any", "aria-label": `${label}, as a number`,
-      disabled, input: () => put(number.valueAsNumber, number),
+      type: "number", min: 0, max: limit, step: "any", "aria-label": `${label}, as a number`, disabled,
+      input: () => put(number.valueAsNumber, number),
     });
-    const reset = () => { for (const one of [slider, number]) one.value = rounded(this.state[list][place], 4); };
-    this.controls.push(reset);
-    reset();
+    const show = (source) => {
+      const value = this.state[list][place];
+      if (source !== slider) slider.value = value ** (1 / bend);
+      if (source !== number) number.value = rounded(value, 4);
+      slider.setAttribute("aria-valuetext", rounded(value, 4));
+    };
+    this.controls.push(show);
+    show();
     return [slider, number];
   }
 
   /** A cap for each source, with its ratio as a bar. */
   sources() {
+    const bend = this.data.sources.length > MANY ? 2 : 1;
     this.ratios = this.data.sources.map((name, i) => {
       const fill = make("rect", { class: "bar", x: 0, y: 3, height: 10, width: 0 });
       const limit = make("line", { class: "limit", y1: 0, y2: 16 });
       const strip = make("svg", { class: "strip", viewBox: "0 0 200 16", preserveAspectRatio: "none", "aria-hidden": "true" }, fill, limit);
       const ratio = make("output", { class: "number" }), more = make("output", { class: "note" });
-      const dial = this.dial("caps", i, `cap of ${name}`, 1, this.data.held[i]);
+      const dial = this.dial("caps", i, `cap of ${name}`, { most: 1, step: 0.005, bend, limit: 1, disabled: this.data.held[i] });
       const row = make("div", { class: "row" }, make("span", { class: "name" }, name), ...dial, strip, ratio, more);
       return { row, fill, limit, ratio, more };
     });
     return make("fieldset", { class: "sources" }, make("legend", {}, "Sources: caps, and the best ratios within them"),
-      make("div", { class: "rows" }, ...this.ratios.map(({ row }) => row)));
+      make("div", { class: rowsOf(this.ratios) }, ...this.ratios.map(({ row }) => row)));
   }
 
   /** A weight for each target, with its loss. */
@@ -130,12 +138,12 @@ class Page {
     const most = Math.max(HEAVIEST, 2 * Math.max(...this.state.weights));
     this.losses = this.data.targets.map((name, j) => {
       const loss = make("output", { class: "number" }), change = make("output", { class: "note" });
-      const dial = this.dial("weights", j, `weight of ${name}`, most, false);
+      const dial = this.dial("weights", j, `weight of ${name}`, { most, step: 0.05 });
       const row = make("div", { class: "row" }, make("span", { class: "name" }, name), ...dial, loss, change);
       return { row, loss, change };
     });
     return make("fieldset", { class: "targets" }, make("legend", {}, "Targets: weights, and the losses there"),
-      make("div", { class: "rows" }, ...this.losses.map(({ row }) => row)));
+      make("div", { class: rowsOf(this.losses) }, ...this.losses.map(({ row }) => row)));
   }
 
   buttons() {
@@ -199,9 +207,10 @@ class Page {
   }
 
   showAnswer(answer) {
-    const change = answer.objective - (this.start.objective ?? answer.objective);
-    const moved = Math.abs(change) >= 5e-5 ? `, ${signed(change)} to where the page began` : "";
-    this.says.textContent = `Mean loss ${answer.objective.toFixed(4)} nats${moved}`;
+    const change = answer.objective - (this.start.objective ?? NaN);
+    const moved = Math.abs(change) >= 5e-5 ? `, ${signed(change)} against where the page began` : "";
+    this.says.textContent = Number.isFinite(answer.objective) ? `Mean loss ${answer.objective.toFixed(4)} nats${moved}`
+      : "No mean loss: for some target there is no prediction";
     const gap = answer.gap <= 1e-12 * Math.abs(answer.objective) ? "rounding" : `${answer.gap.toExponential(1)} nats`;
     this.proof.textContent = `No mixture within these bounds is better by more than ${gap} `
       + `(Frank-Wolfe bound, computed here; ${answer.steps} steps, ${answer.ms.toFixed(1)} ms).`;
@@ -218,12 +227,12 @@ class Page {
   showCandidates() {
     const found = this.pins.map((pin) => ({ ...pin, ...judged(this.data, this.state, pin.p, this.answer) }));
     const now = this.answer.fault === undefined
-      ? [{ name: "the best mixture now", p: this.answer.p, objective: this.answer.objective, within: true, fixed: true }] : [];
+      ? [{ name: "best now", p: this.answer.p, objective: this.answer.objective, within: true, fixed: true }] : [];
     const best = now.length ? now[0].objective : Math.min(...found.map(({ objective }) => objective));
     const head = ["mixture", "mean loss", "more than the best", ...this.data.sources, ""];
     const rows = [...now, ...found].map((one) => make("tr", {}, make("th", { scope: "row" }, one.name),
       ...[Number.isFinite(one.objective) ? one.objective.toFixed(4) : "–",
-        `${(one.objective - best).toFixed(4)}${one.within ? "" : ", breaks a bound"}`,
+        `${Number.isFinite(one.objective - best) ? (one.objective - best).toFixed(4) : "–"}${one.within ? "" : ", breaks a bound"}`,
         ...[...one.p].map((ratio) => ratio.toFixed(3))].map((text) => make("td", { class: "number" }, text)),
       make("td", {}, ...(one.fixed ? [] : [this.unpin(one.name)]))));
     const columns = head.map((name, place) => make("th", { scope: "col", class: place ? "number" : null }, name));
@@ -250,6 +259,10 @@ function showRatio({ fill, limit, ratio, more }, i, data, state, answer, top) {
   if (tokens) notes.push(`${((answer.p[i] * state.D) / tokens).toFixed(2)} epochs`);
   if (answer.worth[i] > 1e-9) notes.push(`1% of D more saves ${rounded(answer.worth[i] / 100, 3)} nats`);
   more.textContent = notes.join("; ");
+}
+
+function rowsOf(rows) {
+  return rows.length > MANY ? "rows many" : "rows";
 }
 
 function signed(value, digits = 4) {

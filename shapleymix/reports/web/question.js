@@ -53,9 +53,11 @@ function withoutOwn(data, p) {
   return data.absent === null ? data.targets.map(() => false) : data.absent.own.map((i) => i >= 0 && p[i] < TRACE);
 }
 
-/** Losses (K) of any mixture p, by the regime that each target is in. */
+/** Losses (K) of any mixture p, by the regime that each target is in; NaN where the law gives more than the loss of an
+ * untrained model, which is no prediction. */
 function lossesAt(data, laws, p) {
-  const there = withoutOwn(data, effective(laws.own, p).q), losses = lossesOf(laws.own, p);
+  const there = withoutOwn(data, effective(laws.own, p).q);
+  const losses = lossesOf(laws.own, p).map((loss, j) => (loss > (data.untrained[j] ?? Infinity) ? NaN : loss));
   if (!there.some(Boolean)) return losses;
   const other = lossesOf(laws.absent, p.map((value) => (value < TRACE ? 0 : value)));
   return losses.map((loss, j) => (there[j] ? other[j] : loss));
@@ -114,8 +116,8 @@ function repeated(data, D, p) {
 }
 
 function absurd(data, answer) {
-  const off = data.targets.filter((_, j) => data.untrained[j] !== null && answer.losses[j] > data.untrained[j]);
-  return off.length ? [`the law gives more than an untrained model's loss for ${listed(off)}: no prediction`] : [];
+  const off = data.targets.filter((_, j) => Number.isNaN(answer.losses[j]));
+  return off.length ? [`no prediction for ${listed(off)}: the law gives more than the loss of an untrained model`] : [];
 }
 
 /** The same question for a terminal; null where a name holds a comma, which no flag can tell from the next name. */
