@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 import re
 import shlex
 from dataclasses import replace
@@ -15,20 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_tools import Run, runner
-from report_tools import in_node, needs_node
+from report_tools import HOSTILE, LANGUAGES, data_of, in_node, needs_node, small_fit
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
-RUNS, LANGUAGES = FIXTURES / "multilingual5_runs.csv", FIXTURES / "multilingual5_languages.csv"
-HOSTILE = "</script><img src=x onerror=alert(1)>"
-QUICK = {"bootstrap": 4, "folds": 2, "starts": 2, "threads": 1, "min_own_tokens": 20_000}
-
 
 @pytest.fixture(scope="module")
 def fit() -> sm.Fit:
-    return sm.fit(RUNS, "shapley-tempered", sm.shapley_values(FIXTURES / "multilingual5_coalitions.csv"), **QUICK)
+    return small_fit()
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +58,6 @@ class Parsed(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.setdefault(self._open[-1] if self._open else "", []).append(data)
-
-
-def data_of(page: str) -> dict:
-    """What the scripts of a page are given."""
-    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.S)
-    assert found
-    return json.loads(found.group(1))
 
 
 def test_the_page_is_whole_and_asks_for_nothing(fit, mixture):

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from report_tools import in_node, needs_node
-from simulated import true_law
+from report_tools import in_node, law_of, needs_node
 
 from shapleymix.errors import SolveError
-from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.laws import LAWS
 from shapleymix.laws.shapley import Shapley
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.engine.solving import solve
 from shapleymix.mixing.problem import Problem
 from shapleymix.reports.budgets import budgeted
-from shapleymix.tables.languages import Languages
-from shapleymix.tables.transfer import TransferMatrix
 
 CONVEX = [name for name in LAWS if name not in ("chinchilla", "family-mean")]
 ALIKE = ("family",)
@@ -30,16 +27,6 @@ SOLVE = """
         return { p: [...p], losses: [...lossesOf(terms, p)], gap, bound, objective, price, worth: [...worth] };
     });
 """
-
-
-def law_of(name: str, M: int, K: int, seed: int) -> Law:
-    """A law with typical symbols, of any number of languages."""
-    rng = np.random.default_rng(seed)
-    names = tuple(f"s{i}" for i in range(M))
-    unknown = np.full(M, np.nan)
-    families = Languages(names, tuple(f"f{i // 2}" for i in range(M)), unknown, None, unknown)
-    values = rng.uniform(0.2, 1.2, (M, K)) + 0.8 * np.eye(M, K)
-    return true_law(name, Inputs(names, names[:K], TransferMatrix.from_sv(values, names, names[:K]), families), seed)
 
 
 def case_of(name: str, seed: int):

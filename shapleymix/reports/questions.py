@@ -81,7 +81,12 @@ class Question:
                 "seen": _finite(np.full(len(fit.sources), np.nan) if known is None else known.epochs[:, 1]),
                 "rate": None if known is None else known.rate,
             },
-            "ranges": {"N": fit.N_range.tolist(), "D": fit.D_range.tolist(), "p": fit.p_range.tolist()},
+            "ranges": {
+                "N": fit.N_range.tolist(),
+                "D": fit.D_range.tolist(),
+                "p": fit.p_range.tolist(),
+                "least_own": [_least_own(fit, j) for j in range(len(fit.targets))],
+            },
             "untrained": _finite(fit.coverage.untrained),
             "start": {
                 "N": mixture.N,
@@ -204,6 +209,12 @@ def _require_same_law(question: Question) -> None:
 def _own_of(fit: Fit) -> list[Json]:
     assert fit.absent is not None
     return fit.absent.own.tolist()
+
+
+def _least_own(fit: Fit, j: int) -> float:
+    """The lowest ratio of a target's own source in the runs that its fit used; 0 where it is no source."""
+    name = fit.targets[j]
+    return float(fit.coverage.p_range[j, fit.sources.index(name), 0]) if name in fit.sources else 0.0
 
 
 def _short(values: FloatArray) -> FloatArray:

@@ -91,7 +91,7 @@ function judged(data, state, p, bounds) {
 function warningsOf(data, state, answer) {
   return [
     ...["N", "D"].flatMap((name) => beyondBudget(name, state[name], data.ranges[name])),
-    ...beyondRatios(data, answer.p), ...repeated(data, state.D, answer.p), ...absurd(data, answer),
+    ...beyondRatios(data, answer.p), ...withoutAny(data, answer.p), ...repeated(data, state.D, answer.p), ...absurd(data, answer),
   ];
 }
 
@@ -105,6 +105,14 @@ function beyondBudget(name, value, [low, high]) {
 function beyondRatios(data, p) {
   const off = data.sources.filter((_, i) => p[i] > data.ranges.p[i][1] + 1e-3 || p[i] < data.ranges.p[i][0] - 1e-3);
   return off.length ? [`no fitted mixture has so much, or so little, of ${listed(off)}`] : [];
+}
+
+function withoutAny(data, p) {
+  const off = data.targets.filter((name, j) => {
+    const own = data.sources.indexOf(name);
+    return own >= 0 && data.absent === null && p[own] < data.ranges.least_own[j] - 1e-3;
+  });
+  return off.length ? [`every run that tells of ${listed(off)} has more of it: with less, its loss may be another matter`] : [];
 }
 
 function repeated(data, D, p) {
