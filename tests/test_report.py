@@ -9,12 +9,13 @@ import re
 import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_tools import Run, runner
-from report_tools import HOSTILE, LANGUAGES, data_of, in_node, needs_node, small_fit
+from report_tools import HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_node, needs_node, small_fit
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
@@ -133,3 +134,94 @@ def test_the_command_that_the_page_shows_gives_the_same_numbers(run, fit, mixtur
         np.testing.assert_allclose(one["losses"], found["losses"], rtol=1e-6)
         assert one["objective"] == pytest.approx(found["objective"], rel=1e-9)
         assert 0 <= one["gap"] < 1e-9
+
+
+def test_the_command_writes_the_page_and_says_how_large_it_is(run, saved, mixture, tmp_path):
+    mixture.save(tmp_path / "mix.json")
+    goal = tmp_path / "report.html"
+    outcome = run("report", saved, "--mixture", tmp_path / "mix.json", "--log", RUNS, "-o", goal)
+    assert outcome.code == 0, outcome.err
+    assert " ".join(outcome.out.split()) == f"Wrote {goal}: {goal.stat().st_size / 1000:.0f} kB, one file."
+    page = goal.read_text(encoding="utf-8")
+    assert data_of(page)["fit"] == str(saved)
+    assert "The runs, measured and predicted" in page
+    again = run("report", saved, "-o", goal)
+    assert (again.code, "exists already" in again.err) == (2, True)
+    found = run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force", "--json").document
+    assert (found["kind"], found["bytes"]) == ("report", goal.stat().st_size)
+    first = goal.read_bytes()
+    run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force")
+    assert goal.read_bytes() == first, "the same inputs give the same bytes"
+
+
+def test_without_a_mixture_the_page_begins_at_the_largest_fitted_budget(run, saved, fit, tmp_path):
+    assert run("report", saved, "--languages", LANGUAGES, "-o", tmp_path / "a.html").code == 0
+    start = data_of((tmp_path / "a.html").read_text(encoding="utf-8"))["start"]
+    assert (start["N"], start["D"]) == (fit.N_range[1], fit.D_range[1])
+    assert run("report", saved, "-N", "1M", "-D", "5M", "--weights", "en=1,zh=3", "-o", tmp_path / "b.html").code == 0
+    start = data_of((tmp_path / "b.html").read_text(encoding="utf-8"))["start"]
+    assert (start["N"], start["D"], start["weights"]) == (1e6, 5e6, [1.25, 0, 0, 3.75, 0])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "nothing says where to write the page"),
+        ("-o page.txt", "end the name in .html"),
+        ("--mixture {mix} -N 1M -o {page}", "-N does nothing beside --mixture"),
+        ("--mixture {mix} --languages {mix} -o {page}", "--languages does nothing beside --mixture"),
+        ("--mixture {fit} -o {page}", "mixture"),
+        ("--compare {mix} -o {page}", "comparison"),
+    ],
+)
+def test_wrong_calls_are_refused_by_name(run, saved, mixture, tmp_path, words, told):
+    mixture.save(tmp_path / "mix.json")
+    filled = words.format(mix=tmp_path / "mix.json", fit=saved, page=tmp_path / "page.html")
+    outcome = run("report", saved, *shlex.split(filled))
+    assert outcome.code in (1, 2)
+    assert told in outcome.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("law", ["chinchilla", "hellinger"])
+def test_a_law_without_convex_pieces_stands_still_and_says_why(run, law, tmp_path):
+    sm.fit(RUNS, law, **{**QUICK, "folds": 0}).save(tmp_path / "fit.json")
+    outcome = run("report", tmp_path / "fit.json", "-o", tmp_path / "page.html")
+    assert outcome.code == 0, outcome.err
+    assert f"law '{law}'" in outcome.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "page-data" not in page
+    assert "script-src 'none'" in page
+
+
+@needs_node
+def test_a_name_with_a_comma_has_no_command(fit, mixture):
+    names = ("en, old", *fit.sources[1:])
+    renamed, other = (replace(one, sources=names, targets=names) for one in (fit, mixture))
+    (found,) = in_node(MOVED, {"data": data_of(sm.report(renamed, other).html), "moves": [{}]})
+    assert found["command"] is None
+    assert found["p"]
+
+
+@needs_node
+@pytest.mark.parametrize(("text", "size"), [("243M", 243e6), ("1.5e9", 1.5e9), (" 2 b", 2e9), ("7k", 7e3), ("x", None)])
+def test_sizes_are_read_as_the_command_line_reads_them(text, size):
+    found = in_node("const size = sizeOf(content); return Number.isNaN(size) ? null : size;", text)
+    assert found == size
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_words_can_be_told_from_their_ground(scheme):
+    """The contrast of each pair of colours that words stand in: 4.5, as WCAG asks."""
+    style = (files("shapleymix.reports") / "web" / "style.css").read_text(encoding="utf-8")
+    colours = dict(re.findall(r"--(\w+): (#\w{6})", re.findall(r":root \{(.*?)\}", style, flags=re.S)[scheme]))
+
+    def light(name: str) -> float:
+        parts = [int(colours[name][place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+
+    pairs = ["ink page", "ink card", "faint page", "faint card", "accent page", "less page", "warn warned", "on accent"]
+    for pair in pairs:
+        ends = sorted(map(light, pair.split()))
+        assert ends[1] / ends[0] >= 4.5, pair
