@@ -85,6 +85,50 @@ def test_proofs_hold_and_are_tight(answers):
         assert 0 <= one["gap"] <= 1e-9 * one["objective"], name
 
 
+EXTREMES = {
+    "a": (-1.3, 0), "c": (-1.3, 0), "g": (-1.3, 0), "u": (-4, 2.5), "gamma": (-3, 0.8), "coefficients": (-8, 4),
+    "kappa": (-2, 1.3),
+}  # fmt: skip
+"""Powers of ten between which the symbols of hard laws lie."""
+
+
+def hard_case(name: str, seed: int):
+    """A problem with symbols far from typical, tiny caps and floors, and tokens seen thousands of times."""
+    rng = np.random.default_rng([seed, 7])
+    M, K = (int(n) for n in rng.integers(2, 8, 2))
+    law = law_of(name, M, min(M, K), seed)
+    drawn = {known: 10 ** rng.uniform(*ends, np.shape(getattr(law, known))) for known, ends in EXTREMES.items()
+             if hasattr(law, known) and not callable(getattr(law, known))}  # fmt: skip
+    law = law.replaced(**drawn)
+    w = 10 ** rng.uniform(-6, 0, min(M, K))
+    caps = np.where(rng.random(M) < 0.5, 10 ** rng.uniform(-4, 0, M), 1.0)
+    caps[0] = 1.0
+    floors = np.where(rng.random(M) < 0.3, caps * rng.uniform(0, 1, M) / M, 0.0)
+    bounds = Bounds(caps=caps.tolist(), floors=floors.tolist()).at([f"s{i}" for i in range(M)], 1e9)
+    repeats, rate = type(law).takes_repetition, 10 ** rng.uniform(-3, 1)
+    unique = 10 ** rng.uniform(-5, 0, M) if repeats else np.full(M, np.inf)
+    terms = law.terms(1e8, 1e9)
+    problem = Problem(terms.with_repetition(unique, rate) if repeats else terms, w / w.sum(), bounds)
+    content = {
+        "law": budgeted(law, 1e8, 1e9).to_document(), "N": 1e8, "D": 1e9, "w": problem.w.tolist(), "rate": rate,
+        "lower": bounds.lower.tolist(), "upper": bounds.upper.tolist(),
+        "unique": [share if np.isfinite(share) else None for share in unique.tolist()],
+    }  # fmt: skip
+    return problem, content
+
+
+@needs_node
+def test_hard_problems_are_solved_and_proved():
+    """Curvature jumps where tokens begin to repeat: bare predictor-corrector steps went in circles there."""
+    cases = [hard_case(name, seed) for name in CONVEX if name not in ALIKE for seed in range(30)]
+    found = in_node(SOLVE, [content for _, content in cases])
+    for (problem, content), one in zip(cases, found, strict=True):
+        best = solve(problem).certificate
+        assert one["gap"] <= 1e-9 * one["objective"], content
+        assert one["objective"] <= best.objective * (1 + 1e-9), content
+        assert one["bound"] <= best.objective * (1 + 1e-12), content
+
+
 @needs_node
 def test_a_proof_is_of_the_mixture_not_of_the_solver():
     """The bound of any mixture holds: it is computed from the law alone."""

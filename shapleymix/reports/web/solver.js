@@ -4,7 +4,13 @@
 // from the law alone, whoever made the mixture.
 "use strict";
 
-const NARROW = 1e-13, SNAP = 1e-11, TIGHT = 1e-15, MOST_STEPS = 100, TO_THE_WALL = 0.995, OVERSHOOT = 0.9;
+const NARROW = 1e-13, SNAP = 1e-11, TO_THE_WALL = 0.995, OVERSHOOT = 0.9;
+/** Shares of what the mixture can change: a gap at which to stop, and one at which to stop as soon as it stays. */
+const TIGHT = 1e-15, ENOUGH = 1e-12;
+/** Steps in all, and steps without a smaller gap: where tokens begin to repeat, curvature jumps and steps are short. */
+const MOST_STEPS = 200, PATIENCE = 40;
+/** After so many steps without a smaller gap they go calmly: towards a centre that falls slowly, and never too far. */
+const RESTLESS = 5, SLOWLY = 0.2, CALMLY = 0.1;
 /** Where a tangent may touch the objective in place of a ratio of zero, at which slopes can be infinite. */
 const EDGES = [0, 1e-150, 1e-14, 1e-12, 1e-10];
 
@@ -94,9 +100,10 @@ function minimise(terms, w, lower, upper) {
   for (; steps < MOST_STEPS; steps++) {
     const gap = boundOf(state);
     if (gap < best) answer = Float64Array.from(state.p);
-    waited = gap < best / 2 ? 0 : waited + 1;
+    waited = gap < 0.99 * best ? 0 : waited + 1;
     best = Math.min(best, gap);
-    if (best <= TIGHT * state.local.level || (waited > 5 && best <= 1e-9 * state.local.level) || waited > 25) break;
+    if (best <= TIGHT * state.local.level || waited > (best <= ENOUGH * state.local.level ? 2 : PATIENCE)) break;
+    state.calm ||= waited > RESTLESS;
     if (!stepped(terms, w, state)) break;
   }
   return { p: answer, steps };
@@ -117,7 +124,7 @@ function started(terms, w, p, lower, high, free) {
   const spread = pull.reduce((total, value, a) => total + Math.abs(value) * room[a], 0);
   const center = Math.max(spread, 1e-6 * Math.max(local.level, 1e-190)) / n;
   const dual = room.map((value, a) => (binds[a] ? center / value : 1e-300));
-  return { p, free, local, room, dual, binds, price, pull };
+  return { p, free, local, room, dual, binds, price, pull, calm: false };
 }
 
 /** The excess over the minimum is at most this: the linearised objective against its dual at the price. */
@@ -139,7 +146,8 @@ function correctorPush(state, move) {
   }
   const step = 1 / Math.max(furthest, 1);
   const left = Math.max(1 - step - (step * step * errors) / now, 0);
-  const center = (now * left ** 3) / Math.max(count, 1);
+  const center = (now * (state.calm ? SLOWLY : left ** 3)) / Math.max(count, 1);
+  if (state.calm) return state.room.map((value, a) => (state.binds[a] * center) / value);
   return q.map((value, a) => (state.binds[a] * (center + products[a] * value * (1 + value))) / state.room[a]);
 }
 
@@ -157,23 +165,25 @@ function stepped(terms, w, state) {
   const way = Float64Array.from({ length: 2 * n }, (_, a) => (a < n ? move[a] : -move[a - n]));
   const turn = way.map((value, a) => binds[a] * (push[a] - dual[a] - ratio[a] * value));
   const fall = pull.reduce((total, value, a) => total + value * move[a], 0);
-  const length = searched(terms, w, state, move, shift, fall, reach(room, way));
+  const length = searched(terms, w, state, { move, shift, way, push }, fall, reach(room, way));
   const turned = reach(dual, turn);
   state.dual = dual.map((value, a) => value + turned * turn[a]);
   state.room = room.map((value, a) => value + length * way[a]);
   return true;
 }
 
-/** Moves the mixture and its price, less far while the slope at the end says too far; returns the step taken. */
-function searched(terms, w, state, move, shift, start, length) {
-  const { free, p, price } = state, from = Float64Array.from(p);
+/** Moves the mixture and its price, less far while the slope at the end says too far; returns the step taken. Where it
+ * goes calmly the slope is that of the barrier problem, in which the push falls as its bound is left. */
+function searched(terms, w, state, { move, shift, way, push }, start, length) {
+  const { free, p, price, room, calm } = state, from = Float64Array.from(p);
   for (let tries = 1; ; tries++) {
     free.forEach((i, a) => { p[i] = from[i] + length * move[a]; });
     state.price = price + length * shift;
     state.local = expansion(terms, w, p);
     state.pull = Float64Array.from(free, (i) => state.price - state.local.gradient[i]);
-    const end = -state.pull.reduce((total, value, a) => total + value * move[a], 0);
-    if (!(end > OVERSHOOT * start) || tries === 12) return length;
+    let end = -state.pull.reduce((total, value, a) => total + value * move[a], 0);
+    if (calm) end -= way.reduce((total, value, a) => total + (push[a] * value * room[a]) / (room[a] + length * value), 0);
+    if (!(end > (calm ? CALMLY : OVERSHOOT) * start) || tries === 30) return length;
     length *= Math.min(Math.max(start / (start + end), 0.1), 0.7);
   }
 }
