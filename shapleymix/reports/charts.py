@@ -17,8 +17,9 @@ from shapleymix.reports.markup import node, number
 
 WIDE, HIGH = 200.0, 16.0
 """Units of a bar's picture; it is stretched to the cell that it stands in."""
-CELL, LEGIBLE, LETTER = 46.0, 14, 7.5
-"""Pixels of a heat map's cell, the most cells in a row in which numbers are written, and pixels of a letter."""
+CELL, LEGIBLE, LETTER, LEVELS = 46.0, 14, 7.5, 20
+"""Pixels of a heat map's cell, the most cells in a row in which numbers are written, pixels of a letter, and how many
+colours of a sign there are where they are not."""
 
 
 @dataclass(frozen=True)
@@ -82,41 +83,50 @@ def heat_map(values: FloatArray, sources: Sequence[str], targets: Sequence[str],
     Colours reach as far as the largest number off the diagonal, for what a language does for itself is larger by far.
     """
     own = np.array([[source == target for target in targets] for source in sources])
-    bound = float(np.nanmax(np.abs(values[~own]), initial=0.0)) or float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    left, many = _room(sources), max(len(sources), len(targets)) > LEGIBLE
-    size = CELL / 2 if many else CELL
-    top = _room(targets) if many else 22.0
-    cells = [
-        part
-        for (i, j), value in np.ndenumerate(values)
-        for part in _square(value, bound, left + j * size, top + i * size, size, f"{sources[i]} to {targets[j]}", many)
-    ]
+    known = np.nan_to_num(values)
+    bound = float(np.abs(known[~own]).max(initial=0.0)) or float(np.abs(known).max(initial=0.0)) or 1.0
+    full = np.sign(known) * np.minimum(np.abs(known) / bound, 1.0)
+    many = max(len(sources), len(targets)) > LEGIBLE
+    size = CELL / 3 if many else CELL
+    left, top = _room(sources), _room(targets) if many else 22.0
     rows = [
         node("text", _cut(name), x=left - 6, y=top + (i + 0.5) * size, text_anchor="end", dominant_baseline="middle")
         for i, name in enumerate(sources)
     ]
     columns = [_column_name(name, left + (j + 0.5) * size, top - 6, turned=many) for j, name in enumerate(targets)]
+    cells = _levels(full, size) if many else _squares(values, full, size)
     width, height = left + size * len(targets) + 2, top + size * len(sources) + 2
-    view = f"0 0 {width:g} {height:g}"
     return node(
-        "svg", node("title", label), cells, rows, columns,
-        width=width, height=height, viewBox=view, class_="heat", role="img", aria_label=label,
+        "svg", node("title", label), node("g", cells, transform=f"translate({left:g} {top:g})"), rows, columns,
+        width=width, height=height, viewBox=f"0 0 {width:g} {height:g}", class_="heat", role="img", aria_label=label,
     )  # fmt: skip
 
 
-def _square(value: float, bound: float, x: float, y: float, size: float, where: str, many: bool) -> list[Element]:
-    """One cell, with its number where there is room for it; pointing at it says which it is."""
-    full = 0.0 if math.isnan(value) else min(abs(value) / bound, 1.0)
-    told = node("title", f"{where}: {number(value)}")
-    square = node(
-        "rect", told, x=x, y=y, width=size - 1, height=size - 1, fill_opacity=round(full, 3),
-        class_="less" if value < 0 else "more",
-    )  # fmt: skip
-    if many:
-        return [square]
-    ink = "full" if full > 0.55 else None
-    middle = {"x": x + size / 2, "y": y + size / 2, "text_anchor": "middle", "dominant_baseline": "middle"}
-    return [square, node("text", number(value, 2), **middle, class_=ink)]
+def _squares(values: FloatArray, full: FloatArray, size: float) -> list[Element]:
+    """A cell each, with its number."""
+    found: list[Element] = []
+    for (i, j), share in np.ndenumerate(full):
+        x, y = j * size, i * size
+        kind, ink = "less" if share < 0 else "more", "full" if abs(share) > 0.55 else None
+        opacity = round(abs(float(share)), 3)
+        found += [
+            node("rect", x=x, y=y, width=size - 1, height=size - 1, fill_opacity=opacity, class_=kind),
+            node("text", number(values[i, j], 2), x=x + size / 2, y=y + size / 2, text_anchor="middle",
+                 dominant_baseline="middle", class_=ink),
+        ]  # fmt: skip
+    return found
+
+
+def _levels(full: FloatArray, size: float) -> list[Element]:
+    """All cells of one colour as one path: ten thousand would else be megabytes."""
+    levels = np.round(full * LEVELS).astype(int)
+    found = []
+    for level in np.unique(levels[levels != 0]).tolist():
+        places = zip(*np.nonzero(levels == level), strict=True)
+        path = "".join(f"M{j * size:.4g} {i * size:.4g}h{size:.3g}v{size:.3g}h-{size:.3g}" for i, j in places)
+        opacity, kind = abs(level) / LEVELS, "less" if level < 0 else "more"
+        found.append(node("path", d=path, fill_opacity=opacity, class_=f"{kind} many"))
+    return found
 
 
 def _column_name(name: str, x: float, y: float, *, turned: bool) -> Element:

@@ -37,6 +37,8 @@ from shapleymix.tables.transfer import TransferMatrix
 
 SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of the held-out errors that are drawn."""
+MOST = 400
+"""So many coefficients are listed with their intervals; of more, the file of the fit is the place."""
 
 
 def law_section(fit: Fit, comparison: Comparison | None) -> Element:
@@ -142,7 +144,7 @@ def _matrix(title: str, values: FloatArray, sources: Sequence[str], targets: Seq
         scrolling(
             heat_map(values, sources, targets, f"{title}, {len(sources)} sources by {len(targets)} targets"), title
         ),
-        folded("The numbers", table(["source", *targets], rows)),
+        folded("The numbers", table(["source", *targets], rows, plain=True)),
     ]
 
 
@@ -156,7 +158,9 @@ def fit_section(fit: Fit) -> Element:
     parts: list[Element] = (
         [table(["symbol", "target", "value", "90% interval"], _symbols(alone), words=2)] if alone else []
     )
-    if pairs:
+    if len(pairs) > MOST:
+        parts.append(node("p", f"{len(pairs):,} coefficients of sources and targets: see the file of the fit."))
+    elif pairs:
         cells = [[f"{symbol}: {source} to {target}", *_valued(rest)] for symbol, source, target, *rest in pairs]
         parts.append(folded(f"{len(pairs)} coefficients", table(["coefficient", "value", "90% interval"], cells)))
     return section(

@@ -52,7 +52,14 @@ def section(name: str, title: str, *children: Child | Iterable[Child]) -> Elemen
     return node("section", node("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title")
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Child]], *, caption: str = "", words: int = 1) -> Element:
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Child]],
+    *,
+    caption: str = "",
+    words: int = 1,
+    plain: bool = False,
+) -> Element:
     """A table that scrolls on its own where it is too wide; the first column names the rows.
 
     Parameters
@@ -65,26 +72,22 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Child]], *, caption: s
         What the table shows.
     words : int
         So many columns from the left hold words, not numbers.
+    plain : bool
+        Whether all other cells are numbers, which is then said once and not of each.
     """
-    head = [
-        node("th", name, scope="col", class_=None if place < words else "number") for place, name in enumerate(headers)
-    ]
+    kinds = [None if place < words or plain else "number" for place in range(len(headers))]
+    head = [node("th", name, scope="col", class_=kind) for name, kind in zip(headers, kinds, strict=True)]
     body = [
-        node(
-            "tr",
-            node("th", cells[0], scope="row"),
-            [_cell(cell, place < words) for place, cell in enumerate(cells) if place],
-        )
+        node("tr", node("th", cells[0], scope="row"), map(_cell, cells[1:], kinds[1:]))
         for cells in rows
-    ]
+    ]  # fmt: skip
     parts = [node("thead", node("tr", head)), node("tbody", body)]
-    whole = node("table", [node("caption", caption)] if caption else [], parts)
-    return scrolling(whole, caption or headers[0])
+    known = [node("caption", caption)] if caption else []
+    return scrolling(node("table", known, parts, class_="plain" if plain else None), caption or headers[0])
 
 
-def _cell(content: Child, words: bool) -> Element:
-    kind = None if words else "number" if isinstance(content, str) else "picture"
-    return node("td", content, class_=kind)
+def _cell(content: Child, kind: str | None) -> Element:
+    return node("td", content, class_=kind if isinstance(content, str) else "picture")
 
 
 def tables(those: Iterable[Element]) -> Element:

@@ -126,7 +126,7 @@ class Page {
       const strip = make("svg", { class: "strip", viewBox: "0 0 200 16", preserveAspectRatio: "none", "aria-hidden": "true" }, fill, limit);
       const ratio = make("output", { class: "number" }), more = make("output", { class: "note" });
       const dial = this.dial("caps", i, `cap of ${name}`, { most: 1, step: 0.005, bend, limit: 1, disabled: this.data.held[i] });
-      const row = make("div", { class: "row" }, make("span", { class: "name" }, name), ...dial, strip, ratio, more);
+      const row = make("div", { class: "row" }, make("span", { class: "name", title: name }, name), ...dial, strip, ratio, more);
       return { row, fill, limit, ratio, more };
     });
     return make("fieldset", { class: "sources" }, make("legend", {}, "Sources: caps, and the best ratios within them"),
@@ -139,7 +139,7 @@ class Page {
     this.losses = this.data.targets.map((name, j) => {
       const loss = make("output", { class: "number" }), change = make("output", { class: "note" });
       const dial = this.dial("weights", j, `weight of ${name}`, { most, step: 0.05 });
-      const row = make("div", { class: "row" }, make("span", { class: "name" }, name), ...dial, loss, change);
+      const row = make("div", { class: "row" }, make("span", { class: "name", title: name }, name), ...dial, loss, change);
       return { row, loss, change };
     });
     return make("fieldset", { class: "targets" }, make("legend", {}, "Targets: weights, and the losses there"),
