@@ -25,6 +25,7 @@ The wings, in the order in which data flows; each imports only from those above 
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
   plotting  figures of results, with a caption and the numbers that are drawn
+  reports   a page about a fit, on which its readers move the question themselves
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.plotting.laws import plot_compare as plot_compare
     from shapleymix.plotting.laws import plot_learning_curve as plot_learning_curve
     from shapleymix.plotting.pictures import Picture as Picture
+    from shapleymix.reports.pages import Report as Report
+    from shapleymix.reports.pages import report as report
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
     from shapleymix.tables.run_reading import read_runs as read_runs
@@ -118,6 +121,7 @@ _HOME = {
     "OutsideError": "errors",
     "Picture": "plotting.pictures",
     "Prediction": "fitting.prediction",
+    "Report": "reports.pages",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",
     "ShapleyMixWarning": "errors",
@@ -153,6 +157,7 @@ _HOME = {
     "read_languages": "tables.languages",
     "read_runs": "tables.run_reading",
     "read_transfer": "tables.transfer_reading",
+    "report": "reports.pages",
     "sampled_shapley": "game",
     "scored_fit": "downstream.scoring",
     "shapley_values": "game",
@@ -181,6 +186,7 @@ __all__ = [
     "OutsideError",
     "Picture",
     "Prediction",
+    "Report",
     "RunLog",
     "ShapleyMixError",
     "ShapleyMixWarning",
@@ -216,6 +222,7 @@ __all__ = [
     "read_languages",
     "read_runs",
     "read_transfer",
+    "report",
     "sampled_shapley",
     "scored_fit",
     "shapley_values",

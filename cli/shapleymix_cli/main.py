@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "Train one run of a plan, for any scheduler.",
     "collect": "The finished runs of a plan as one run log.",
     "plot": "Figures of results: transfer, fits, and how well two matrices agree.",
+    "report": "One page about a fit, on which weights, caps, N and D can be moved.",
     "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
     "example": "Write the small tables on which the examples run.",

@@ -117,6 +117,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         binding=prices_of(problem, answer) if exact and answer.proved else (),
         available=bounds.available,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
+        max_epochs=bounds.epochs,
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)

@@ -103,6 +103,8 @@ sm.plot_compare(compared).to_polars()
 sm.plot_frontier(curve).summary().lower()
 sm.plot_learning_curve(lessons).caption.lower()
 sm.plot_design("plan.json").columns()
+page: sm.Report = sm.report(fit, "mixture.json", comparison=compared, transfer=matrix)
+page.save("report.html", force=True)
 
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]

@@ -18,6 +18,7 @@ Modules, in reading order:
   plan       `shapleymix plan`: what to train next
   plot       `shapleymix plot`: figures of results, as PNG, SVG or PDF
   predict    `shapleymix predict`: losses of mixtures, with intervals, and which of several is better
+  report     `shapleymix report`: one page about a fit, on which the question can be moved
   run        `shapleymix run`: one run of a plan, for any scheduler
   shapley    `shapleymix shapley`: from coalition runs to a transfer matrix
   transfer   `shapleymix transfer`: show a transfer matrix, compare two, calibrate one
