@@ -273,8 +273,10 @@ def test_tokens_of_the_paths_are_those_that_are_there() -> None:
     names = list(best.mixture)
     paths = {"language": names, "path": names, "available_tokens": ["1T", "100B", "1B", "50B"]}
     found = best.export("json", paths=paths)
-    assert found.notices == ("fi has 1B tokens in the paths, not 2B as where its ratio is from",)
+    assert found.notices == ("fi has 1B tokens, not the 2B that the mixture was optimised for",)
     assert found.epochs[names.index("fi")] == pytest.approx(2 * best.epochs[names.index("fi")])
+    other = best.export("json", available="fi=4B").notices
+    assert other == ("fi has 4B tokens, not the 2B that the mixture was optimised for",)
 
 
 def test_baselines_are_exported_by_name() -> None:

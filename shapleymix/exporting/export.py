@@ -260,14 +260,14 @@ def _asked(mixture: MixtureSpec, keywords: ExportKeywords, corpora: Corpora | No
     D = float(getattr(mixture, "D", np.nan)) if given is None else parse_budget(given, "D")
     sources = _sources(mixture, table, corpora)
     tokens = tokens_at_hand(sources, table, keywords.get("available"))
-    own = getattr(mixture, "available", None)
-    tokens = tokens if own is None else np.where(np.isnan(tokens), own, tokens)
+    nothing = np.full(len(sources), np.nan)
+    known = getattr(mixture, "available", None)
+    own = nothing if known is None else np.asarray(known, dtype=np.float64)
+    tokens = np.where(np.isnan(tokens), own, tokens)
     at_hand = tokens if corpora is None else corpora.tokens_of(sources, tokens)
     p = mixture_of(mixture, sources, at_hand, D)
-    lengths = amounts(
-        np.full(len(sources), np.nan), keywords.get("mean_tokens"), sources, parse_positive, "mean tokens"
-    )
-    return Asked(sources, p, D, tokens, lengths)
+    lengths = amounts(nothing, keywords.get("mean_tokens"), sources, parse_positive, "mean tokens")
+    return Asked(sources, p, D, tokens, own, lengths)
 
 
 def _sources(mixture: MixtureSpec, table: Languages | None, corpora: Corpora | None) -> tuple[str, ...]:
