@@ -237,9 +237,14 @@ class Bent(Shapley):
     kind = "law/bent"
     name = "bent"
 
+    def _straight(self, N: float) -> Shapley:
+        return Shapley(**{**vars(self), "gamma": self.gamma * np.log(N)})
+
+    def __call__(self, p, N, D):
+        return self._straight(N[0])(p, N, D)
+
     def terms(self, N: float, D: float) -> PowerTerms:
-        known = super().terms(N, D)
-        return PowerTerms(known.floor, known.a, known.gamma * np.log(N), known.phi)
+        return self._straight(N).terms(N, D)
 
 
 def test_a_law_of_another_form_keeps_its_budget_and_says_so(visit, fit):
