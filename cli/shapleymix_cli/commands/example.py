@@ -7,8 +7,8 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
-"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages."""
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "shapleymix.toml")
+"""Run log, coalition runs, languages table, a transfer matrix measured within one run, project file; five languages."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")
@@ -17,7 +17,8 @@ FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
 def command(out: Output, folder: str, force: bool) -> None:
     """Write small tables to try the program on: real runs of tiny models on five languages.
 
-    They go into FOLDER, by default `example`. A file that is there already is kept, unless it is one of these.
+    They go into FOLDER, by default `example`, with a project file that says what commands take from there. A file that
+    is there already is kept, unless it is one of these.
     """
     from shapleymix_cli.documents.example import write_example
 
