@@ -15,6 +15,7 @@ Modules, in reading order:
   health     what a run rests on, checked one by one
   options    options that commands share, and the types of their values
   groups     commands with commands of their own, whose help begins with all their examples
+  chosen     the one mixture that a command was given: a text, or the document that another command wrote
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
   planning   from mixtures to planned runs: the options that plans share, `plan game` and `plan grid`

@@ -16,7 +16,7 @@ from shapleymix.errors import ShapleyMixError
 Flags = Mapping[str, str]
 """The flag of each keyword: `min_own_tokens` is `--min-own-tokens`, `caps` is `--cap`."""
 
-_GIVEN = re.compile(r"(?<![\w-])(\w+)=(True\b)?")
+_GIVEN = re.compile(r"(?<![\w-])(\w+)=(?:(True\b)|'([\w.-]+)')?")
 _NAMED = re.compile(r"\((not )?([a-z_]+)\)")
 
 
@@ -38,12 +38,14 @@ def bracketed(text: str, flags: Flags) -> str:
 
 
 def typed(text: str, flags: Flags) -> str:
-    """The same, and `caps=0.3` as `--cap 0.3`: for hints, which show what to write."""
+    """The same, and `caps=0.3` as `--cap 0.3`, `law='auto'` as `--law auto`: for hints, which show what to write."""
 
     def flag(found: re.Match[str]) -> str:
-        name, truth = found.groups()
+        name, truth, word = found.groups()
         if name not in flags:
             return found[0]
+        if word:
+            return f"{flags[name]} {word}"
         ends = found.end() == len(found.string) or not found.string[found.end()].isalnum()
         return flags[name] if truth or ends else f"{flags[name]} "
 
