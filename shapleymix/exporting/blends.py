@@ -75,7 +75,7 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, 
         not known.
     """
     kept = _kept(asked)
-    tokens, told = _available(asked, corpora)
+    tokens, told = _available(asked, kept, corpora)
     _require_tokens(asked, kept, tokens)
     ratios, sources = exact(asked.p[kept]), _chosen(asked.sources, kept)
     shares = dict(zip(sources, ratios.tolist(), strict=True))
@@ -132,10 +132,10 @@ def _spare(asked: Asked, corpora: Corpora | None) -> list[str]:
     return [f"not in the mixture, and left out: {listed(spare)}"] if spare else []
 
 
-def _available(asked: Asked, corpora: Corpora | None) -> tuple[FloatArray, list[str]]:
+def _available(asked: Asked, kept: BoolArray, corpora: Corpora | None) -> tuple[FloatArray, list[str]]:
     """Unique tokens (M,): of the paths where the table knows them, else as asked; and where the optimum had others."""
     known = asked.available if corpora is None else corpora.tokens_of(asked.sources, asked.available)
-    apart = np.abs(known - asked.own) > APART * asked.own
+    apart = kept & (np.abs(known - asked.own) > APART * asked.own)
     told = [
         f"{asked.sources[i]} has {format_size(known[i])} tokens, not the {format_size(asked.own[i])} that the mixture "
         "was optimised for"

@@ -34,7 +34,7 @@ from shapleymix.tables.baselines import is_name, mixture_of
 from shapleymix.tables.by_source import Amounts, amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
-from shapleymix.tables.names import labels_of
+from shapleymix.tables.names import labels_of, require_labels
 from shapleymix.tables.simplex import EXACT, HasMixture, MixtureSpec, is_file_name
 from shapleymix.tables.sizes import format_size, parse_budget
 from shapleymix.tables.spelling import composed
@@ -188,7 +188,7 @@ def export(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeywords]
     mean_tokens : Amounts or float, optional
         Tokens a document (or a sample), by language or one for all; in place of the table's.
     available, languages : Amounts and LanguagesSpec, optional
-        Unique tokens where neither the table of paths nor the mixture has them.
+        Unique tokens, in place of those that the mixture was optimised for; those of the table of paths go first.
     D : float or str, optional
         Tokens of the run, in place of those the mixture was optimised for.
     seed : int
@@ -259,6 +259,7 @@ def _asked(mixture: MixtureSpec, keywords: ExportKeywords, corpora: Corpora | No
     table, given = languages_of(keywords.get("languages")), keywords.get("D")
     D = float(getattr(mixture, "D", np.nan)) if given is None else parse_budget(given, "D")
     sources = _sources(mixture, table, corpora)
+    require_labels(sources, "the mixture")  # they go into files that are run
     tokens = tokens_at_hand(sources, table, keywords.get("available"))
     nothing = np.full(len(sources), np.nan)
     known = getattr(mixture, "available", None)
