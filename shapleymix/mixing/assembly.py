@@ -75,7 +75,7 @@ class Summary:
         drawn = little_told(self.fit, bounds.sources)
         regime = supplied(self.fit, self.N, bounds) if self.answer.proved else None  # else losses are predictions
         effect = effect_of(self.fit, self.N, self.D)
-        misfit = misfit_of(self.fit)
+        misfit = misfit_of(self.fit, self.N, self.D)
         return Beliefs(self.problem, self.replicates, misfit, self.choices, self.level, drawn, regime, effect)
 
     @property
@@ -117,6 +117,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         binding=prices_of(problem, answer) if exact and answer.proved else (),
         available=bounds.available,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
+        max_epochs=bounds.epochs,
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)

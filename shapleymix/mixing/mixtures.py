@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
-from shapleymix.display import cut, text_table
+from shapleymix.display import Drawn, cut, text_table
 from shapleymix.errors import UsageError
+from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
@@ -52,6 +53,8 @@ class Mixture(Tabular, Record):
         is repeated, and for a fit that does not know.
     token_worths : array (M,), optional
         Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
+    max_epochs : array (M,), optional
+        How often each source's tokens may be seen, infinite for no limit.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     measure : str
@@ -61,15 +64,17 @@ class Mixture(Tabular, Record):
     """
 
     kind = "mixture"
+    plot = Drawn("bars.plot_mixture")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
-        "repetition": "K", "token_worths": "M",
+        "repetition": "K", "token_worths": "M", "max_epochs": "M",
     }  # fmt: skip
     ranges: ClassVar[Mapping[str, Range]] = {
         "weights": AMOUNT, "caps": SHARE, "available": AMOUNT, "epochs": AMOUNT, "level": SHARE, "replicates": AMOUNT,
         "penalty": AMOUNT, "kl": AMOUNT, "distance": (-ROUNDING, 2 + ROUNDING), "repetition": AMOUNT,
-        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "objective": FINITE, "excess": FINITE,
+        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "objective": FINITE,
+        "excess": FINITE,
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -112,6 +117,7 @@ class Mixture(Tabular, Record):
     repetition_cost: float = 0.0
     token_worths: FloatArray | None = None
     measure: Literal["loss", "error"] = "loss"
+    max_epochs: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -162,6 +168,13 @@ class Mixture(Tabular, Record):
             "by_target": _by_label(self.targets, document, target),
             "rivals": rivals,
         }
+
+    def export(self, format: str, **keywords: Unpack[ExportKeywords]) -> Export:
+        """The mixture in the form that a trainer takes: `mix.export("megatron", paths="paths.csv").write("blend.txt")`.
+
+        See `shapleymix.export` for the formats and keywords.
+        """
+        return export(self, format, **keywords)
 
     @property
     def mixture(self) -> dict[str, float]:

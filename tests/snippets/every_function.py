@@ -79,6 +79,9 @@ assert_type(
     sm.optimize_scales(Path("fit.json"), ["1B", 2e9], 1e11, caps=0.5, groups="en+de<=0.3"), tuple[sm.Mixture, ...]
 )
 assert_type(sm.optimize_compute(fit, "1e22", weights="normalized", languages="languages.csv"), sm.Mixture)
+assert_type(mix.export("hf", mean_tokens={"en": 810, "de": "640"}, seed=1), sm.Export).names.index("en")
+assert_type(sm.export("en=0.5,de=0.5", "megatron", paths="paths.csv", D="100B", available="en=5T"), sm.Export)
+sm.export({"en": 0.5}, "olmo-core", paths={"language": ["en"], "path": ["en.npy"]}, languages=table).write("mix.yaml")
 curve = assert_type(sm.frontier(fit, 1e8, "2B", "en:rest", points=5, caps="en=0.5"), sm.Frontier)
 both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", weights="en=1"), sm.Candidates)
 
@@ -94,10 +97,14 @@ picture.figure.axes[0].set_title(picture.caption)
 sm.plot_agreement("exact.csv", matrix).save(Path("agreement.svg"))
 sm.plot_fit(fit, log, "others.csv", targets=["en"], D="1B", against="prediction", level=0.8).to_bytes("pdf")
 sm.plot_mixture(mix).save("mixture.pdf")
+drawn = assert_type(mix.plot(), sm.Picture)
+drawn = assert_type(fit.plot(log, targets=["en"]), sm.Picture)
 sm.plot_compare(compared).to_polars()
 sm.plot_frontier(curve).summary().lower()
 sm.plot_learning_curve(lessons).caption.lower()
 sm.plot_design("plan.json").columns()
+page: sm.Report = sm.report(fit, "mixture.json", comparison=compared, transfer=matrix)
+page.save("report.html", force=True)
 
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]

@@ -11,6 +11,7 @@ from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.downstream.scoring import ScoredFit
@@ -106,6 +107,7 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix example",
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --project example/shapleymix.toml",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3 -o grid.csv",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
@@ -113,6 +115,7 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
     "shapleymix optimize fit.json -N 97600 -D 1M --downstream downstream.json --task-weights cloze=2,choice=1",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
+    project={"languages": always, "weights": always, "caps": always},
 )
 @options.fit_file
 @options.law_file
