@@ -22,7 +22,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.downstream.calibrations import Calibration, Downstream
-from shapleymix.downstream.doubts import ScoredAbsent, ScoredMisfit, drawn_lines, spread
+from shapleymix.downstream.doubts import ScoredAbsent, ScoredCells, ScoredMisfit, drawn_lines, spread
 from shapleymix.downstream.pieces import Lines, Scored, lines_of_tasks, scored_terms
 from shapleymix.errors import Fault, OutsideError, UsageError, did_you_mean
 from shapleymix.files import Json
@@ -200,6 +200,11 @@ class ScoredFit:
             return None
         scatter = np.array([task.scatter for task in self.tasks])
         return ScoredMisfit(own.scale[self.places], own.shared, own.smooth, own.reach, own.runs, self.places, scatter)
+
+    @cached_property
+    def cells(self) -> ScoredCells | None:
+        """What losses of one budget have in common; None where the log does not tell."""
+        return None if self.fit.cells is None else ScoredCells.of(self.fit.cells, self.places)
 
     @cached_property
     def absent(self) -> ScoredAbsent | None:
