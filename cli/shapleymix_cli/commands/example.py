@@ -7,8 +7,9 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
-"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages."""
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv")
+"""Run log, coalition runs, languages table, a transfer matrix measured within one run, where a corpus of each might
+lie, and scores on tasks, which are made up (see the fixtures' README); five languages."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")
