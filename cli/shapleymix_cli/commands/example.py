@@ -7,9 +7,9 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv")
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv", "shapleymix.toml")
 """Run log, coalition runs, languages table, a transfer matrix measured within one run, where a corpus of each might
-lie, and scores on tasks, which are made up (see the fixtures' README); five languages."""
+lie, scores on tasks, which are made up (see the fixtures' README), and a project file; five languages."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")
@@ -18,7 +18,8 @@ lie, and scores on tasks, which are made up (see the fixtures' README); five lan
 def command(out: Output, folder: str, force: bool) -> None:
     """Write small tables to try the program on: real runs of tiny models on five languages.
 
-    They go into FOLDER, by default `example`. A file that is there already is kept, unless it is one of these.
+    They go into FOLDER, by default `example`, with a project file that says what commands take from there. A file that
+    is there already is kept, unless it is one of these.
     """
     from shapleymix_cli.documents.example import write_example
 

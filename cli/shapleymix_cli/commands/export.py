@@ -33,7 +33,7 @@ FORMATS = (
     "shapleymix export unimax:4 --format olmo-core --paths example/paths.csv -D 8M",
 )
 @click.argument("mixture", metavar="MIX")
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="The trainer.")
+@click.option("--format", "form", metavar="TRAINER", help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
 @click.option(
     "--paths",
     metavar="TABLE",
@@ -53,7 +53,7 @@ FORMATS = (
 def command(
     out: Output,
     mixture: str,
-    form: str,
+    form: str | None,
     paths: str | None,
     mean_tokens: str | None,
     languages: str | None,
@@ -84,12 +84,14 @@ def command(
     from shapleymix.exporting.export import exported
     from shapleymix_cli.documents.writing import with_provenance
 
+    if form is None:
+        raise UsageError("nothing says which trainer", hint=f"give --format, one of {', '.join(FORMATS)}")
     _require_free(output, form, force)
     found = chosen(out, mixture, Choice(size, tokens, point, run))
     D = tokens if found.D is None else found.D
     asked: ExportKeywords = {"mean_tokens": mean_tokens, "available": available, "D": D, "seed": seed}
-    made = exported(found.mixture, form, **asked, **_tables(out, paths, languages))
-    made = with_provenance(out, made)
+    asked |= _tables(out, paths, languages)
+    made = with_provenance(out, exported(found.mixture, form, **asked))
     out.as_json = out.as_json or not (made.text or output)
     out.note(made.notes)
     out.warn(made.notices)

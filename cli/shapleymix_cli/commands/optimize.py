@@ -107,6 +107,7 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix example",
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --project example/shapleymix.toml",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3 -o grid.csv",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
