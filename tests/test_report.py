@@ -194,6 +194,17 @@ def test_a_law_without_convex_pieces_stands_still_and_says_why(run, law, tmp_pat
     assert "script-src 'none'" in page
 
 
+def test_a_mixture_chosen_by_scores_is_shown_and_not_moved(fit, mixture):
+    tasks = replace(mixture, measure="error", targets=tuple(f"hellaswag/{name}" for name in fit.targets))
+    found = sm.report(fit, tasks)
+    assert found.notices == (
+        "nothing to move: the mixture was chosen by scores of tasks, and the sliders know losses alone",
+    )
+    assert "page-data" not in found.html
+    assert "Predicted error rates of tasks" in found.html
+    assert "hellaswag/zh" in found.html
+
+
 @needs_node
 def test_a_name_with_a_comma_has_no_command(fit, mixture):
     names = ("en, old", *fit.sources[1:])
