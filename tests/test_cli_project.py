@@ -222,6 +222,9 @@ def test_a_file_that_is_no_text_and_one_that_is_a_folder(tmp_path: Path) -> None
         find(str(path))
     with pytest.raises(sm.DataError, match="cannot be read"):
         find(str(tmp_path))
+    path.write_text(f"caps = {{en = {'9' * 5000}}}")
+    with pytest.raises(sm.DataError, match="is no TOML: Exceeds the limit"):
+        find(str(path))
     path.write_bytes("\ufefflog = 'a.csv'\r\n".encode())
     found = find(str(path))
     assert found is not None

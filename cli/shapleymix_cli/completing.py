@@ -29,7 +29,7 @@ class Value(click.types.StringParamType):
     def __init__(self, offer: Offer | None) -> None:
         self._offer = offer
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # type: ignore[type-arg]
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         if self._offer is None:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(text) for text in self._offer(ctx, incomplete) if text.startswith(incomplete)]
@@ -140,7 +140,7 @@ complete -F %(complete_func)s %(prog_name)s
         words = split_words(line)
         return (words[1:], "") if line[-1:].isspace() or len(words) < 2 else (words[1:-1], words[-1])
 
-    def format_completion(self, item: CompletionItem) -> str:  # type: ignore[type-arg]
+    def format_completion(self, item: CompletionItem) -> str:
         incomplete = self.get_completion_args()[1]
         behind = max(incomplete.rfind("="), incomplete.rfind(":")) + 1
         return f"{item.type},{item.value[behind:]}"
