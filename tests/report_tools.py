@@ -61,7 +61,7 @@ def known_fit(fit: sm.Fit, law: Law, M: int, K: int) -> sm.Fit:
     return replace(
         fit, law=law, replicates=None, sources=names, targets=names[:K], coverage=covered, held={}, knobs={},
         status=tuple(TargetStatus(name, "converged", "") for name in names[:K]), fitted_scores=scores, held_out=None,
-        residuals=None, misfit=None, selection=None, absent=None, notices=(),
+        residuals=None, misfit=None, cells=None, selection=None, absent=None, notices=(),
         repetition=repetition if type(law).takes_repetition else None,
     )  # fmt: skip
 

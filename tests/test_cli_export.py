@@ -35,6 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid_of("shapley", optimize_scales(fit, ["1B", "2B"], ["50B", "100B"])).save(place / "grid.json")
     frontier(fit, "1B", "100B", "en:rest", points=5).save(place / "frontier.json")
     (place / "ratios.json").write_text('{"en": 0.5, "de": 0.5}')
+    (place / "half.json").write_text('{"en": 0.5, "de": "half"}')
+    (place / "percent.json").write_text('{"en": 50, "de": 50}')
+    (place / "list.json").write_text("[0.5, 0.5]")
     (place / "log.csv").write_text("run,N,D,p_en,p_de,loss_en\nfirst,1e9,1e10,0.5,0.5,2\nsecond,1e9,1e10,0.2,0.8,2.1\n")
     rows = ["language,path,available_tokens", "en,d/en,1T", "de,d/de,100B", "fi,d/fi,2B", "code,d/code,50B"]
     (place / "paths.csv").write_text("\n".join(rows) + "\n")
@@ -153,8 +156,8 @@ def test_an_account_is_a_mixture_for_other_trainers(run: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("call", "code", "message"),
     [
-        ("export plain.json", 2, "--format"),
-        ("export plain.json --format megatronn", 2, "megatron"),
+        ("export plain.json", 2, "give --format, one of megatron, hf, mosaic"),
+        ("export plain.json --format megatronn", 2, "did you mean 'megatron'?"),
         ("export plain.json --format megatron", 2, "give --paths paths.csv"),
         ("export none.json --format hf", 1, "none.json: cannot be read: No such file"),
         ("export paths.csv --format hf", 1, "paths.csv: has no p_<source>"),
@@ -168,7 +171,10 @@ def test_an_account_is_a_mixture_for_other_trainers(run: Run, tmp_path: Path) ->
         ("export frontier.json --format json -N 1B", 2, "-N chooses nothing in a frontier"),
         ("export en=0.5,de=0.4 --format json", 2, "sums to 0.9, expected 1"),
         ("export natural --format json", 2, "nothing says what the languages are"),
-        ("export nonsense --format json", 2, "nothing says what the languages are"),
+        ("export nonsense --format json", 2, "'nonsense' is no mixture"),
+        ("export half.json --format json", 1, "half.json: de: 'half' is not a number"),
+        ("export percent.json --format json", 1, "percent.json: the mixture sums to 100, expected 1"),
+        ("export list.json --format json", 1, "list.json: holds no mixture"),
         ("export plain.json --format hf --mean-tokens eng=3", 2, "'eng' is not one of the sources"),
         ("export plain.json --format hf --languages plain.json", 1, "plain.json"),
     ],

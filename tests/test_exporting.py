@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from known_fits import mixture
 
 import shapleymix as sm
-from shapleymix.exporting.blends import exact
 from shapleymix.exporting.export import FORMATS, Export
 from shapleymix.exporting.notation import number, python_text, yaml_text
+from shapleymix.exporting.streams import exact
 
 THREE = {"en": 0.5, "de": 0.3, "fi": 0.2}
 PATHS = {"language": ["en", "de", "fi"], "path": ["d/en", "d/de", "d/fi"]}
@@ -131,7 +131,7 @@ def test_megatron_as_its_argument_file_and_a_split_each() -> None:
     assert yaml.safe_load(split.text) == {
         "train": ["0.5", "d/en", "0.3", "d/de", "0.2", "d/fi"],
         "valid": ["0.5", "v/en", "0.3", "v/de", "0.2", "v/fi"],
-        "test": [],
+        "test": None,
     }
     assert any("test" in note for note in split.notes)
 
@@ -140,6 +140,28 @@ def test_megatron_as_its_argument_file_and_a_split_each() -> None:
 def test_megatron_refuses_paths_that_it_would_misread(path: str) -> None:
     with pytest.raises(sm.DataError, match=r"white space|prefix without it|cannot be printed"):
         sm.export({"en": 1.0}, "megatron", paths={"language": ["en"], "path": [path]})
+
+
+def test_nanotron_levanter_and_llama_factory_as_their_configs_are() -> None:
+    """Read in their sources and documents; LLaMA-Factory is fed in tests/ecosystem."""
+    names = list(PATHS["path"])
+    (stage,) = yaml.safe_load(sm.export(THREE, "nanotron", paths=PATHS, seed=4).text)["data_stages"]
+    dataset = {"dataset_folder": names, "dataset_weights": [0.5, 0.3, 0.2]}
+    assert stage == {"name": "mixture", "start_training_step": 1, "data": {"dataset": dataset, "seed": 4}}
+    rows = {"language": ["en", "de", "fi", "en"], "path": [*names, "v/en"], "split": ["", "", "", "valid"]}
+    found = yaml.safe_load(sm.export(THREE, "levanter", paths=rows).text)["data"]
+    assert found["train_weights"] == THREE
+    assert found["configs"]["en"] == {"train_urls": ["d/en"], "validation_urls": ["v/en"]}
+    assert found["configs"]["de"] == {"train_urls": ["d/de"]}
+    assert sm.export(THREE, "levanter", paths=rows).notes == ("no valid path of de, fi: the others share its part",)
+    lines = yaml.safe_load(sm.export(THREE, "llama-factory", mean_tokens=1).text)
+    assert lines == {
+        "dataset": "en,de,fi",
+        "streaming": True,
+        "mix_strategy": "interleave_over",
+        "interleave_probs": "0.5,0.3,0.2",
+    }
+    assert yaml.safe_load(sm.export({"en": 1.0}, "llama-factory").text) == {"dataset": "en", "streaming": True}
 
 
 def test_a_ratio_is_divided_among_the_paths_of_a_language_by_their_tokens() -> None:
@@ -276,6 +298,8 @@ def test_baselines_are_exported_by_name() -> None:
         ({"en": 0.5}, "hf", {}, "sums to 0.5, expected 1"),
         ({}, "hf", {}, "mixture"),
         ("mixture.json", "hf", {}, "is a file, expected a mixture.*Mixture.load"),
+        (THREE, "json", {"D": 1}, "D = 1 is less than a token of every language"),
+        (THREE, "olmo-core", {"paths": PATHS, "D": "1B", "available": "fi=0"}, "no tokens are at hand of fi"),
         (THREE, "llama-factory", {"paths": {**PATHS, "dataset": ["a,b", "c", "d"]}}, "holds a comma"),
     ],
 )

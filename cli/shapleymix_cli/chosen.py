@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shapleymix.errors import Location, StoreError, UsageError, did_you_mean
 from shapleymix.files import is_table_name, parse_json, read_once
+from shapleymix.tables.spelling import composed
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def chosen(out: Output, given: str, choice: Choice) -> Chosen:
         If it holds several and nothing says which.
     """
     if is_table_name(given):
-        return _of_table(out, given, choice)
+        return _of_table(out, str(given), choice)
     if not (given == "-" or given.strip().lower().endswith(".json") or Path(given).is_file()):
         _refuse_idle(choice, "a mixture that is typed")
         return Chosen(given)
@@ -90,9 +91,24 @@ def _of_document(data: bytes, origin: Origin, choice: Choice) -> Chosen:
         plan = Listed.from_bytes(data, origin)
         return _run(plan.sources, plan.names, plan.p, plan.D, choice, origin.file)
     _refuse_idle(choice, "one mixture")
-    if isinstance(document, dict) and document and "kind" not in document:
-        return Chosen(document)
+    if not isinstance(document, dict) or "kind" not in document:
+        return Chosen(_by_name(document, origin.file))
     return Chosen((Export if kind == Export.kind else Mixture).from_bytes(data, origin))
+
+
+def _by_name(document: object, file: str) -> MixtureSpec:
+    """Ratios by name, checked where the file can still be named."""
+    from shapleymix.tables.simplex import parse_mixture
+
+    place = Location(file=file)
+    if not isinstance(document, dict) or not document:
+        hint = "give what optimize -o wrote, or ratios by name"
+        raise StoreError("holds no mixture", location=place, hint=hint)
+    try:
+        parse_mixture(document, tuple(map(composed, document)))
+    except UsageError as error:
+        raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
+    return document
 
 
 def _of_table(out: Output, path: str, choice: Choice) -> Chosen:

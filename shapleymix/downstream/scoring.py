@@ -177,6 +177,8 @@ class ScoredFit:
         found = {
             task.label: weights.get(task.label, weights.get(task.task, 0.0) / shares[task.task]) for task in self.tasks
         }
+        if not any(weight > 0 for weight in found.values()):
+            raise UsageError("no task counts for anything", hint="give one of them a task weight above 0")
         self._require_sensible(found)
         return found
 

@@ -3,12 +3,13 @@
 Modules, in reading order:
 
   corpora       where each language's data lie: paths, their unique tokens and mean lengths, read from a table
-  blends        what a trainer draws from: a mixture over corpora, without zeros, with weights that sum to one exactly
+  streams       what a trainer draws from: corpora with weights that sum to one exactly, in its unit
+  blends        a mixture as a trainer draws it: without zeros, over corpora, with the epochs that it makes
   notation      values as YAML and Python that read back the same, and the lines that say what a blend is
   formats       what every format states: its unit, what it draws, its keywords and its file
   megatron      Megatron-LM: weights and prefixes, for training alone or a split each
   hugging_face  Hugging Face datasets and LLaMA-Factory, which draw documents
-  streams       MosaicML Streaming and LitData, which draw samples
+  samples       MosaicML Streaming and LitData, which draw samples
   olmo_core     OLMo-core: target ratios, and how often a source may repeat
   torchtitan    torchtitan: data sources of packed sequences
   configs       nanotron, levanter, and plain JSON

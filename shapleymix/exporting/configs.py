@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from shapleymix.exporting.blends import Blend, Draws, Stream, listed
+from shapleymix.exporting.blends import Blend
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.notation import commented, described, yaml_text
+from shapleymix.exporting.streams import Draws, Stream, listed
 from shapleymix.files import Json
 
 BLOCK = 2048

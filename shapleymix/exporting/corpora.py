@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, texts
 
 TRAIN, VALID, TEST = SPLITS = ("train", "valid", "test")
+_USED = ("path", "available_tokens", "mean_tokens", "dataset", "split")
 _IGNORED = ("family", "weight", "max_epochs")
 """Columns of a languages table that an export has no use for."""
 
@@ -53,8 +53,6 @@ class Corpora(Tabular, Shown):
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
-
-    USED: ClassVar[tuple[str, ...]] = ("source", "language", "path", "available_tokens", "mean_tokens", "dataset")
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_corpora` reads."""
@@ -122,9 +120,7 @@ def read_corpora(table: Table) -> Corpora:
         splits,
         sheet.origin,
         sheet.digest,
-        tuple(
-            f"ignored the column {name!r}" for name in sheet.columns if name not in (*Corpora.USED, "split", *_IGNORED)
-        ),
+        tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in (label, *_USED, *_IGNORED)),
     )
     if faults:
         raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)

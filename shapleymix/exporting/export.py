@@ -15,21 +15,22 @@ from typing import ClassVar, TypedDict, Unpack
 import numpy as np
 
 from shapleymix.errors import UsageError, caution, did_you_mean
-from shapleymix.exporting.blends import Asked, Blend, Stream, blend_of, listed
+from shapleymix.exporting.blends import Asked, Blend, blend_of
 from shapleymix.exporting.configs import Levanter, Nanotron, Plain
-from shapleymix.exporting.corpora import TRAIN, Corpora, CorporaSpec, corpora_of
+from shapleymix.exporting.corpora import SPLITS, TRAIN, Corpora, CorporaSpec, corpora_of
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.hugging_face import HuggingFace, LlamaFactory
 from shapleymix.exporting.megatron import Megatron
 from shapleymix.exporting.olmo_core import OlmoCore
-from shapleymix.exporting.streams import LitData, Mosaic
+from shapleymix.exporting.samples import LitData, Mosaic
+from shapleymix.exporting.streams import Stream, listed
 from shapleymix.exporting.torchtitan import Torchtitan
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.files import Json, atomic_write, file_name
 from shapleymix.keywords import checked
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_positive, parse_whole
-from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.baselines import is_name, mixture_of
 from shapleymix.tables.by_source import Amounts, amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
@@ -128,6 +129,11 @@ class Export(Tabular, Record):
         return tuple(stream.name for stream in self.streams)
 
     @property
+    def weights(self) -> FloatArray:
+        """Weights (E,) of the streams, in the trainer's unit."""
+        return np.array([stream.weight for stream in self.streams])
+
+    @property
     def mixture(self) -> dict[str, float]:
         """Share of tokens of each language."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
@@ -209,10 +215,9 @@ def exported(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeyword
     if corpora is None and form.placed:
         hint = "give paths=paths.csv, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
-    blend = blend_of(asked, form.draws, corpora, parse_whole(keywords.get("seed", 0), "seed"))
-    form.check(blend)
-    unread = () if corpora is None else corpora.notices
-    return _made(form, blend, _other_tokens(mixture, asked), [*unread, *_unused(form, blend)])
+    blend = blend_of(asked, form.draws, corpora, parse_whole(keywords.get("seed", 0), "seed"), splits=form.splits)
+    form.check(blend, "<memory>" if corpora is None else corpora.origin)
+    return _made(form, blend, _other_tokens(mixture, asked), _unused(form, blend, corpora))
 
 
 def format_of(name: str) -> Format:
@@ -276,6 +281,9 @@ def _sources(mixture: MixtureSpec, table: Languages | None, corpora: Corpora | N
         return tuple(composed(str(name)) for name in mixture)
     if isinstance(mixture, str) and "=" in mixture:
         return labels_of(",".join(part.rpartition("=")[0] for part in mixture.split(",")), "the mixture")
+    if isinstance(mixture, str) and not is_name(mixture, ()):
+        hint = "give what optimize -o wrote, ratios such as en=0.5,de=0.5, or natural, uniform, temperature:T, unimax:E"
+        raise UsageError(f"{mixture!r:.60} is no mixture", hint=hint)
     known = corpora.of_split(TRAIN) if table is None and corpora is not None else table.names if table else ()
     if not known:
         raise UsageError("nothing says what the languages are", hint="give languages, paths, or ratios by name")
@@ -290,9 +298,12 @@ def _other_tokens(mixture: MixtureSpec, asked: Asked) -> list[str]:
     return [f"the mixture was optimised for D = {format_size(own)}, and is exported for {format_size(asked.D)}"]
 
 
-def _unused(form: Format, blend: Blend) -> list[str]:
+def _unused(form: Format, blend: Blend, corpora: Corpora | None) -> list[str]:
     """What was given, and has no place in the format."""
     lengths = not form.draws.differ and any(stream.mean_tokens == stream.mean_tokens for stream in blend.streams)
     told = [f"mean_tokens change nothing: {form.name} draws {form.draws.unit}"] if lengths else []
-    splits = [] if form.splits else list(blend.splits)
-    return told + ([f"{form.name} has no place for the {' and '.join(splits)} paths"] if splits else [])
+    if corpora is None:
+        return told
+    splits = [] if form.splits else [split for split in SPLITS[1:] if corpora.of_split(split)]
+    more = [f"{form.name} has no place for the {' and '.join(splits)} paths"] if splits else []
+    return [*corpora.notices, *told, *more]

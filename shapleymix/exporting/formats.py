@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from shapleymix.errors import DataError, Fault
-from shapleymix.exporting.blends import Blend, Draws, Stream
+from shapleymix.errors import DataError, Fault, Location
+from shapleymix.exporting.blends import Blend
+from shapleymix.exporting.streams import Draws, Stream
 from shapleymix.files import Json
 
 
@@ -50,9 +51,11 @@ class Format:
         """What else its user should know."""
         return []
 
-    def check(self, blend: Blend) -> None:
-        """Raise a DataError that names everything that cannot be written."""
+    def check(self, blend: Blend, origin: str) -> None:
+        """Raise a DataError that names everything that cannot be written, in the file that the paths are from."""
         streams = [*blend.streams, *(stream for part in blend.splits.values() for stream in part)]
-        faults = [Fault(told, value=stream.name) for stream in streams for told in self.problems(stream)]
+        faults = [
+            Fault(told, Location(file=origin), stream.name) for stream in streams for told in self.problems(stream)
+        ]
         if faults:
-            raise DataError.of(faults, f"the blend for {self.title}")
+            raise DataError.of(faults, origin)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shapleymix.exporting.blends import Blend, Draws, Stream, listed
+from shapleymix.exporting.blends import Blend
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.notation import commented, described, python_text, yaml_text
+from shapleymix.exporting.streams import Draws, Stream, listed
 from shapleymix.files import Json
 
 STRATEGY = "all_exhausted"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 
-from shapleymix.exporting.blends import Blend, Draws, Stream
+from shapleymix.exporting.blends import Blend
 from shapleymix.exporting.corpora import SPLITS, TRAIN
 from shapleymix.exporting.formats import Format
+from shapleymix.exporting.streams import Draws, Stream
 from shapleymix.files import Json
 
 
@@ -34,11 +35,15 @@ class Megatron(Format):
         return {"blend_per_split": [_pair(parts[split]) if split in parts else None for split in SPLITS]}
 
     def text(self, blend: Blend) -> str:
-        """Lines of `weight path`, or a JSON object with such a list for each split."""
+        """Lines of `weight path`, or a JSON object with such a list for each split.
+
+        All three splits have to be there; of a list that is empty Megatron fails, of null it makes no dataset.
+        """
         if not blend.splits:
             return "".join(f"{stream.weight!r} {stream.paths[0]}\n" for stream in blend.streams)
         parts = {TRAIN: blend.streams, **blend.splits}
-        return json.dumps({split: _flat(parts.get(split, ())) for split in SPLITS}, indent=1, ensure_ascii=False) + "\n"
+        lists = {split: _flat(parts[split]) if split in parts else None for split in SPLITS}
+        return json.dumps(lists, indent=1, ensure_ascii=False) + "\n"
 
     def problems(self, stream: Stream) -> list[str]:
         """White space, and the endings that Megatron appends itself."""
@@ -51,7 +56,7 @@ class Megatron(Format):
             return []
         lacking = [split for split in SPLITS[1:] if split not in blend.splits]
         told = ["the file is for --per-split-data-args-path"]
-        return told + ([f"no path is for {' or '.join(lacking)}: its list is empty"] if lacking else [])
+        return told + ([f"no path is for {' or '.join(lacking)}: Megatron makes no dataset of it"] if lacking else [])
 
 
 def _pair(streams: tuple[Stream, ...]) -> Json:

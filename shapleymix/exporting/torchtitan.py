@@ -5,9 +5,10 @@ Each names a dataset that is registered in `torchtitan.hf_datasets.text_datasets
 
 from __future__ import annotations
 
-from shapleymix.exporting.blends import Blend, Draws, Stream
+from shapleymix.exporting.blends import Blend
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.notation import commented, described, python_text
+from shapleymix.exporting.streams import Draws, Stream
 from shapleymix.files import Json
 
 _MODULE = '''

@@ -75,7 +75,7 @@ class Summary:
         drawn = little_told(self.fit, bounds.sources)
         regime = supplied(self.fit, self.N, bounds) if self.answer.proved else None  # else losses are predictions
         effect = effect_of(self.fit, self.N, self.D)
-        misfit = misfit_of(self.fit)
+        misfit = misfit_of(self.fit, self.N, self.D)
         return Beliefs(self.problem, self.replicates, misfit, self.choices, self.level, drawn, regime, effect)
 
     @property

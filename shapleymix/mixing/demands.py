@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -294,9 +294,12 @@ def effect_of(fit: object, N: float, D: float) -> Effect | None:
     return cells.common(N, D) if isinstance(cells, Cells) else None
 
 
-def misfit_of(fit: FitLike) -> Misfit | None:
-    """How held-out losses scatter about the law; a fit of a user's own need not know."""
-    return getattr(fit, "misfit", None)
+def misfit_of(fit: object, N: float, D: float) -> Misfit | None:
+    """How held-out losses of one budget scatter about the law; a fit of a user's own need not know."""
+    misfit, cells = getattr(fit, "misfit", None), getattr(fit, "cells", None)
+    if misfit is None or not isinstance(cells, Cells):
+        return misfit
+    return replace(misfit, scale=misfit.scale * cells.factors(np.array([N]), np.array([D]), apart=True)[0])
 
 
 def little_told(fit: object, sources: Sequence[str]) -> BoolArray:

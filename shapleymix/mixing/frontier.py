@@ -332,7 +332,7 @@ def _entries(
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
     regime, effect = supplied(fit, N, bounds), effect_of(fit, N, bounds.D)
-    every = Beliefs(problem, replicates, misfit_of(fit), None, demands.level, regime=regime, effect=effect)
+    every = Beliefs(problem, replicates, misfit_of(fit, N, bounds.D), None, demands.level, regime=regime, effect=effect)
     believed = [replace(every, problem=replace(problem, w=side)) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
         seen = judged(fit, answer.p, {}, N, bounds, demands)

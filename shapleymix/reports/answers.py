@@ -20,6 +20,7 @@ from shapleymix.reports.markup import (
     number,
     percent,
     section,
+    sentence,
     significant,
     table,
     tables,
@@ -33,7 +34,7 @@ PROVED = 1e-12
 def optimum_section(mixture: Mixture) -> Element:
     """All that is known of a mixture."""
     title = f"The mixture for N = {format_size(mixture.N)}, D = {format_size(mixture.D)}"
-    doubts = [f"{one[0].upper()}{one[1:]}." for one in mixture.notices if one != mixture.verdict]  # that is at the top
+    doubts = [sentence(one) for one in mixture.notices if one != mixture.verdict]  # that is at the top
     return section("optimum", title, _proof(mixture), listing(doubts, "warnings"), tables(_parts(mixture)))
 
 

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from shapleymix.files import Json
 from shapleymix.fitting.fits import Fit
 from shapleymix.reports.charts import Span, bar
-from shapleymix.reports.markup import folded, listing, node, number, section, table, terms_of
+from shapleymix.reports.markup import folded, listing, node, number, section, sentence, table, terms_of
 from shapleymix.tables.sizes import format_size
 
 
@@ -29,7 +29,7 @@ def data_section(fit: Fit) -> Element:
         "The data, and what was wrong with it",
         terms_of({"rows": f"{fit.rows:,}", "N": _range(fit.N_range.tolist()), "D": _range(fit.D_range.tolist())}),
         clean,
-        listing(remarks, "warnings"),
+        listing(map(sentence, remarks), "warnings"),
         table(["source", "", "lowest ratio", "highest ratio", "mixtures"], rows, caption="Ratios of the fitted runs"),
     )
 

@@ -116,6 +116,11 @@ def terms_of(pairs: Mapping[str, Child]) -> Element:
     return node("dl", [part for name, value in pairs.items() for part in (node("dt", name), node("dd", value))])
 
 
+def sentence(text: str) -> str:
+    """A remark as a sentence of its own."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """A number with so many digits after its point."""
     return MISSING if value is None or math.isnan(value) else f"{value:z.{digits}f}"

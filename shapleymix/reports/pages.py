@@ -24,7 +24,7 @@ from shapleymix.mixing.mixtures import Mixture
 from shapleymix.reports.answers import optimum_section
 from shapleymix.reports.evidence import data_section, provenance_section
 from shapleymix.reports.fits import fit_section, law_section, transfer_section
-from shapleymix.reports.markup import Child, embedded, html, node, section
+from shapleymix.reports.markup import Child, embedded, html, node, section, sentence
 from shapleymix.reports.questions import Question, question_of
 from shapleymix.reports.runs import runs_section
 from shapleymix.tables.transfer import TransferMatrix
@@ -126,31 +126,37 @@ def report(
 
 def _question(fit: Fit, mixture: Mixture | None) -> tuple[Question | None, str]:
     """What the sliders move, or why there are none."""
-    if mixture is None:
-        return None, "no mixture is given: nothing to move"
     try:
-        return question_of(fit, mixture), ""
+        if mixture is not None:
+            return question_of(fit, mixture), ""
+        fit.terms(*_largest(fit))
     except SolveError as error:
         return None, f"nothing to move: {error.message}"
+    return None, "nothing to move: no mixture is given"
 
 
 def _terms(fit: Fit) -> Terms | None:
-    """The law's pieces, for their coefficients, at the largest fitted budget."""
+    """The law's pieces, for their coefficients."""
     try:
-        return fit.terms(float(fit.N_range[1]), float(fit.D_range[1]))
+        return fit.terms(*_largest(fit))
     except SolveError:
         return None
+
+
+def _largest(fit: Fit) -> tuple[float, float]:
+    """The largest fitted N and D."""
+    return float(fit.N_range[1]), float(fit.D_range[1])
 
 
 def _interactive(question: Question | None, reason: str) -> list[Element]:
     """The place in which the script builds the sliders."""
     if question is None:
-        return [section("try", "Move the question", node("p", f"{reason[0].upper()}{reason[1:]}.", class_="warnings"))]
+        return [section("try", "Move the question", node("p", sentence(reason), class_="warnings"))]
     intro = (
         "Move weights, caps, N and D: the page solves for the best mixture anew, and proves it. Intervals, and what is "
         "gained for sure, are those of the mixture below; the library gives them for any other by the command shown."
     )
-    notices = [node("p", one, class_="warnings") for one in question.notices]
+    notices = [node("p", sentence(one), class_="warnings") for one in question.notices]
     return [
         section("try", "Move the question", node("p", intro), notices, node("div", id="panel")),
         node("noscript", node("p", "Without scripts the sliders do not work; all else does.", class_="warnings")),
@@ -193,7 +199,7 @@ def _summary(fit: Fit, verdict: str) -> list[Element]:
     text = f"{len(fit.sources)} sources, {len(fit.targets)} targets, {fit.rows:,} rows under law {fit.law.name}{error}."
     return [
         node("p", text),
-        *([node("p", f"{verdict[0].upper()}{verdict[1:]}.", class_="warnings")] if verdict else []),
+        *([node("p", sentence(verdict), class_="warnings")] if verdict else []),
     ]
 
 

@@ -24,7 +24,7 @@ from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.regimes import Regime
 from shapleymix.mixing.repeating import epochs_allowed, repeated
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.reports.budgets import Budgeted, budgeted
 
 SAME = 1e-6
@@ -59,7 +59,7 @@ class Question:
     caps: FloatArray
     floors: FloatArray
     epochs: FloatArray
-    held: np.ndarray
+    held: BoolArray
     notices: tuple[str, ...] = ()
 
     def to_document(self, name: str, flags: Sequence[str] = ()) -> dict[str, Json]:
@@ -72,7 +72,7 @@ class Question:
             "sources": list(fit.sources),
             "targets": list(fit.targets),
             "law": self.law.to_document(),
-            "absent": None if self.absent is None else {"own": _own_of(fit), "law": self.absent.to_document()},
+            "absent": self._absent(),
             "held": self.held.tolist(),
             "moves": self.law.moves and (self.absent is None or self.absent.moves),
             "supply": {
@@ -97,6 +97,12 @@ class Question:
             },
             "candidates": self._candidates(),
         }
+
+    def _absent(self) -> Json:
+        """The law of mixtures without a target's own language, and which source that is."""
+        if self.absent is None or self.fit.absent is None:
+            return None
+        return {"own": self.fit.absent.own.tolist(), "law": self.absent.to_document()}
 
     def _candidates(self) -> list[Json]:
         """The mixture itself and its rivals, to be compared with what the page finds."""
@@ -195,20 +201,20 @@ def _require_same_labels(fit: Fit, mixture: Mixture) -> None:
 
 def _require_same_law(question: Question) -> None:
     """Refuse a mixture whose losses the fit does not know."""
-    fit, mixture = question.fit, question.mixture
-    regime = Regime.of(fit, question.law.terms, None, mixture.N, mixture.D)
-    terms = repeated(fit, question.law.terms, mixture.available, mixture.D)
-    known = regime and regime.with_supply(fit, mixture.available, mixture.D).losses(mixture.p, replicated=False)
-    losses = terms.losses(mixture.p) if known is None else known
+    mixture = question.mixture
     there = np.isfinite(mixture.losses)
-    if not np.allclose(mixture.losses[there], losses[there], rtol=OF_ONE_FIT, atol=0):
+    if not np.allclose(mixture.losses[there], _losses(question)[there], rtol=OF_ONE_FIT, atol=0):
         hint = "optimize this fit, and report the mixture that it gives"
         raise UsageError("the mixture is of another fit: its losses are not those that this one predicts", hint=hint)
 
 
-def _own_of(fit: Fit) -> list[Json]:
-    assert fit.absent is not None
-    return fit.absent.own.tolist()
+def _losses(question: Question) -> FloatArray:
+    """Losses (K,) of the mixture under the fit, each by the regime that its target is in."""
+    fit, mixture, terms = question.fit, question.mixture, question.law.terms
+    regime = Regime.of(fit, terms, None, mixture.N, mixture.D)
+    if regime is None:
+        return repeated(fit, terms, mixture.available, mixture.D).losses(mixture.p)
+    return regime.with_supply(fit, mixture.available, mixture.D).losses(mixture.p, replicated=False)
 
 
 def _least_own(fit: Fit, j: int) -> float:

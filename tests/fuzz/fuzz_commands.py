@@ -42,6 +42,7 @@ MEANT = {
     "max_epochs": ("1", "4", "en=2", "0.001"),
     "mixtures": ("uniform", "natural", "mix.json", "mono=en=1", "unimax:4", "temperature:3", "en=0.5,de=0.5"),
     "compare_to": ("natural", "unimax:2", "mono=en=1", "mix.json"),
+    "form": ("megatron", "hf", "mosaic", "olmo-core", "litdata", "torchtitan", "nanotron", "levanter", "json"),
     "paths": ("paths.csv", "paths.csv", "languages.csv"),
     "mean_tokens": ("2048", "en=300,de=200,fr=100,zh=5,ja=9", "en=1", "0"),
     "point": ("1", "99"),

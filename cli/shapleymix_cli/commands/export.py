@@ -35,7 +35,7 @@ FORMATS = (
     project={"languages": always},
 )
 @click.argument("mixture", metavar="MIX")
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="The trainer.")
+@click.option("--format", "form", metavar="TRAINER", help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
 @click.option(
     "--paths",
     metavar="TABLE",
@@ -55,7 +55,7 @@ FORMATS = (
 def command(
     out: Output,
     mixture: str,
-    form: str,
+    form: str | None,
     paths: str | None,
     mean_tokens: str | None,
     languages: str | None,
@@ -86,12 +86,14 @@ def command(
     from shapleymix.exporting.export import exported
     from shapleymix_cli.documents.writing import with_provenance
 
+    if form is None:
+        raise UsageError("nothing says which trainer", hint=f"give --format, one of {', '.join(FORMATS)}")
     _require_free(output, form, force)
     found = chosen(out, mixture, Choice(size, tokens, point, run))
     D = tokens if found.D is None else found.D
     asked: ExportKeywords = {"mean_tokens": mean_tokens, "available": available, "D": D, "seed": seed}
-    made = exported(found.mixture, form, **asked, **_tables(out, paths, languages))
-    made = with_provenance(out, made)
+    asked |= _tables(out, paths, languages)
+    made = with_provenance(out, exported(found.mixture, form, **asked))
     out.as_json = out.as_json or not (made.text or output)
     out.note(made.notes)
     out.warn(made.notices)

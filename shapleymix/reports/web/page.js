@@ -93,7 +93,9 @@ class Page {
   /** A slider and a number for one entry of a list in the state; a `bend` above 1 makes room for small numbers. */
   dial(list, place, label, { most, step, bend = 1, limit = null, disabled = false }) {
     const put = (value, source) => {
-      if (!(value >= 0 && value <= (limit ?? Infinity))) return;
+      const known = value >= 0 && value <= (limit ?? Infinity);
+      number.setAttribute("aria-invalid", String(!known));
+      if (!known) return;
       this.state[list][place] = value;
       show(source);
       this.ask();

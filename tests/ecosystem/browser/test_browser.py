@@ -14,6 +14,8 @@ import pytest
 from report_tools import HOSTILE, LANGUAGES, known_fit, law_of, small_fit
 
 import shapleymix as sm
+from shapleymix.laws.shapley import Shapley
+from shapleymix.laws.terms import PowerTerms
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -225,4 +227,31 @@ def test_a_move_is_answered_in_time(visit, fit, languages, most):
 def test_a_report_without_an_optimum_stands_still(visit, fit):
     watched = visit(sm.report(fit))
     assert watched.page.get_by_role("slider").count() == 0
-    assert "No mixture is given" in watched.page.inner_text("#try")
+    assert "Nothing to move: no mixture is given." in watched.page.inner_text("#try")
+
+
+@dataclass(frozen=True)
+class Bent(Shapley):
+    """A law whose exponent of Theta grows with N, which no sum of powers tells."""
+
+    kind = "law/bent"
+    name = "bent"
+
+    def _straight(self, N: float) -> Shapley:
+        return Shapley(**{**vars(self), "gamma": self.gamma * np.log(N)})
+
+    def __call__(self, p, N, D):
+        return self._straight(N[0])(p, N, D)
+
+    def terms(self, N: float, D: float) -> PowerTerms:
+        return self._straight(N).terms(N, D)
+
+
+def test_a_law_of_another_form_keeps_its_budget_and_says_so(visit, fit):
+    known = known_fit(fit, Bent(**vars(law_of("shapley", 4, 4, 0))), 4, 4)
+    best = sm.optimize(known, "300M", "10B", caps=0.4)
+    watched = visit(sm.report(known, best))
+    assert watched.page.get_by_role("slider", name="N, parameters", exact=True).is_disabled()
+    assert "Law bent has a form of its own in N and D" in watched.page.inner_text("#panel")
+    watched.slide("cap of s1", 0.2)
+    assert_same(watched.answer(), sm.optimize(known, "300M", "10B", caps={"s0": 0.4, "s1": 0.2, "s2": 0.4, "s3": 0.4}))

@@ -80,7 +80,7 @@ def test_every_split_has_its_own_file_and_the_same_ratios(prefixes: dict[str, st
     written("megatron", tmp_path, "blends.json", paths=table)
     lists = json.loads((tmp_path / "blends.json").read_text())  # as --per-split-data-args-path is read
     assert list(lists) == ["train", "valid", "test"]
-    blends = [get_blend_from_list(lists[split]) if lists[split] else None for split in lists]
+    blends = [get_blend_from_list(lists[split]) for split in lists]
     for split in (0, 1):
         check_shares(drawn({"blend_per_split": blends}, split, SAMPLES))
 
