@@ -62,7 +62,9 @@ def commands() -> dict[str, Command]:
     for name in COMMANDS:
         made = import_module(f"shapleymix_cli.commands.{name}").command
         inner = made.commands.items() if isinstance(made, click.Group) else [("", made)]
-        found |= {f"{name} {one}".strip(): command for one, command in inner}
+        for one, command in inner:
+            assert isinstance(command, Command)
+            found[f"{name} {one}".strip()] = command
     return found
 
 
