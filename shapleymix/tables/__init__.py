@@ -8,7 +8,10 @@ Modules, in reading order:
   amounts           ratios, percentages and lists of them as people write them: 40%, en=0.5,de=20%
   simplex           mixtures, the points of the simplex: check, renormalise, read and write
   frames            results as data frames: one tidy table each
-  formats           the bytes of a file as columns of cells, one reader per format
+  cells             what a reader of a format hands on: columns of cells, and the line of each row
+  separated         text with a mark between columns, and points or commas for decimals
+  json_tables       JSON: an object a line, an array of objects, an object of columns
+  formats           the bytes of a file as columns of cells: which reader
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name
   similarity        how alike two transfer matrices are
