@@ -1,4 +1,4 @@
-"""Tables as other programs write them: other marks, other decimals, other encodings, other JSON; one log all the same."""
+"""Tables as other programs write them: other marks, decimals, encodings, other JSON; one log all the same."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ Modules, in reading order:
   writing           columns as the bytes of a file, by the ending of its name
   similarity        how alike two transfer matrices are
   runs              run logs in memory
+  importing         tables as other tools keep them, in the columns of a run log
   joining           several run logs as one
+  run_columns       which column of a run log is what; what is missing, misspelt or means nothing
   run_reading       run logs read from tables: every fault of every cell at once
   transfer          transfer matrices: what a source does for a target, raw and normalised
   transfer_reading  transfer matrices read from tables, tidy or wide

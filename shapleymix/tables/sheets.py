@@ -60,6 +60,7 @@ class Place:
     column: str
     origin: str
     lines: IntArray
+    decimal: str = "."
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,13 @@ class Sheet:
 
     def place(self, column: str) -> Place:
         """Where a column was written."""
-        return self.places.get(column) or Place(column, self.origin, self.lines)
+        return self.places.get(column) or Place(column, self.origin, self.lines, self.decimal)
 
     def header_fault(self, column: str | None, message: str, hint: str | None = None) -> Fault:
         """What is wrong with a column, or with the table as a whole."""
-        return Fault(message, Location(self.origin, 1 if column else None, column), column, hint)
+        known = self.places.get(column or "")
+        where = Location(self.origin, 1 if column else None, column)
+        return Fault(message, Location(known.origin, 1, known.column) if known else where, column, hint)
 
 
 def read_sheet(table: Table, layout: Layout | None = None) -> Sheet:
@@ -226,7 +229,7 @@ def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = Fal
         Whether `243M` is a number.
     """
     cells, mixed = sheet.columns[column], set[int]()
-    if sheet.decimal == ",":
+    if sheet.place(column).decimal == ",":
         cells, mixed = _with_points(sheet, column, faults)
     values = _quick(cells)
     if values is None:
