@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
+    from shapleymix.errors import LayoutError as LayoutError
     from shapleymix.errors import OutsideError as OutsideError
     from shapleymix.errors import ShapleyMixError as ShapleyMixError
     from shapleymix.errors import ShapleyMixWarning as ShapleyMixWarning
@@ -103,6 +104,7 @@ _HOME = {
     "Inputs": "laws",
     "LAWS": "laws",
     "Languages": "tables.languages",
+    "LayoutError": "errors",
     "Law": "laws",
     "LearningCurve": "fitting.learning_curve",
     "Mixture": "mixing.mixtures",
@@ -162,6 +164,7 @@ __all__ = [
     "Inputs",
     "Languages",
     "Law",
+    "LayoutError",
     "LearningCurve",
     "Mixture",
     "OutsideError",

@@ -10,6 +10,7 @@ Modules, in reading order:
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
   options    options that commands share, the types of their values, and the commands' own form of help
+  reading    run logs on the command line: their names, and the options that say how they are written
   groups     commands with commands of their own, whose help begins with all their examples
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices

@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import ClassVar, TypedDict, TypeVar
 
 import click
 
@@ -32,6 +32,23 @@ class Command(click.Command):
         lines = "".join(f"  {example}\n" for example in self.examples)
         formatter.write(f"Examples:\n{lines}\n")
         super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, and below them those that have a section of their own."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not isinstance(param, click.Argument):
+                found.setdefault(param.section if isinstance(param, Sectioned) else "Options", []).append(record)
+        for section, records in sorted(found.items(), key=lambda item: item[0] != "Options"):
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+class Sectioned(click.Option):
+    """An option that stands in a section of its own in a command's help."""
+
+    section: ClassVar[str]
 
 
 def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
@@ -172,7 +189,6 @@ COUNT = Count()
 FRACTION = Number(0, 1, open_ends=True)
 POSITIVE = Number(0, open_ends=True)
 
-logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 law_file = click.option("--law-file", metavar="my_law.py:MyLaw", help="The law of a fit of a law of your own.")
 like = click.option(

@@ -82,6 +82,13 @@ def _twins(sheet: Sheet, roles: Roles) -> Iterator[Fault]:
         yield sheet.header_fault(column[name], f"the label {twin_fault(name, twin)}", SAME_NAME)
 
 
+def lacking(sheet: Sheet, need_losses: bool) -> list[str]:
+    """The names of columns that the sheet has none of."""
+    wanted = {"N": ("N",), "D": ("D", "tokens_"), "p_<source>": ("p_", "tokens_")}
+    wanted |= {"loss_<target>": ("loss",)} if need_losses else {}
+    return [name for name, starts in wanted.items() if not any(column.startswith(starts) for column in sheet.columns)]
+
+
 def header_faults(sheet: Sheet, roles: Roles, need_losses: bool) -> Iterator[Fault]:
     """Columns that a log cannot be without, with what may have been meant."""
     has_budget = REQUIRED[:1] if roles.tokens else REQUIRED

@@ -9,16 +9,17 @@ from typing import Unpack
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, UsageError
+from shapleymix.errors import DataError, Fault, LayoutError, Location, UsageError
 from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
 from shapleymix.tables.importing.arranging import arranged
 from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
-from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, roles_of
+from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
@@ -82,9 +83,12 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
     if faults:
-        raise DataError.of(faults, sheet.origin)
+        raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
-    faults.extend(_repeated_rows(sheet, log))
+    repeats = list(_repeated_rows(sheet, log))
+    if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
+        raise other
+    faults.extend(repeats)
     if faults:
         # Sorted by line, as a person would go through the file; the order within a line is that of the checks.
         raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
@@ -125,6 +129,18 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
+
+
+def _of_other_kind(sheet: Sheet) -> LayoutError | None:
+    """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
+    guess = guessed(sheet)
+    if not guess.certain or sheet.places:
+        return None
+    lacks = lacking(sheet, need_losses=True)
+    kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
+    message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
+    hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
+    return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
 
 
 def _made_ids(

@@ -8,7 +8,7 @@ import click
 
 from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.settings import BEYOND, WITHIN, Settings
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "shapleymix fit example/runs.csv --law shapley-tempered --transfer sv.csv -o fit.json",
     "shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
 )
-@options.logs
+@reading.logs
 @click.option(
     "--law",
     default="auto",
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     law: str,
     transfer: str | None,
     kind: Kind,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 from shapleymix_cli.groups import grouped
@@ -32,7 +32,7 @@ def command() -> None:
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix plan mixtures example/runs.csv --fit fit.json --n 4 --purpose region --json",
 )
-@click.argument("logs", metavar="[LOG]...", nargs=-1)
+@reading.some_logs
 @click.option("--n", "n", type=options.Count(1), help="Design so many mixtures: those to train next.")
 @kinds
 @click.option("--sources", metavar="en,de,...", help="The sources, where no log and no --languages says them.")
@@ -75,7 +75,7 @@ def command() -> None:
 def mixtures(
     out: Output,
     listed: Kinds,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     n: int | None,
     sources: str | None,
     targets: str | None,
@@ -112,7 +112,7 @@ def mixtures(
     table = asked.get("languages")
     known = inputs.read_table(out, None if table is None else str(table))
     if listed.asked:
-        refuse_design(listed, n, logs)
+        refuse_design(listed, n, logs.paths)
         list_mixtures(out, listed, asked, known, sources, run_N, run_D, output, force)
         return
     if n is None:
@@ -120,7 +120,7 @@ def mixtures(
     chosen = chosen_law(law)
     found = design(
         n,
-        inputs.read_log(out, logs, losses="optional") if logs else None,
+        inputs.read_log(out, logs, losses="optional") if logs.paths else None,
         sources=_names(sources),
         targets=_names(targets),
         fit=None if fit_path is None else inputs.load_fit(out, fit_path, law_file),
@@ -131,8 +131,8 @@ def mixtures(
         run_N=number_of(run_N),
         run_D=run_D,
         purpose=purpose,
-        candidates=None if candidates is None else inputs.read_log(out, [candidates], losses="optional"),
-        region=None if region is None else inputs.read_log(out, [region], losses="optional"),
+        candidates=None if candidates is None else inputs.read_log(out, reading.Logs((candidates,)), losses="optional"),
+        region=None if region is None else inputs.read_log(out, reading.Logs((region,)), losses="optional"),
         batches=batches,
         progress=out.progress,
         **{**asked, "languages": known},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
 
@@ -35,7 +35,7 @@ def compare(out: Output, path: str, output: str | None, force: bool) -> None:
     "shapleymix example",
     "shapleymix plot learning-curve example/runs.csv --law hellinger --folds 3 -o curve.png",
 )
-@options.logs
+@reading.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law, by its name.")
 @options.transfer
 @options.kind
@@ -47,7 +47,7 @@ def compare(out: Output, path: str, output: str | None, force: bool) -> None:
 @output
 def learning_curve(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     law: str,
     transfer: str | None,
     kind: Kind,

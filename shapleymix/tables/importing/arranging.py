@@ -10,7 +10,7 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap, Columns, One
 from shapleymix.tables.importing.long_tables import widened
-from shapleymix.tables.importing.patterns import LANG, is_pattern, matches, weight
+from shapleymix.tables.importing.patterns import LANG, found, is_pattern, weight
 from shapleymix.tables.importing.reading import Reading
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
 from shapleymix.tables.runs import PREFIXES
@@ -38,7 +38,7 @@ def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
         sheet, map = widened(sheet, map)
     if not (map or others or reading.long):
         return sheet
-    return _without_idle_steps(_Columns(sheet, names, map).found())
+    return _without_idle_steps(_Columns(sheet, names, map).taken())
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,22 @@ class _Columns:
     qualified: Qualified
     map: ColumnMap
 
-    def found(self) -> Sheet:
+    def taken(self) -> Sheet:
         """The sheet with the columns of the map, and a log's own columns where the map does not speak of them."""
         faults: list[Fault] = []
-        taken: dict[str, One] = {}
+        chosen: dict[str, One] = {}
         for role in SINGLE:
             one = self.map.roles.get(role, role if role in self.sheet.columns else None)
             if one is not None:
-                taken |= self._single(role, one, faults)
-        claimed = {str(column) for column in taken.values()} | set(self._ignored())
+                chosen |= self._single(role, one, faults)
+        claimed = {str(column) for column in chosen.values()} | set(self._ignored())
         for role in sorted(LABELLED, key=self._weight, reverse=True):
             for native, column in self._labelled(role, claimed, faults).items():
-                taken[native] = column
+                chosen[native] = column
                 claimed.add(str(column))
         if faults:
             raise DataError.of(faults, self.sheet.origin)
-        return self._renamed(taken)
+        return self._renamed(chosen)
 
     def _single(self, role: str, one: One, faults: list[Fault]) -> dict[str, One]:
         column = self._column(one)
@@ -91,14 +91,14 @@ class _Columns:
 
     def _called(self, role: str, columns: Mapping[str, One], faults: list[Fault]) -> dict[str, One]:
         """Columns by their names in a run log, with the languages as they are called there."""
-        found: dict[str, One] = {}
+        named: dict[str, One] = {}
         for label, column in columns.items():
             name = f"{PREFIXES[role]}{self.map.called(label)}"
-            if name in found:
-                message = f"{column!r} and {found[name]!r} are both {name}"
-                faults.append(self.sheet.header_fault(str(column), message, "ignore one of them (ignore=...)"))
-            found[name] = column
-        return found
+            if name in named:
+                message = f"{column!r} and {named[name]!r} are both {name}"
+                faults.append(self.sheet.header_fault(str(column), message, 'ignore one of them: map="ignore=..."'))
+            named[name] = column
+        return named
 
     def _own(self, role: str, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
         """A log's own columns of a role."""
@@ -121,23 +121,20 @@ class _Columns:
 
     def _by_label(self, role: str, how: Columns, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
         if isinstance(how, Mapping):
-            found = {label: self._column(one) for label, one in how.items()}
-            faults.extend(self._unknown(role, str(how[label])) for label, one in found.items() if one is None)
-            return {label: one for label, one in found.items() if one is not None}
+            named = {label: self._column(one) for label, one in how.items()}
+            faults.extend(self._unknown(role, str(how[label])) for label, one in named.items() if one is None)
+            return {label: one for label, one in named.items() if one is not None}
         assert isinstance(how, str)
-        columns = matches(how, [name for name in self.sheet.columns if name not in claimed])
-        inside = {label: self.qualified[name] for label, name in matches(how, self.qualified).items()}
-        inside = {label: name for label, name in inside.items() if name not in claimed}
-        found = inside if len(inside) and not columns else columns
-        if not found:
+        columns = found(how, [name for name in self.sheet.columns if name not in claimed], self.qualified)
+        kept: dict[str, One] = {label: name for label, name in columns.items() if name not in claimed}
+        if not kept:
             faults.append(self._unknown(role, how))
-        return dict(found)
+        return kept
 
     def _ignored(self) -> Iterator[str]:
         for name in self.map.ignore:
             if is_pattern(name):
-                yield from matches(name, self.sheet.columns).values()
-                yield from (self.qualified[one] for one in matches(name, self.qualified).values())
+                yield from found(name, self.sheet.columns, self.qualified).values()
             yield self.qualified.get(name, name)
 
     def _weight(self, role: str) -> int:

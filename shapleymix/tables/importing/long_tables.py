@@ -65,7 +65,7 @@ def _by_language(sheet: Sheet, map: ColumnMap, language: str) -> tuple[Sheet, Co
     columns = {
         f"{PREFIXES[role]}{label}": (column, rows) for role, column in values.items() for label, rows in cell.items()
     }
-    found, absent = _spread(sheet, groups, columns)
+    found, absent = _spread(sheet, groups, columns, {language, *values.values()})
     told = [f"{absent} ratios of languages that a run has no row for are 0"] if absent else []
     kept = {role: how for role, how in map.labelled.items() if role not in values}
     rest = replace(map, labelled=kept, roles=_without(map.roles, "language"))
@@ -86,7 +86,7 @@ def _by_name(sheet: Sheet, map: ColumnMap, name: str) -> tuple[Sheet, ColumnMap]
     cell = _cells_of(sheet, name, labels, groups, faults)
     if faults:
         raise DataError.of(faults, sheet.origin)
-    found, _ = _spread(sheet, groups, {label: (value, rows) for label, rows in cell.items()})
+    found, _ = _spread(sheet, groups, {label: (value, rows) for label, rows in cell.items()}, {name, value})
     return found, replace(map, roles=_without(map.roles, "name", "value"))
 
 
@@ -143,14 +143,17 @@ def _disagreements(sheet: Sheet, groups: _Groups, columns: Sequence[str]) -> Ite
                 yield sheet.fault(row, column, f"{message}{sheet.lines[first]} of the same run", hint)
 
 
-def _spread(sheet: Sheet, groups: _Groups, wanted: Mapping[str, tuple[str, list[int]]]) -> tuple[Sheet, int]:
-    """The sheet with a row for each group, and how many ratios were absent.
+def _spread(
+    sheet: Sheet, groups: _Groups, wanted: Mapping[str, tuple[str, list[int]]], spent: set[str]
+) -> tuple[Sheet, int]:
+    """The sheet with a row for each group, without the columns that are `spent`, and how many ratios were absent.
 
     A column of ratios or tokens in which no row says anything is of a language that is no source.
     """
     first = np.array(groups.first, dtype=np.int64)
-    columns = {name: [cells[row] for row in groups.first] for name, cells in sheet.columns.items()}
-    places = {name: replace(sheet.place(name), lines=sheet.place(name).lines[first]) for name in sheet.columns}
+    kept = [name for name in sheet.columns if name not in spent]
+    columns = {name: [sheet.columns[name][row] for row in groups.first] for name in kept}
+    places = {name: replace(sheet.place(name), lines=sheet.place(name).lines[first]) for name in kept}
     absent = 0
     for name, (column, rows) in wanted.items():
         shares = name.startswith((PREFIXES["p"], PREFIXES["tokens"])) and not name.startswith(PREFIXES["unique"])
@@ -170,7 +173,7 @@ def _value_column(sheet: Sheet, map: ColumnMap, role: str) -> str | None:
     """The column that holds a role's numbers of all languages, if one does."""
     how = map.labelled.get(role)
     if how is None:
-        return _any(sheet, USUAL[role])
+        return _any(sheet, [name for name in USUAL[role] if name not in map.roles.values()])
     return how if isinstance(how, str) and how in sheet.columns else None
 
 

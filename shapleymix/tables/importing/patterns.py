@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 LANG = "{lang}"
 
@@ -18,6 +18,14 @@ def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
     form = _compiled(pattern)
     found = ((form.fullmatch(column), column) for column in columns)
     return {match["lang"]: column for match, column in found if match}
+
+
+def found(pattern: str, columns: Iterable[str], qualified: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a pattern by language; with `table:` before it, those of that table (`qualified`)."""
+    plain = matches(pattern, columns)
+    if plain or ":" not in pattern.partition(LANG)[0]:
+        return plain
+    return {label: qualified[name] for label, name in matches(pattern, qualified).items()}
 
 
 def weight(pattern: str) -> int:

@@ -188,7 +188,7 @@ def _word(chosen: Mapping[str, object], name: str) -> str | None:
 def _truth(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    if value in ("true", "false"):
+    if isinstance(value, str) and value in ("true", "false"):
         return value == "true"
     raise UsageError(f"long is {described(value)}, expected true or false")
 
