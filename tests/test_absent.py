@@ -332,3 +332,11 @@ def test_the_points_of_a_frontier_have_the_losses_that_are_predicted(fits):
         np.testing.assert_allclose(point.losses, losses, rtol=1e-9)
         sides = [point.first, point.second]
         np.testing.assert_allclose(sides, [losses[:2].mean(), losses[2:].mean()], rtol=1e-9)
+
+
+def test_intervals_hold_what_they_say_where_there_are_two_regimes():
+    """Fault: replicates that are wild where the other regime's runs lie took half of the scatter's variance off."""
+    judged, fitted = two_regimes(1.2, rows=400, seed=7), two_regimes(1.2, rows=60, seed=6)
+    told = sm.fit(fitted, "learned-base", bootstrap=20, folds=5, threads=1).predict(judged.p, judged.N, judged.D)
+    inside = (told.low <= judged.loss) & (judged.loss <= told.high)
+    assert inside[judged.p > 0].mean() == pytest.approx(0.9, abs=0.05)

@@ -92,6 +92,7 @@ def test_the_core_tells_nobody_about_dashes():
     [
         ("give one (transfer=); or not", "give one (--transfer); or not"),
         ("say which: kind=raw or kind=normalized", "say which: --kind raw or --kind normalized"),
+        ("normalised ones (kind='normalized')", "normalised ones (--kind normalized)"),
         ("there (sampled=True)", "there (--sampled)"),
         ("write it like en=0.3", "write it like en=0.3"),
         ("caps=0.3,floors=0.1", "--cap 0.3,--floor 0.1"),

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shapleymix.fitting.comparison import Comparison, Entry, sure
-from shapleymix.fitting.scores import Scores
+from shapleymix.fitting.comparison import Comparison, Entry, unbiased
+from shapleymix.fitting.scores import Scores, sure_errors
 
 
 def comparison(
@@ -76,5 +76,5 @@ def test_few_mixtures_must_show_a_larger_lead(mixtures, in_standard_errors, chos
 def test_so_many_standard_errors_are_as_sure_as_two_of_a_normal_law(mixtures):
     """Against draws: gaps of no true lead, each with the standard error of Rubin's bootstrap, pass in 2.3% of them."""
     gaps = np.random.default_rng(0).normal(size=(100_000, mixtures))
-    error = gaps.std(axis=1) / np.sqrt(mixtures + 1)
-    assert (gaps.mean(axis=1) > sure(mixtures) * error).mean() == pytest.approx(0.02275, abs=2e-3)
+    error = gaps.std(axis=1) / np.sqrt(mixtures + 1) * unbiased(1.0, mixtures)
+    assert (gaps.mean(axis=1) > sure_errors(mixtures) * error).mean() == pytest.approx(0.02275, abs=2e-3)

@@ -196,7 +196,7 @@ def test_a_fits_figure_draws_the_runs_the_law_and_its_band(fit: sm.Fit) -> None:
     log = sm.read_runs(RUNS)
     own = log.p[:, log.sources.index("zh")] * log.D
     j = fit.targets.index("zh")
-    theta = theta_of(fit, log.p, None, np.maximum(log.D, 1))[:, j]
+    theta = theta_of(fit, log.p, log.N, np.maximum(log.D, 1))[:, j]
     axes = found.figure.axes[0]
     dots = [line for line in axes.lines if line.get_linestyle() == "None"]
     assert len(dots) == 2, "a series for each size"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
@@ -124,9 +124,12 @@ def test_an_interval_is_replicates_and_residuals_in_quadrature(fitted):
     own = np.quantile(drawn, [0.05, 0.95], axis=0)
     run = fitted.residuals[[4, 94]]  # type: ignore[index]
     np.testing.assert_allclose(QUANTILES[[4, 94]], [0.05, 0.95])
-    found = fitted.predict(p, N, D, 0.9)
-    down = np.hypot(np.maximum(-own[0], 0), np.maximum(-run[0], 0))
-    up = np.hypot(np.maximum(own[1], 0), np.maximum(run[1], 0))
+    cells = replace(fitted.cells, effect=np.array([0.0, 0.01, 0.02, 0.03]))
+    factors, common = cells.factors(N, D), norm.ppf(0.95) * cells.elsewhere(N, D)
+    assert (common[:, 1:] > 0).all()
+    found = replace(fitted, cells=cells).predict(p, N, D, 0.9)
+    down = np.sqrt(np.maximum(-own[0], 0) ** 2 + np.maximum(-run[0] * factors, 0) ** 2 + common**2)
+    up = np.sqrt(np.maximum(own[1], 0) ** 2 + np.maximum(run[1] * factors, 0) ** 2 + common**2)
     np.testing.assert_allclose(found.low, losses * np.exp(-down), rtol=1e-9)
     np.testing.assert_allclose(found.high, losses * np.exp(up), rtol=1e-9)
     bare = Spread(None, None).interval(losses, p, N, D, 0.9)
@@ -139,7 +142,7 @@ def test_residual_quantiles_of_many_runs_are_those_of_the_residuals():
     loss = predicted * np.exp(0.1 * rng.gumbel(size=(5000, 3)))
     loss[3, 0] = np.nan
     loss[:, 2] = np.nan
-    found = residual_quantiles(loss, predicted, np.arange(5000))
+    found = residual_quantiles(np.log(loss / predicted), np.arange(5000))
     there = np.r_[0:3, 4:5000]
     expected = np.quantile(np.log(loss / predicted)[there, 0], QUANTILES, method="weibull")
     np.testing.assert_allclose(found[4:-4, 0], expected[4:-4], atol=2e-3)
@@ -154,7 +157,7 @@ def test_residual_quantiles_of_few_runs_hold_what_they_say(runs):
     for _ in range(150):
         scale = 0.01 * np.exp(0.4 * rng.normal(size=4))
         seen, new = scale * rng.normal(size=(runs, 4)), scale * rng.normal(size=(50, 4))
-        found = residual_quantiles(np.exp(seen), np.ones((runs, 4)), np.arange(runs))
+        found = residual_quantiles(seen, np.arange(runs))
         assert (np.diff(found, axis=0) >= 0).all()
         inside.append(((found[4] <= new) & (new <= found[94])).mean())
     assert 0.88 <= np.mean(inside) <= 0.93
@@ -163,13 +166,13 @@ def test_residual_quantiles_of_few_runs_hold_what_they_say(runs):
 def test_rows_of_one_mixture_count_as_far_as_they_miss_on_their_own():
     rng = np.random.default_rng(1)
     seen = rng.normal(size=(6, 3))
-    groups, flat = np.repeat(np.arange(6), 40), np.ones((240, 3))
-    once = residual_quantiles(np.exp(seen), np.ones((6, 3)), np.arange(6))
-    often = residual_quantiles(np.exp(np.repeat(seen, 40, axis=0)), flat, groups)
+    groups = np.repeat(np.arange(6), 40)
+    once = residual_quantiles(seen, np.arange(6))
+    often = residual_quantiles(np.repeat(seen, 40, axis=0), groups)
     np.testing.assert_allclose(often[[4, 94]], once[[4, 94]], rtol=0.03)
     apart = rng.normal(size=(240, 3))
     np.testing.assert_allclose(
-        residual_quantiles(np.exp(apart), flat, groups)[10:-10],
+        residual_quantiles(apart, groups)[10:-10],
         np.quantile(apart, QUANTILES, axis=0, method="weibull")[10:-10],
         atol=0.05,
     )

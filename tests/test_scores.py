@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import norm, spearmanr, ttest_1samp
 
-from shapleymix.fitting.scores import mean_of, score
+from shapleymix.fitting.scores import mean_of, score, sure_errors, surely
 
 
 def arrays(seed: int, missing: float = 0.2):
@@ -87,3 +87,20 @@ def test_order_of_rows_changes_nothing(tmp_path):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12)
     one.save(tmp_path / "scores.json")
     assert type(one).load(tmp_path / "scores.json").to_document() == one.to_document()
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 10**6), count=st.integers(2, 12), shift=st.floats(-3, 3))
+def test_a_mean_is_surely_off_zero_where_the_t_test_says_so(seed, count, shift):
+    differences = np.random.default_rng(seed).normal(shift, 1.0, count)
+    error = float(differences.std(ddof=1) / np.sqrt(count))
+    told = ttest_1samp(differences, 0.0)
+    wanted = int(np.sign(told.statistic)) if told.pvalue < 2 * norm.sf(2.0) else 0
+    assert surely(float(differences.mean()), error, count) == wanted
+
+
+def test_one_difference_is_never_sure_and_many_are_at_two_standard_errors():
+    assert surely(1e9, 0.0, 1) == surely(0.0, 0.0, 5) == 0
+    assert surely(1e-9, 0.0, 5) == 1
+    assert sure_errors(10**9) == pytest.approx(2.0, abs=1e-6)
+    assert sure_errors(4) == pytest.approx(3.3065, abs=1e-3)

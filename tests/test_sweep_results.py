@@ -107,6 +107,40 @@ def test_the_same_untrained_model_is_there_once_a_seed(plan: Plan, layout: Layou
     assert collect([(plan, layout)]).notices == ()
 
 
+ONE = "run,N,D,p_a,p_b,loss_a,loss_b\nx,1000,2000,1,0,2,4\n"
+OTHERS = {
+    "command alone": ({}, ONE, 1),
+    "order of targets": ({}, ONE.replace("loss_a,loss_b", "loss_b,loss_a").replace("2,4", "4,2"), 1),
+    "a checkpoint": ({}, ONE.replace("x,1000,2000", "x,1000,1000,1,0,3,4\nx,1000,2000"), 2),
+    "seed": ({"seeds": (1,)}, ONE, 2),
+    "mixture": ({"mixture": 1}, ONE.replace(",1,0,", ",0,1,"), 2),
+    "N": ({"N": 3000}, ONE.replace("1000", "3000"), 2),
+    "D": ({"D": 4000}, ONE.replace("2000", "4000"), 2),
+    "a loss": ({}, ONE.replace("2,4", "2,4.000000000000001"), 2),
+    "a target": ({}, ONE.replace("loss_b", "loss_c"), 2),
+}
+
+
+@pytest.mark.parametrize("differs", OTHERS)
+def test_models_are_one_where_nothing_but_their_command_differs(tmp_path: Path, differs: str):
+    """Two seeds of a mixture whose losses are equal are two runs, and so are two commands whose losses differ."""
+
+    def trained(name: str, text: str, mixture: int = 0, **of: object) -> tuple[Plan, Layout]:
+        games = coalitions(("a", "b"))
+        alone = Listed(games.sources, games.names[mixture : mixture + 1], games.p[mixture : mixture + 1])
+        plan = grid(alone, **{"N": 1000, "D": 2000, "command": f"{name} {COMMAND}"} | of)
+        layout = Layout.of(tmp_path / f"{name}.jsonl")
+        leave(plan, layout, 0, text)
+        take(plan, layout, 0)
+        return plan, layout
+
+    of, text, models = OTHERS[differs]
+    found = collect([trained("first", ONE), trained("second", text, **of)])
+    assert len(set(found.log.runs)) == models
+    told = "1 runs are others again (mixture, N, D, seed and losses), and are there once"
+    assert [said for said in found.notices if "again" in said] == ([told] if models == 1 else [])
+
+
 def test_of_two_forms_the_newer_counts(plan: Plan, layout: Layout):
     leave(plan, layout, 0, GOOD)
     leave(plan, layout, 0, '{"run": "1", "N": 1000, "D": 2000, "loss_a": 1.25}\n', "runs.jsonl")

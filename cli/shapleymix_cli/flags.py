@@ -16,8 +16,8 @@ from shapleymix.errors import ShapleyMixError
 Flags = Mapping[str, str]
 """The flag of each keyword: `min_own_tokens` is `--min-own-tokens`, `caps` is `--cap`."""
 
-_GIVEN = re.compile(r"(?<![\w\"'-])(\w+)=(True\b)?")
-"""A keyword; what stands in quotes is its value, such as `map="N=params"`."""
+_GIVEN = re.compile(r"(?<![\w\"'-])(\w+)=(?:(True\b)|'([\w.-]+)')?")
+"""A keyword; what stands in double quotes is its value, such as `map="N=params"`."""
 _NAMED = re.compile(r"\((not )?([a-z_]+)\)")
 
 
@@ -39,12 +39,14 @@ def bracketed(text: str, flags: Flags) -> str:
 
 
 def typed(text: str, flags: Flags) -> str:
-    """The same, and `caps=0.3` as `--cap 0.3`: for hints, which show what to write."""
+    """The same, and `caps=0.3` as `--cap 0.3`, `law='auto'` as `--law auto`: for hints, which show what to write."""
 
     def flag(found: re.Match[str]) -> str:
-        name, truth = found.groups()
+        name, truth, word = found.groups()
         if name not in flags:
             return found[0]
+        if word:
+            return f"{flags[name]} {word}"
         after = found.string[found.end() : found.end() + 1]
         ends = not (after.isalnum() or after == '"')
         return flags[name] if truth or ends else f"{flags[name]} "

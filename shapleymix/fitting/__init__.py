@@ -14,6 +14,7 @@ Modules, in reading order:
   beliefs         what is believed of a law's unknowns before any run, as the search takes it
   scores          how well predictions match losses: PE, R2, rank correlation, coverage
   repetition      what a fit knows of repeated tokens: their worth, and the epochs of its runs
+  cells           what held-out losses of one N and D have in common, and how much they scatter there
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
   parameters      the fitted symbols of a law as rows, each with its interval
   misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures

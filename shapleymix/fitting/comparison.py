@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
-from scipy.stats import norm, t
 
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
-from shapleymix.fitting.parting import parted
+from shapleymix.fitting.parting import Parted, parted, parted_by
 from shapleymix.fitting.rates import Part, for_comparison
-from shapleymix.fitting.scores import SURE, Scores, score
+from shapleymix.fitting.scores import Scores, score, surely
 from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.keywords import checked, spelt_out
@@ -96,19 +95,28 @@ class Comparison(Tabular, Record):
         """The law that `law="auto"` takes.
 
         `learned-base`, unless another is better by more than two (paired) standard errors, more where there are few
-        mixtures (`sure`); then, or where it is not compared, the law with the fewest numbers per target within one
+        mixtures (`told`); then, or where it is not compared, the law with the fewest numbers per target within one
         standard error of the best. Of a dozen laws one is better by one standard error by luck alone.
         """
         scored = [entry.law for entry in self._scored()]
         if USUAL not in scored:
             return self._simplest()
-        return self._simplest() if self._clear(scored.index(self.best()), scored.index(USUAL)) else USUAL
+        return self._simplest() if self.told(scored.index(self.best()), scored.index(USUAL)) < 0 else USUAL
 
-    def _clear(self, one: int, other: int) -> bool:
-        """Whether the lead of one law over another is more than chance; of very few mixtures none is."""
-        if one == other or self.mixtures < LEAST_MIXTURES:
-            return False
-        return bool(self.gap[other, one] > sure(self.mixtures) * self.gap_error[other, one])
+    def told(self, one: int, other: int, wider: float = 1.0) -> int:
+        """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
+
+        Parameters
+        ----------
+        one, other : int
+            Their places among the laws that have scores.
+        wider : float
+            What their standard errors are multiplied by.
+        """
+        if self.mixtures < LEAST_MIXTURES:
+            return 0
+        error = wider * unbiased(float(self.gap_error[one, other]), self.mixtures)
+        return surely(float(self.gap[one, other]), error, self.mixtures)
 
     def _simplest(self) -> str:
         """The law with the fewest numbers per target within one (paired) standard error of the best."""
@@ -124,12 +132,9 @@ class Comparison(Tabular, Record):
         return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
 
 
-def sure(mixtures: int) -> float:
-    """How many standard errors of the bootstrap over some mixtures are as sure as two of a normal law: Student's t.
-
-    Rubin's bootstrap has a variance of (n - 1) / (n + 1) times the unbiased one.
-    """
-    return float(t.ppf(norm.cdf(SURE), mixtures - 1) * np.sqrt((mixtures + 1) / (mixtures - 1)))
+def unbiased(error: float, mixtures: int) -> float:
+    """A standard error of Rubin's bootstrap, whose variance is (n - 1) / (n + 1) times the unbiased one."""
+    return error * float(np.sqrt((mixtures + 1) / (mixtures - 1)))
 
 
 @spelt_out(Settings, CompareKeywords.__annotations__)
@@ -158,6 +163,7 @@ def compare(
         The transfer matrix and the languages table, for the laws that need them.
     leave_largest_N, split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
+        Whether runs without a target's own language are another regime is then told by the other rows alone.
     seed : int
         Seed of the paired bootstrap.
     progress : Progress, optional
@@ -178,10 +184,32 @@ def compare(
     """
     checked("compare", keywords, CompareKeywords.__annotations__)
     whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
-    study = parted(whole, progress=progress).study
-    masks, design = study.hold_out(leave_largest_N=leave_largest_N, split=split)
-    contenders = [candidate(law) for law in (study.allowed() if laws is None else contenders_of(laws))]
-    return contest(contenders, study, masks, design, progress)
+    masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
+    contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
+    one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
+    parts = parted_by(whole, ~masks[0], progress) if one_fit else parted(whole, progress=progress)
+    notices = _unscored(parts, masks)
+    found = contest(contenders, parts.study, masks, design, progress)
+    return replace(found, notices=(*found.notices, *notices))
+
+
+def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
+    """How many losses that masks (V, R) hold out are of another regime than the laws are fitted to.
+
+    Raises
+    ------
+    FitError
+        If all are.
+    """
+    held = (parts.whole.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    apart = int((held & parts.lacking).sum())
+    if not apart:
+        return ()
+    which = "held-out losses are of runs without the target's own language, another regime than the laws are fitted to"
+    if apart == held.sum():
+        hint = "hold out other runs, or fit one law to all (min_own_tokens=0)"
+        raise FitError(f"all {apart} {which}: none is left to score", hint=hint)
+    return (f"{apart} of {int(held.sum())} {which}: they are not scored",)
 
 
 def contest(

@@ -316,7 +316,7 @@ class Problem:
     def law_at(self, x: FloatArray) -> Law:
         """The laws with unknowns x (V, K, P), in plain units and in the law's own gauge, with leading axis V."""
         V, K = x.shape[:2]
-        givens = {name: np.tile(value.T[..., None], (V, 1, 1)) for name, value in self.givens.items()}
+        givens = {name: np.concatenate([value.T[..., None]] * V) for name, value in self.givens.items()}
         flat = self.packing.unpack(x.reshape(V * K, -1), givens)
         law = flat.mapped(
             lambda known, value: (

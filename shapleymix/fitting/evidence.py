@@ -172,6 +172,12 @@ def without(evidence: Evidence, rows: BoolArray) -> Evidence:
     return replace(evidence, weight=np.where(rows, 0.0, evidence.weight), notices=notices)
 
 
+def chosen(evidence: Evidence, rows: BoolArray) -> Evidence:
+    """Some of its rows (R,) alone."""
+    unique = None if evidence.unique is None else evidence.unique[rows]
+    return replace(evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], unique=unique)
+
+
 def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
     """For each target the index of the source of its name, or -1."""
     place = {name: index for index, name in enumerate(sources)}

@@ -91,10 +91,12 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     if not isinstance(law, CoreLaw):
         return law
     rng = np.random.default_rng([seed, STREAM])
-    for budget in levels.untold(type(law)):
+    for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
         law = _gone_on(law, levels, budget, exponent, _slope(budget, _drawn(rng, np.shape(law.E))))
+        if len(values) == 1:
+            law = law.loosened(budget, _drawn(rng, np.shape(law.E)))
     return law
 
 

@@ -16,6 +16,7 @@ from shapleymix.files import Json
 from shapleymix.fitting.absent import Absent, merged
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.candidates import law_of
+from shapleymix.fitting.cells import Cells
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.evidence import Logs, Table
@@ -75,6 +76,8 @@ class Fit(Tabular, Record):
         the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
+    cells : Cells, optional
+        What held-out losses of one N and D have in common, and how they scatter; None with fewer than two of these.
     """
 
     kind = "fit"
@@ -99,6 +102,7 @@ class Fit(Tabular, Record):
     repetition: Repetition | None = None
     absent: Absent | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
+    cells: Cells | None = None
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
@@ -107,8 +111,9 @@ class Fit(Tabular, Record):
         self.coverage.check(self.sources, len(self.targets))
         check_quantiles(self.residuals, len(self.targets))
         check_knobs(self.knobs, len(self.targets))
-        if self.misfit is not None:
-            self.misfit.check(len(self.targets))
+        for known in (self.misfit, self.cells):
+            if known is not None:
+                known.check(len(self.targets))
         if self.repetition is not None:
             self.repetition.check(len(self.sources), self.replicates)
         if self.absent is not None:
@@ -240,7 +245,7 @@ class Fit(Tabular, Record):
 
     @property
     def _spread(self) -> Spread:
-        return Spread(self.replicates, self.residuals, self.coverage)
+        return Spread(self.replicates, self.residuals, self.coverage, self.cells)
 
     def terms(self, N: float, D: float) -> Terms:
         """The law at one budget as convex pieces in the mixture.
@@ -332,16 +337,13 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
         If the runs are too few for the law.
     """
     told, point, absent = fitted_apart(parts, law, progress)
-    study, log, inputs = told.study, told.study.log, told.study.inputs
-    errors = errors_of(told, point)
+    study, log, inputs, errors = told.study, told.study.log, told.study.inputs, errors_of(told, point)
     narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
     return Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
         fitted_scores=errors.fitted, held_out=errors.held_out, residuals=errors.residuals, misfit=errors.misfit,
-        selection=None,
-        rows=int(point.used.any(axis=1).sum()),
+        selection=None, rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *narrow, *errors.odd),
-        provenance=study.provenance(law),
-        knobs=dict(point.knobs),
+        provenance=study.provenance(law), knobs=dict(point.knobs), cells=errors.cells,
     )  # fmt: skip

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import norm, t
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.absent import Absent
@@ -19,7 +18,7 @@ from shapleymix.fitting.evidence import own_source, own_tokens, without
 from shapleymix.fitting.fitted import Fitted
 from shapleymix.fitting.rates import Told, at_rate
 from shapleymix.fitting.residuals import fitted_to, held_out_losses, point_of, scatter_of
-from shapleymix.fitting.scores import SURE
+from shapleymix.fitting.scores import surely
 from shapleymix.fitting.study import Progress, Study
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
@@ -83,6 +82,21 @@ def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None
     return Parted(study, replace(alone, evidence=evidence), rows)
 
 
+def parted_by(study: Study, rows: BoolArray, progress: Progress | None = None) -> Parted:
+    """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
+
+    Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
+    target's own language and the rows that are fitted show that for another regime.
+    """
+    parts = parted(study.only(rows), progress=progress)
+    lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
+    if not lacking.any():
+        return Parted(study, study, lacking)
+    evidence = without(study.evidence, lacking)
+    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
+    return Parted(study, alone, lacking)
+
+
 def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Told, Fitted, Absent | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
@@ -143,5 +157,4 @@ def _surely(gains: FloatArray, groups: IntArray) -> int:
     counts = np.bincount(place, known[among].sum(axis=1))
     mean, n = sums.sum() / counts.sum(), len(sums)
     error = np.sqrt(((sums - mean * counts) ** 2).sum() * n / (n - 1)) / counts.sum()
-    sure = float(t.ppf(norm.cdf(SURE), n - 1)) * error
-    return int(mean > sure) - int(mean < -sure)
+    return surely(mean, error, n)

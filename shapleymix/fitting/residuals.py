@@ -8,6 +8,7 @@ import numpy as np
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.candidates import candidate, predicted_in_parts, require_losses
+from shapleymix.fitting.cells import Cells, cells_of
 from shapleymix.fitting.fitted import Fitted, estimated, learned
 from shapleymix.fitting.misfit import Misfit, misfit_of
 from shapleymix.fitting.questions import questions_of_fit
@@ -29,6 +30,7 @@ class Errors:
     fitted: Scores
     held_out: Scores | None
     residuals: FloatArray | None
+    cells: Cells | None
     misfit: Misfit | None
     odd: tuple[str, ...]
 
@@ -62,25 +64,31 @@ def errors_of(told: Told, point: Fitted) -> Errors:
     require_losses(law.name, fitted, point.used, log)
     counted = study.evidence.weight > 0
     seen = np.where(counted, log.loss, np.nan)
+    cells = None if losses is None else cells_of(log, np.log(seen / losses))
     return Errors(
         fitted=score(targets, seen, fitted),
         held_out=None if losses is None else score(targets, seen, losses),
-        residuals=scatter_of(study, point, counted),
+        residuals=scatter_of(study, point, counted, cells),
+        cells=cells,
         misfit=misfit_of(log, seen, losses, point.law, replicated=point.replicates is not None, ratios=p),
         odd=tuple(questions_of_fit(log, np.log(log.loss / fitted), point.used)),
     )
 
 
-def scatter_of(study: Study, point: Fitted, counted: BoolArray) -> FloatArray | None:
-    """Quantiles (99, K) of how the counted held-out losses (R, K) scatter about the law; None without any."""
+def scatter_of(study: Study, point: Fitted, counted: BoolArray, cells: Cells | None = None) -> FloatArray | None:
+    """Quantiles (99, K) of how the counted held-out losses (R, K) scatter about the law; None without any.
+
+    Those of runs that scatter as in the mean of all cells: in others, the factors of `cells` say how much more.
+    """
     if point.held_out is None:
         return None
-    log, rows = study.log, counted.any(axis=1)
-    residuals = residual_quantiles(np.where(counted, log.loss, np.nan), point.held_out, log.groups)
+    log = study.log
+    residual = np.where(counted, np.log(log.loss / point.held_out), np.nan)
+    residuals = residual_quantiles(residual if cells is None else residual / cells.factors(log.N, log.D), log.groups)
     if point.replicates is None:
         return residuals
     p = study.evidence.ratios if type(point.law).takes_repetition else log.p
-    return scatter(residuals, law_variance(point.law, point.replicates, p[rows], log.N[rows], log.D[rows]))
+    return scatter(residuals, law_variance(point.law, point.replicates, p, log.N, log.D, counted))
 
 
 def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata, t
 
 from shapleymix.fields import AMOUNT, ROUNDING, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -15,6 +15,20 @@ from shapleymix.tables.frames import Columns, Tabular
 
 SURE = 2.0
 """Standard errors by which one law must be better than another, were there mixtures without number."""
+
+
+def sure_errors(count: int) -> float:
+    """How many standard errors of a mean of so many values are as sure as `SURE` of a normal law: Student's t."""
+    return float(t.ppf(norm.cdf(SURE), count - 1))
+
+
+def surely(mean: float, error: float, count: int) -> int:
+    """1 or -1 where a mean of so many paired differences is surely above or below 0, else 0; of one, 0.
+
+    `error` is its standard error, as unbiased as that of independent differences.
+    """
+    bound = sure_errors(count) * error
+    return int(mean > bound) - int(mean < -bound)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from shapleymix.fitting.evidence import (
     Filters,
     Logs,
     Table,
+    chosen,
     fold_masks,
     gather,
     inputs_of,
@@ -91,6 +92,10 @@ class Study:
     def log(self) -> RunLog:
         """The rows that may be fitted."""
         return self.evidence.log
+
+    def only(self, rows: BoolArray) -> Study:
+        """The study of some of its rows (R,) alone."""
+        return replace(self, evidence=chosen(self.evidence, rows))
 
     @property
     def mixtures(self) -> int:

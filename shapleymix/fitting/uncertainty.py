@@ -1,8 +1,9 @@
-"""Intervals of predicted losses: the law's replicates, the scatter of held-out runs, and the distance from the runs.
+"""Intervals of predicted losses: replicates, the scatter of held-out runs, the distance from the runs, and cells.
 
-The three are independent and added in quadrature on log loss. What the replicates hold (symbols that the runs tell
+The parts are independent and added in quadrature on log loss. What the replicates hold (symbols that the runs tell
 badly, exponents that public runs lend) opens with the distance by itself; the third part is for what no replicate of
-one law holds: that the form is another, and that checkpoints of a decaying learning rate are no final losses.
+one law holds: that the form is another, and that checkpoints of a decaying learning rate are no final losses. The last
+is what losses of one budget have in common: at fitted budgets it is in the scatter, which is that of each (`cells`).
 
 Legend: R points, K targets, B replicates.
 """
@@ -18,10 +19,11 @@ from scipy.stats import t as student_t
 
 from shapleymix.display import short
 from shapleymix.fields import ROUNDING
+from shapleymix.fitting.cells import Cells
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import replicate_losses
 from shapleymix.laws import Law, Terms
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 
 QUANTILES = np.arange(1, 100) / 100.0  # levels at which held-out residuals are kept
 BEYOND_N, BEYOND_D = 0.010, 0.030
@@ -39,25 +41,27 @@ STREAM = 3  # of the draws of the form's error, which are the same for every poi
 
 @dataclass(frozen=True)
 class Spread:
-    """What an interval is made of: replicates, quantiles (99, K) of held-out log residuals, and what runs cover."""
+    """What an interval is made of: replicates, quantiles (99, K) of held-out log residuals, what runs cover, cells."""
 
     replicates: Law | None
     residuals: FloatArray | None
     coverage: Coverage | None = None
+    cells: Cells | None = None
 
     def interval(
         self, losses: FloatArray, p: FloatArray, N: FloatArray, D: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Low and high (R, K): the three parts of the module's text in quadrature.
+        """Low and high (R, K): the parts of the module's text in quadrature.
 
         NaN where neither replicates nor held-out residuals are at hand.
         """
         tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         own = self._of_replicates(losses, p, N, D, tails)
-        run = self._of_residuals(tails)
+        run = self._of_residuals(N, D, tails)
         if own is None and run is None:
             return np.full_like(losses, np.nan), np.full_like(losses, np.nan)
-        squares = sum(part**2 for part in (own, run, self._of_form(N, D, level)) if part is not None)
+        normal = [self._of_form(N, D, level), self._of_cells(N, D, level)]
+        squares = sum(part**2 for part in (own, run, *normal) if part is not None)
         down, up = np.sqrt(np.broadcast_to(squares, (2, *losses.shape)))
         return losses * np.exp(-down), losses * np.exp(up)
 
@@ -99,11 +103,15 @@ class Spread:
     def _of_form(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
         return None if self.coverage is None else norm.ppf(0.5 + level / 2) * form_error(self.coverage, N, D)
 
-    def _of_residuals(self, tails: FloatArray) -> FloatArray | None:
+    def _of_cells(self, N: FloatArray, D: FloatArray, level: float) -> FloatArray | None:
+        return None if self.cells is None else norm.ppf(0.5 + level / 2) * self.cells.elsewhere(N, D)
+
+    def _of_residuals(self, N: FloatArray, D: FloatArray, tails: FloatArray) -> FloatArray | None:
         if self.residuals is None:
             return None
         bounds = np.stack([_between(self.residuals, tail) for tail in tails])
-        return np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+        sides = np.maximum(np.array([-1.0, 1.0])[:, None] * bounds, 0.0)[:, None, :]
+        return sides if self.cells is None else sides * self.cells.factors(N, D)
 
 
 def form_error(coverage: Coverage, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -118,13 +126,22 @@ def form_factors(coverage: Coverage, N: float, D: float, replicates: int) -> Flo
     return np.exp(drawn * form_error(coverage, np.array([N]), np.array([D])))
 
 
-def law_variance(law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-    """Mean variance (K,) of the replicates' log losses at the runs that were fitted, or at every so manieth of many."""
-    rows = np.unique(np.linspace(0, len(p) - 1, min(len(p), SAMPLED)).astype(np.int64))
+def law_variance(
+    law: Law, replicates: Law, p: FloatArray, N: FloatArray, D: FloatArray, counted: BoolArray
+) -> FloatArray:
+    """Mean variance (K,) of the replicates' log losses where losses count (R, K), or at every so manieth run of many.
+
+    Elsewhere replicates may be wild: at runs without a target's own language, which another law tells, they spread by
+    several times what they do where they were fitted.
+    """
+    rows = np.flatnonzero(counted.any(axis=1))
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED)).astype(np.int64))]
     points = p[rows], N[rows], D[rows]
     known = np.log(law.losses(*points))
-    shifts = [np.log(one.losses(*points)) - known for one in _each(replicates)]
-    return np.nan_to_num(np.nanmean(np.square(shifts), axis=(0, 1)))
+    shifts = [np.where(counted[rows], np.log(one.losses(*points)) - known, np.nan) for one in _each(replicates)]
+    squares = np.square(shifts)
+    there = ~np.isnan(squares)
+    return np.where(there, squares, 0.0).sum(axis=(0, 1)) / np.maximum(there.sum(axis=(0, 1)), 1)
 
 
 def _each(replicates: Law) -> Iterator[Law]:
@@ -157,7 +174,7 @@ def check_quantiles(residuals: FloatArray | None, targets: int) -> None:
         raise ValueError("residuals: quantiles are finite, and do not fall")
 
 
-def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray) -> FloatArray:
+def residual_quantiles(residual: FloatArray, groups: IntArray) -> FloatArray:
     """Quantiles (99, K) of the held-out log residuals of a new run; zero for a target that has none.
 
     Few residuals have no 5% quantile: between the lowest and the highest of 4 lie 60% of new ones. There Student's t
@@ -166,17 +183,17 @@ def residual_quantiles(loss: FloatArray, predicted: FloatArray, groups: IntArray
 
     Parameters
     ----------
-    loss, predicted : array (R, K)
-        Losses, and their predictions by fits that did not see them; NaN where there is none.
+    residual : array (R, K)
+        Logs of losses over their predictions by fits that did not see them; NaN where there is none.
     groups : int array (R,)
         The number of each row's mixture: rows of one mixture miss alike, and count less.
     """
-    there = ~np.isnan(loss) & ~np.isnan(predicted)
+    there = ~np.isnan(residual)
     known = np.flatnonzero(there.any(axis=0))
     found = np.zeros((len(QUANTILES), there.shape[1]))
     if not len(known):
         return found
-    residual = np.where(there, np.log(np.where(there, loss, 1.0) / np.where(there, predicted, 1.0)), np.nan)[:, known]
+    residual = residual[:, known]
     count = _independent(residual, groups)
     expected = np.minimum(QUANTILES, 1 - QUANTILES)[:, None] * count
     own = expected**2 / (expected**2 + HALF**2)

@@ -120,6 +120,18 @@ class CoreLaw(Law):
             return self.replaced(E=whole - amount, A=size, alpha=exponent)
         return self.replaced(E=whole - amount, B=size, beta=exponent)
 
+    def loosened(self, budget: Budget, apart: FloatArray) -> Self:
+        """The same losses at the one level of a budget, with symbols drawn that it cannot tell.
+
+        The core's own are drawn by `bent`; a law in which the budget does more has these besides.
+
+        Parameters
+        ----------
+        apart : array (..., K)
+            Standard deviations from the centre of what is believed.
+        """
+        return self
+
     def rescaled(self, N0: float, D0: float) -> Self:
         return self.replaced(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
 

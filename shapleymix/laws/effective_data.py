@@ -34,13 +34,13 @@ class EffectiveData(CoreLaw):
     beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, typical=(0.3, 0.4))
     coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-10, high=1e10, gauge=True, typical=(0.1, 1.0))
 
-    def theta(self, p: FloatArray) -> FloatArray:
-        """Theta, shape (..., R, K)."""
+    def theta(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        """Theta, shape (..., R, K); the same at every budget."""
         return mix(p, self.coefficients)
 
     def parts(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Theta, the loss, and the data term, each (..., R, K)."""
-        theta = self.theta(p)
+        theta = self.theta(p, N, D)
         constant, by_size, by_data = self.core_pieces(N, D)
         by_data = by_data * np.exp(-over_runs(self.beta) * safe_log(theta))
         return theta, constant + by_size + by_data, by_data

@@ -33,7 +33,7 @@ class Family(TransferLaw):
         return self.members
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        return self.transfer_expansion(N, D, safe_log(self.theta(p)))
+        return self.transfer_expansion(N, D, safe_log(self.theta(p, N, D)))
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:

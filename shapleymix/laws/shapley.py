@@ -43,7 +43,7 @@ class Shapley(ShapleyTransfer):
         return self.nsv
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        return self.transfer_expansion(N, D, safe_log(self.theta(p)))
+        return self.transfer_expansion(N, D, safe_log(self.theta(p, N, D)))
 
 
 @dataclass(frozen=True)

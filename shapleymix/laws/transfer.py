@@ -79,20 +79,21 @@ class TransferLaw(CoreLaw):
         """The exponents of the ratios, shape (..., M, K) or (..., 1, K), or None for 1."""
         return None
 
-    def theta(self, p: FloatArray) -> FloatArray:
-        """Theta, shape (..., R, K)."""
+    def theta(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        """Theta, shape (..., R, K); of most members the same at every budget."""
         a = self.exponent()
         if a is None:
             return mix(p, self.phi())
         return np.einsum("...rmk,...mk->...rk", concave_powers(p, a), self.phi())
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        theta = self.theta(p)
+        theta = self.theta(p, N, D)
         loss = self.core(N, D) * np.exp(-over_runs(self.gamma) * safe_log(theta))
         return np.where(theta > 0, loss, np.nan)
 
     def defined(self, p: FloatArray) -> BoolArray:
-        return self.theta(p) > 0
+        one = np.ones(len(p))
+        return self.theta(p, one, one) > 0
 
     def aggregate(self, p: FloatArray) -> Aggregate:
         """Theta with the pieces that derivatives by phi and a need."""

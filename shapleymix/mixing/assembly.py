@@ -13,7 +13,7 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, little_told, misfit_of
+from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, effect_of, little_told, misfit_of
 from shapleymix.mixing.doubts import NO_GAIN, interval
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
@@ -70,7 +70,9 @@ class Summary:
         bounds = self.problem.constraints
         drawn = little_told(self.fit, bounds.sources)
         regime = supplied(self.fit, self.N, bounds) if self.answer.proved else None  # else losses are predictions
-        return Beliefs(self.problem, self.replicates, misfit_of(self.fit), self.choices, self.level, drawn, regime)
+        effect = effect_of(self.fit, self.N, self.D)
+        misfit = misfit_of(self.fit)
+        return Beliefs(self.problem, self.replicates, misfit, self.choices, self.level, drawn, regime, effect)
 
     @property
     def method(self) -> str:

@@ -194,7 +194,7 @@ def compare_mixtures(
         weights_origin=found.origin,
         level=level,
         replicates=0 if replicates is None else len(replicates),
-        entries=_entries(tuple(named), predicted, outlooks, doubts_of(fit, replicates, level)),
+        entries=_entries(tuple(named), predicted, outlooks, doubts_of(fit, replicates, level, (size, tokens))),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )

@@ -10,6 +10,7 @@ from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 import numpy as np
 
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.cells import Cells, Effect
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.settings import LEVEL, SEED
 from shapleymix.keywords import spelt_out
@@ -282,6 +283,12 @@ class Demands(Bounds):
 def unseen_sources(fit: FitLike) -> tuple[str, ...]:
     """Sources that no run of the fit ever saw; a fit of a user's own need not know."""
     return tuple(getattr(fit, "unseen", ()))
+
+
+def effect_of(fit: object, N: float, D: float) -> Effect | None:
+    """What losses of all mixtures of one budget have in common, where the fit knows; one of a user's own need not."""
+    cells = getattr(fit, "cells", None)
+    return cells.common(N, D) if isinstance(cells, Cells) else None
 
 
 def misfit_of(fit: FitLike) -> Misfit | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from shapleymix.fitting.cells import Effect
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.records import BoolArray, FloatArray
 
@@ -78,12 +79,15 @@ class Doubts:
         Probability of the intervals.
     drawn : bool array (M,), optional
         Sources whose effect the replicates draw.
+    effect : Effect, optional
+        What losses of all mixtures have in common beyond the law: it cancels in a gain.
     """
 
     misfit: Misfit | None
     replicated: bool
     level: float
     drawn: BoolArray | None = None
+    effect: Effect | None = None
 
     @property
     def blank(self) -> bool:
@@ -93,8 +97,9 @@ class Doubts:
     def objective(self, one: Outlook) -> tuple[float, float]:
         """Interval of the loss of one trained run."""
         at = one.sensitivity
-        spread = 0.0 if self.misfit is None else float(np.sqrt(self.misfit.covariance(at, at)))
-        return self._interval(widened(one.values, spread))
+        own = 0.0 if self.misfit is None else self.misfit.covariance(at, at)
+        common = 0.0 if self.effect is None else self.effect.variance(at)
+        return self._interval(widened(one.values, float(np.sqrt(own + common))))
 
     def gain(self, better: Outlook, other: Outlook, *, optimism: float = 0.0, runs: bool = True) -> Gain:
         """What one mixture saves of the loss of another.

@@ -29,6 +29,7 @@ from shapleymix.mixing.demands import (
     FitLike,
     FitSpec,
     Size,
+    effect_of,
     fit_of,
     misfit_of,
     notices_of,
@@ -328,15 +329,14 @@ def _entries(
 ) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
-    misfit, level = misfit_of(fit), demands.level
-    regime = supplied(fit, N, bounds)
-    believed = [Beliefs(replace(problem, w=side), replicates, misfit, None, level, regime=regime) for side in w]
+    regime, effect = supplied(fit, N, bounds), effect_of(fit, N, bounds.D)
+    every = Beliefs(problem, replicates, misfit_of(fit), None, demands.level, regime=regime, effect=effect)
+    believed = [replace(every, problem=replace(problem, w=side)) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
         seen = judged(fit, answer.p, {}, N, bounds, demands)
         why = [seen.reason(0, side) for side in w]
         sides = [_reported(one, answer.p, bool(lost)) for one, lost in zip(believed, why, strict=True)]
-        losses = np.asarray(seen.optimum.losses, dtype=float)[0]
-        reason = "; ".join(dict.fromkeys(filter(None, why)))
+        losses, reason = np.asarray(seen.optimum.losses, dtype=float)[0], "; ".join(dict.fromkeys(filter(None, why)))
         entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
         told += [*seen.warnings, *unpriced(fit, answer.p, bounds, "a point")]
     return tuple(entries), tuple(dict.fromkeys(told))

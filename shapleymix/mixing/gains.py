@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fields import AMOUNT, FINITE, SHARE, Range
+from shapleymix.fitting.cells import Effect
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.doubts import Doubts, Gain, Outlook, parts_of, told
@@ -122,6 +123,8 @@ class Beliefs:
         Sources whose effect the replicates draw, since the runs tell little of it.
     regime : Regime, optional
         What is known of mixtures without a target's own language.
+    effect : Effect, optional
+        What losses of all mixtures have in common beyond the law.
     """
 
     problem: Problem
@@ -131,11 +134,12 @@ class Beliefs:
     level: float
     drawn: BoolArray | None = None
     regime: Regime | None = None
+    effect: Effect | None = None
 
     @cached_property
     def doubts(self) -> Doubts:
         """What is unsure of every loss."""
-        return Doubts(self.misfit, self.replicates is not None, self.level, self.drawn)
+        return Doubts(self.misfit, self.replicates is not None, self.level, self.drawn, self.effect)
 
     @property
     def blank(self) -> bool:

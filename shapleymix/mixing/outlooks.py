@@ -14,7 +14,7 @@ import numpy as np
 from shapleymix import laws
 from shapleymix.fitting.absent import of_replicates
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.mixing.demands import FitLike, Predicted, little_told
+from shapleymix.mixing.demands import FitLike, Predicted, effect_of, little_told
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import usable_replicates
@@ -125,8 +125,10 @@ class AtBudget:
         return np.broadcast_to(found, (*np.shape(found)[:-2], len(rows), np.shape(found)[-1]))
 
 
-def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float) -> Doubts:
-    return Doubts(getattr(fit, "misfit", None), replicates is not None, level, little_told(fit, fit.sources))
+def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float, budget: tuple[float, float]) -> Doubts:
+    """What is unsure of every loss at one budget (N, D)."""
+    drawn, effect = little_told(fit, fit.sources), effect_of(fit, *budget)
+    return Doubts(getattr(fit, "misfit", None), replicates is not None, level, drawn, effect)
 
 
 def outlooks_of(

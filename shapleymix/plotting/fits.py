@@ -79,7 +79,7 @@ def plot_fit(
     parse_choice(axis, ("theta", "prediction"), "against")
     points = points_of_log(fit, log, held_out, D, level)
     if axis == "theta":
-        x = theta_of(fit, points.log.p, points.log.unique, points.log.D)
+        x = theta_of(fit, points.log.p, points.log.N, points.log.D, points.log.unique)
         lines = lines_of(fit, points, x, chosen, level)
     else:
         x, lines = points.predicted.losses, []

@@ -23,6 +23,8 @@ from shapleymix.tables.transfer_reading import Table, read_transfer
 
 Values = Literal["raw", "normalized"]
 
+LARGEST = 1e306
+"""Larger numbers have no axis: its margins overflow."""
 UNITS = {"raw": "nats", "normalized": "normalised"}
 
 
@@ -77,7 +79,11 @@ def _alike(found: Similarity) -> str:
     """Cosine and Pearson, and both off the diagonal where there are entries enough."""
     off = (found.cosine_off_diagonal, found.pearson_off_diagonal)
     apart = "" if np.isnan(off).any() else f" ({off[0]:.3f} and {off[1]:.3f} off the diagonal)"
-    return f"Cosine {found.cosine:.3f}, Pearson {found.pearson:.3f}{apart}"
+    return f"Cosine {_measure(found.cosine)}, Pearson {_measure(found.pearson)}{apart}"
+
+
+def _measure(value: float) -> str:
+    return "undefined" if np.isnan(value) else f"{value:.3f}"
 
 
 def matrices_of(
@@ -100,16 +106,17 @@ def matrices_of(
     parse_choice(kind, ("raw", "normalized"), "values")
     if kind == "raw" and not has_raw:
         raise DataError("a matrix holds normalised values alone", hint="draw normalised ones (values='normalized')")
-    return Matrices(
-        first.sources,
-        first.targets,
-        kind,
-        _names(whole, names),
-        tuple(one.nsv if kind == "normalized" or one.sv is None else one.sv for one in whole),
-        tuple(one.stderr if kind == "raw" else None for one in whole),
-        first.off_diagonal,
-        whole,
-    )
+    drawn = tuple(one.nsv if kind == "normalized" or one.sv is None else one.sv for one in whole)
+    errors = tuple(one.stderr if kind == "raw" else None for one in whole)
+    _require_axes(*drawn, *(one for one in errors if one is not None))
+    return Matrices(first.sources, first.targets, kind, _names(whole, names), drawn, errors, first.off_diagonal, whole)
+
+
+def _require_axes(*values: FloatArray) -> None:
+    largest = max(float(np.nanmax(np.abs(one), initial=0.0)) for one in values)
+    if largest > LARGEST:
+        message = f"a value or standard error of {largest:g} nats is too large to draw"
+        raise DataError(message, hint="check the matrix, or draw normalised values (values='normalized')")
 
 
 def _read(given: TransferMatrix | Table) -> TransferMatrix:

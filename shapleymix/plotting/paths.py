@@ -41,7 +41,7 @@ def lines_of(fit: Fit, points: Points, theta: FloatArray, targets: list[int], le
     p = np.concatenate([_between(points.log.p[low], points.log.p[high]) for _, _, low, high in ends])
     sizes = np.repeat([N for _, N, _, _ in ends], STEPS)
     tokens = np.repeat([points.budgets[N] for _, N, _, _ in ends], STEPS)
-    said, along = quietly(fit, p, sizes, tokens, level), theta_of(fit, p, None, tokens)
+    said, along = quietly(fit, p, sizes, tokens, level), theta_of(fit, p, sizes, tokens)
     found = []
     for place, (j, N, _, _) in enumerate(ends):
         rows = slice(place * STEPS, (place + 1) * STEPS)

@@ -29,7 +29,7 @@ NEAR = 0.01
 class HasTheta(Protocol):
     """A law through whose Theta alone the mixture acts on a target's loss."""
 
-    def theta(self, p: FloatArray) -> FloatArray:
+    def theta(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Theta, shape (..., R, K)."""
         ...
 
@@ -119,8 +119,8 @@ def quietly(
         return fit.predict(p, N, D, level, unique=unique)
 
 
-def theta_of(fit: Fit, p: FloatArray, unique: FloatArray | None, D: FloatArray) -> FloatArray:
-    """Theta (R, K) of mixtures under a fit, with the worth of repeated tokens.
+def theta_of(fit: Fit, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
+    """Theta (R, K) of runs under a fit, with the worth of repeated tokens.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def theta_of(fit: Fit, p: FloatArray, unique: FloatArray | None, D: FloatArray) 
         hint = "draw the losses against the predicted ones (against='prediction')"
         raise UsageError(f"law {law.name!r} has no Theta to draw the loss against", hint=hint)
     counted = taken(fit.repetition, p, unique, np.full(len(fit.sources), np.nan), D)
-    return law.theta(counted.q)
+    return law.theta(counted.q, N, D)
 
 
 def _joined(seen: RunLog, others: RunLog) -> RunLog:

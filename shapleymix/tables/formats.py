@@ -14,6 +14,7 @@ from shapleymix.files import MAX_BYTES
 from shapleymix.tables.cells import NO_ROWS, Cells, Layout, plain, refusal
 from shapleymix.tables.json_tables import read_json
 from shapleymix.tables.separated import read_separated
+from shapleymix.tables.training_logs import is_megatron, read_megatron
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _PIECE = 2**22
@@ -53,6 +54,9 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
     if name.endswith((".jsonl", ".ndjson", ".json")) or text.lstrip()[:1] in ("{", "["):
         _no_marks(layout, origin, "JSON")
         found = replace(read_json(text, origin), decimal=layout.decimal or ".")
+    elif is_megatron(text):
+        _no_marks(layout, origin, "a log of Megatron")
+        found = read_megatron(text, origin)
     else:
         found = read_separated(text, origin, layout)
     return replace(found, notices=told + found.notices)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from shapleymix.errors import DataError, Fault, Location
 from shapleymix.tables.cells import Cells, plain, refusal
 from shapleymix.tables.names import repeated
+from shapleymix.tables.training_logs import is_trainer_state, read_trainer_state
 
 _ONE_A_LINE = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
 
@@ -24,6 +25,8 @@ def read_json(text: str, origin: str) -> Cells:
     if start == "[":
         return _array(text, origin)
     whole = _whole(text) if start == "{" else None
+    if whole is not None and is_trainer_state(whole):
+        return read_trainer_state(whole, origin)
     if whole is not None and all(isinstance(value, (list, dict)) for value in whole.values()) and whole:
         return _columns(whole, origin)
     return _lines(text, origin) if whole is None else _rows([whole], [1])

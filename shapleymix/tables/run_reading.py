@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack
 
@@ -20,9 +20,11 @@ from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
+from shapleymix.tables.run_ids import made_ids, repeated_rows, told_apart
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
+from shapleymix.tables.sources.opening import read_source
 from shapleymix.tables.spelling import mistyped
 
 SPLITS = ("fit", "held-out")
@@ -58,7 +60,8 @@ def read_runs(
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
     how = Reading.of(ReadingOptions(**reading))
     beside = [read_sheet(table, how.layout) for table in how.join]
-    logs = [_one_log(read_sheet(table, how.layout), beside, how, need) for table in listed(tables)]
+    sheets = told_apart([read_source(table, how.layout) for table in listed(tables)])
+    logs = [_one_log(sheet, beside, how, need) for sheet in sheets]
     return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
 
 
@@ -85,7 +88,7 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     if faults:
         raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
-    repeats = list(_repeated_rows(sheet, log))
+    repeats = list(repeated_rows(sheet, log))
     if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
         raise other
     faults.extend(repeats)
@@ -112,7 +115,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     notices.extend(ignored_notices(roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
     return RunLog(
-        runs=texts(sheet, "run", faults) if "run" in sheet.columns else _made_ids(N, D, p, unique, seed, notices),
+        runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
         N=N,
         D=D,
         p=p,
@@ -141,35 +144,6 @@ def _of_other_kind(sheet: Sheet) -> LayoutError | None:
     message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
     hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
     return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
-
-
-def _made_ids(
-    N: FloatArray,
-    D: FloatArray,
-    p: FloatArray,
-    unique: FloatArray | None,
-    seed: tuple[str, ...] | None,
-    notices: list[str],
-) -> tuple[str, ...]:
-    """Ids (R,) for rows that have none: those of one N, mixture and seed are one run, unless D repeats.
-
-    A table without ratios has nothing to tell its runs apart: each row is one.
-    """
-    rows = len(N)
-    if not p.shape[1]:
-        notices.append("the table has no ids of runs: each row is a run of its own")
-        return tuple(f"run-{row + 1}" for row in range(rows))
-    limits = np.zeros((rows, 0)) if unique is None else unique
-    exact = np.column_stack([N, np.round(p, 6), limits]).tolist()
-    models = [(*map(repr, numbers), name) for numbers, name in zip(exact, seed or [""] * rows, strict=True)]
-    seen: dict[tuple[object, ...], int] = {}
-    names: dict[tuple[object, ...], str] = {}
-    found = []
-    for model, tokens in zip(models, D.tolist(), strict=True):
-        time = seen[(*model, tokens)] = seen.get((*model, tokens), 0) + 1
-        found.append(names.setdefault((*model, time), f"run-{len(names) + 1}"))
-    notices.append("the table has no ids of runs: rows of one N, mixture and seed are one run")
-    return tuple(found)
 
 
 def _matrix(
@@ -338,12 +312,3 @@ def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
         if value and value not in SPLITS:
             faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
     return split
-
-
-def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
-    first: dict[tuple[str, float], int] = {}
-    for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
-        earlier = first.setdefault(key, row)
-        if earlier != row and key[0] and key[1] == key[1]:
-            message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
-            yield sheet.fault(row, "run", message, "give each trained model its own run id, or remove the row")

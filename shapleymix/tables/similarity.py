@@ -85,7 +85,7 @@ def _overall(measure: Measure, left: FloatArray, right: FloatArray, mask: BoolAr
 
 def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
     """Cosine (K,) of the columns, over the entries of the mask."""
-    a, b = np.where(mask, left, 0.0), np.where(mask, right, 0.0)
+    a, b = _scaled(left, mask), _scaled(right, mask)
     norms = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
     dot = (a * b).sum(axis=0)
     return np.divide(dot, norms, out=np.full(dot.shape, np.nan), where=norms > 0)
@@ -93,13 +93,22 @@ def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
 
 def _pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
     """Pearson correlation (K,) of the columns, over the entries of the mask: the cosine of what is left of the mean."""
-    return _cosine(_centred(left, mask), _centred(right, mask), mask)
+    return _cosine(_centred(_scaled(left, mask), mask), _centred(_scaled(right, mask), mask), mask)
+
+
+def _scaled(values: FloatArray, mask: BoolArray) -> FloatArray:
+    """Columns in units of a power of two near their largest entry in the mask, and 0 outside of it.
+
+    No measure here depends on the units, and no square of numbers below 1 overflows.
+    """
+    kept = np.where(mask, values, 0.0)
+    _, exponent = np.frexp(np.abs(kept).max(axis=0, initial=0.0))
+    return np.ldexp(kept, -exponent)
 
 
 def _centred(values: FloatArray, mask: BoolArray) -> FloatArray:
-    """Columns less their means over the mask; exactly zero where a column does not vary but for rounding."""
-    count = mask.sum(axis=0)
-    mean = np.where(mask, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    """Scaled columns less their means over the mask; exactly 0 where a column does not vary but for rounding."""
+    mean = values.sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
     left = np.where(mask, values - mean, 0.0)
-    noise = 1e-13 * np.abs(np.where(mask, values, 0.0)).max(axis=0, initial=0.0)
+    noise = 1e-13 * np.abs(values).max(axis=0, initial=0.0)
     return np.where(np.abs(left).max(axis=0, initial=0.0) <= noise, 0.0, left)

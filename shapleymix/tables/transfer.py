@@ -94,7 +94,8 @@ class TransferMatrix(Tabular, Record):
             raise DataError(f"{again[0]!r} occurs twice" if again else "a transfer matrix needs labels")
         if not np.isfinite(values).all():
             raise DataError("a Shapley value is not a finite number")
-        nsv = np.exp(values - values.max(axis=0))
+        with np.errstate(over="ignore"):  # a difference beyond any number is a ratio of 0
+            nsv = np.exp(values - values.max(axis=0))
         return cls(tuple(sources), tuple(targets), values, nsv, errors, dict(provenance or {}))
 
     def summary(self) -> str:

@@ -233,7 +233,8 @@ def _peak_faults(sheet: Sheet, nsv: FloatArray, row_at: IntArray, column: str) -
 
 
 def _conflicts(sheet: Sheet, sv: FloatArray, nsv: FloatArray, row_at: IntArray) -> list[Fault]:
-    expected = np.exp(sv - sv.max(axis=0))
+    with np.errstate(over="ignore"):
+        expected = np.exp(sv - sv.max(axis=0))
     hint = "remove the nsv column: it is computed from sv"
     return [
         sheet.fault(

@@ -1,8 +1,9 @@
 """How many losses 90% intervals hold, and how wide they are: within range, with few runs, at budgets left out.
 
-Prints the README's coverage table, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`), and
-what the last checkpoints alone are good for. An oracle's width is that which, around the same predictions, would just
-hold 90% of the losses. Coverage and width are the median of three sets of replicates, with the range of the three.
+Prints the README's coverage tables, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`),
+what the last checkpoints alone are good for, and the repository's own study, size by size. An oracle's width is that
+which, around the same predictions, would just hold 90% of the losses. Coverage and width are the median of three sets
+of replicates, with the range of the three.
 `bench_coverage.py LAW` measures another law than the default.
 """
 
@@ -14,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _data import SHARED, five_languages, regmix, shared_logs, slimpajama
+from _data import FIXTURES, SHARED, five_languages, regmix, shared_logs, slimpajama
 from _report import finish, must, row, table
 
 import shapleymix as sm
-from shapleymix.fitting.evidence import fold_masks
+from shapleymix.fitting.evidence import fold_masks, own_tokens
 from shapleymix.fitting.questions import progress
 from shapleymix.laws import Law
 from shapleymix.tables.sizes import format_size
@@ -40,11 +41,11 @@ class Held:
     width: np.ndarray
 
     @classmethod
-    def of(cls, fit: sm.Fit, log: sm.RunLog) -> Held:
-        """The losses of a log under a fit."""
+    def of(cls, fit: sm.Fit, log: sm.RunLog, counted: np.ndarray | None = None) -> Held:
+        """The losses of a log under a fit, or those that are counted (R, K)."""
         each = [one.predict(log.p, log.N, log.D) for one in parted(fit)]
         residual = np.log(log.loss / each[0].losses)
-        there = ~np.isnan(residual)
+        there = ~np.isnan(residual) & (True if counted is None else counted)
         inside = np.stack([((told.low <= log.loss) & (log.loss <= told.high))[there] for told in each])
         return cls(residual[there], inside, np.stack([np.log(told.high / told.low)[there] for told in each]))
 
@@ -97,6 +98,7 @@ def main() -> None:
     predicted(present)
     if "slimpajama" in present:
         checkpoints(present["slimpajama"])
+    study()
     finish()
 
 
@@ -227,6 +229,34 @@ def checkpoints(log: sm.RunLog) -> None:
         row(
             word, *(f"{value:.2f}" for value in (*np.mean(folds, axis=0), *errors(log, keep & ~largest, largest, last)))
         )
+
+
+def study() -> None:
+    """The repository's own runs, whose losses of one N and D have more in common: those with the target's language."""
+    log, proof = (sm.read_runs(FIXTURES / "study" / name) for name in ("log.csv", "proof.csv"))
+    sizes, cells = np.unique(log.N), np.unique([log.N, log.D], axis=1).T
+    left_out = {
+        "mixtures, by folds": fold_masks(log, OUTER),
+        "one N and D": [(log.N == N) & (log.D == D) for N, D in cells],
+        "one N": [log.N == N for N in sizes],
+    }
+    table(f"The study: 90% intervals of {LAW}", "left out", "predicted", *COLUMNS)
+    for what, masks in left_out.items():
+        fits = [fitted(log.select(~mask)) for mask in masks]
+        for N in sizes:
+            parts = [(fit, log.select(mask & (log.N == N))) for fit, mask in zip(fits, masks, strict=True)]
+            found = Held.together([with_own(fit, one) for fit, one in parts if len(one)])
+            found.show(what, f"N {format_size(N)}")
+            if what == "mixtures, by folds":
+                must(f"the study, N {format_size(N)}: share inside", found.share, 0.85, ">=")
+                must(f"the study, N {format_size(N)}: share inside", found.share, 0.95)
+                must(f"the study, N {format_size(N)}: width over the oracle's", found.ratio, 2.0)
+    with_own(fitted(log), proof).show("the runs of the proof", f"N {format_size(proof.N[0])}")
+
+
+def with_own(fit: sm.Fit, log: sm.RunLog) -> Held:
+    """The losses of runs with the target's own language."""
+    return Held.of(fit, log, own_tokens(log) > 0)
 
 
 def errors(log: sm.RunLog, kept: np.ndarray, judged: np.ndarray, last: np.ndarray) -> tuple[float, float]:

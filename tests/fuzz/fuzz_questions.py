@@ -1,4 +1,4 @@
-"""Random questions beside the optimum: what more data bring, the trade-off, prices, rivals, distances, budgets.
+"""Random questions beside the optimum: what more data bring, the trade-off, rivals, distances, budgets.
 
 Every answer is held to the printed equations and to HiGHS's bounds (`judge`), which brackets the true optimum between
 a mixture that obeys the bounds and a proof that no other is better.
@@ -6,106 +6,30 @@ a mixture that obeys the bounds and a proof that no other is better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-from unittest.mock import patch
 
 import judge
 import numpy as np
 import pytest
+from asking import BETTER, BOUND, EPOCHS, D, N, Question, bracket, questions, refused_rightly, unpriced
 from campaign import Campaign
 from hypothesis import strategies as st
-from problems import BUDGET, Case, FakeFit, Problem
+from problems import FakeFit, Problem
 
 from shapleymix.errors import InfeasibleError, SolveError
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms
-from shapleymix.mixing.bounds import Group
 from shapleymix.mixing.candidates import compare_mixtures
 from shapleymix.mixing.frontier import frontier
 from shapleymix.mixing.optimization import optimize, optimize_scales
 from shapleymix.records import FloatArray
 
-N, D = BUDGET
-BOUND, BETTER = 1e-9, 1e-6
-EPOCHS = 4
-MARKET = "shapleymix.mixing.assembly.prices_of"
-
-
-@dataclass(frozen=True)
-class Question:
-    """A problem, and a seed for what is asked of it; its repr is the reproducer."""
-
-    case: Case
-    seed: int
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The same draws every time."""
-        return np.random.default_rng(self.seed)
-
-
-def questions(**fixed: Any) -> st.SearchStrategy[Question]:
-    """Problems of a size at which each is solved many times over, with some fields as asked."""
-    groups = st.lists(st.sampled_from(["cap", "floor", "equal", "band"]), max_size=2).map(tuple)
-    drawn: dict[str, Any] = {
-        "seed": st.integers(0, 2**31 - 1),
-        "M": st.integers(2, 8),
-        "K": st.integers(1, 8),
-        "law": st.sampled_from(["linear", "concave", "exponential"]),
-        "scale": st.sampled_from(["plain", "plain", "large", "tiny"]),
-        "objective": st.sampled_from(["mean", "mean", "worst"]),
-        "weights": st.sampled_from(["none", "random", "zeros"]),
-        "caps": st.sampled_from(["none", "loose", "tight", "tokens"]),
-        "floors": st.booleans(),
-        "fixed": st.sampled_from([0, 0, 1]),
-        "groups": groups,
-        "slack": st.sampled_from([1e-3, 0.1]),
-        "anchor": st.sampled_from(["none", "none", "uniform", "random"]),
-        "near": st.sampled_from(["none", "none", "l1", "kl"]),
-    }
-    drawn |= {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
-    return st.builds(Question, st.builds(Case, **drawn), st.integers(0, 2**31 - 1))
-
-
-@contextmanager
-def unpriced() -> Iterator[None]:
-    """Without prices, each of which is a few optimisations more."""
-    with patch(MARKET, lambda *_: ()):
-        yield
-
-
-def bracket(problem: Problem, p: FloatArray) -> tuple[float, float]:
-    """Between which the optimum lies, given a mixture that claims to be it: it obeys the bounds, and no other wins."""
-    broken = judge.violation(problem, p)
-    assert broken <= BOUND, f"breaks a bound by {broken:.2e}"
-    value = judge.objective(problem, p)
-    assert np.isfinite(value), f"the objective is {value}"
-    low = judge.lower_bound(problem, p)
-    unit = max(abs(value), 1e-300)
-    if not value - low <= BETTER * unit:
-        other = judge.clarabel(problem)
-        if other is not None and judge.violation(problem, other) <= BOUND:
-            excess = (value - judge.objective(problem, other)) / unit
-            assert excess <= BETTER, f"Clarabel is better by {excess:.2e} (relative)"
-            low = value - BETTER * unit
-    return low, value
-
 
 def mean_loss(problem: Problem, p: FloatArray) -> float:
     """The objective without its penalty."""
     return judge.objective(problem, p) - judge.penalty(problem, p)
-
-
-def refused_rightly(problem: Problem, refusal: Exception) -> str:
-    """The outcome of a refusal that has its reason."""
-    if isinstance(refusal, InfeasibleError):
-        broken = judge.least_violation(problem)
-        assert broken > BOUND or problem.case.near == "kl", f"refused ({refusal}), but {broken:.1e} suffices"
-        return "refused: no mixture is left"
-    assert judge.unreachable(problem), f"refused without a reason: {refusal}"
-    return "refused: a target that nothing reaches"
 
 
 def with_tokens(problem: Problem, more: dict[str, float]) -> Problem:
@@ -182,80 +106,6 @@ def trade_off(asked: Question) -> tuple[str, dict[str, float]]:
 def _loss(problem: Problem, p: FloatArray, w: FloatArray) -> float:
     """Weighted mean of the losses that count."""
     return float(judge.losses(problem, p)[w > 0] @ w[w > 0])
-
-
-def relaxed(problem: Problem, source: str, side: str, step: float) -> tuple[Problem, dict[str, Any]]:
-    """The judge's problem with one bound further out, and the words for `optimize`: everything given as ratios."""
-    lower, upper = problem.lower.copy(), problem.upper.copy()
-    group_lower, group_upper = problem.group_lower.copy(), problem.group_upper.copy()
-    labels = [group.name for group in problem.options["groups"]]
-    index = (problem.sources if side in ("cap", "floor") else labels).index(source)
-    if side in ("cap", "cap of the group"):
-        (upper if side == "cap" else group_upper)[index] += step
-    else:
-        (lower if side == "floor" else group_lower)[index] -= step
-    moved = replace(problem, lower=lower, upper=upper, group_lower=group_lower, group_upper=group_upper)
-    groups = [
-        replace(group, lower=max(0.0, float(low)), upper=min(1.0, float(high)))
-        for group, low, high in zip(problem.options["groups"], group_lower, group_upper, strict=True)
-    ]
-    options = {name: value for name, value in problem.options.items() if name not in ("available", "caps", "floors")}
-    free = [name for name in problem.sources if name not in problem.options.get("fix", {})]
-    at = {name: i for i, name in enumerate(problem.sources)}
-    options["caps"] = {name: min(1.0, float(upper[at[name]])) for name in free}
-    options["floors"] = {name: max(0.0, float(lower[at[name]])) for name in free}
-    return moved, options | {"groups": groups}
-
-
-def with_kinks(problem: Problem, rng: np.random.Generator) -> Problem:
-    """Where slopes differ by side: caps at the centre of an L1 ball, and groups that bind what a cap binds already."""
-    options, upper, at = problem.options, problem.upper.copy(), problem.sources
-    free = [place for place, name in enumerate(at) if name not in options.get("fix", {})]
-    if problem.case.near == "l1" and problem.center is not None and rng.random() < 0.7:
-        for place in free:
-            if problem.lower[place] < problem.center[place] and rng.random() < 0.5:
-                upper[place] = problem.center[place]
-    if problem.case.seed % 3 == 0 and free:
-        place = free[int(rng.integers(len(free)))]
-        group = Group((at[place],), 0.0, float(min(upper[place], 1.0)))
-        options["groups"] = [*options["groups"], group]
-        problem.members = np.concatenate([problem.members, np.eye(len(at))[[place]]])
-        problem.group_lower = np.append(problem.group_lower, 0.0)
-        problem.group_upper = np.append(problem.group_upper, group.upper)
-    options["caps"] = {at[place]: min(float(upper[place]), 1.0) for place in free}
-    return replace(problem, upper=upper)
-
-
-def prices(asked: Question) -> tuple[str, dict[str, float]]:
-    """A price bounds what any step outwards saves, and a small step saves nearly that: its one-sided slope."""
-    problem = with_kinks(asked.case.problem, asked.rng)
-    groups = [replace(group, name=f"group {place}") for place, group in enumerate(problem.options["groups"])]
-    problem.options["groups"] = groups
-    try:
-        mix = optimize(problem.fit, N, D, **problem.options)
-    except (InfeasibleError, SolveError) as refusal:
-        return refused_rightly(problem, refusal), {}
-    if not mix.binding:
-        return "no bound binds", {}
-    low, high = bracket(problem, mix.p)
-    price = mix.binding[int(asked.rng.integers(len(mix.binding)))]
-    told = f"{price.side} of {price.source}: price {price.per_ratio:.6g}"
-    nearest, decided = 0.0, False
-    for step in (1e-2, 1e-3, 1e-4, 1e-5):
-        if step > (1 - price.bound if "cap" in price.side else price.bound):
-            continue
-        moved, options = relaxed(problem, price.source, price.side, step)
-        with unpriced():
-            other = optimize(problem.fit, N, D, **options)
-        best, claimed = bracket(moved, other.p)
-        least, most = (low - claimed) / step, (high - best) / step
-        assert least <= price.per_ratio * (1 + 1e-6) + 1e-9, f"{told}, but a step of {step} saves {least:.6g} a unit"
-        decided |= most - least <= 0.1 * price.per_ratio
-        nearest = max(nearest, most / price.per_ratio)
-    if not decided and nearest < 0.8:
-        return "a price that steps of 1e-5 do not tell", {}
-    assert nearest >= 0.8, f"{told}, but no step saves more than {nearest:.3f} of it"
-    return f"priced: {price.side}", {"price over the best step's saving": 1 / nearest}
 
 
 @dataclass(frozen=True)
@@ -422,11 +272,12 @@ def rivals(asked: Question) -> tuple[str, dict[str, float]]:
 ALL_KINDS: dict[str, tuple[int, st.SearchStrategy[Question], Callable[[Question], tuple[str, dict[str, float]]]]] = {
     "what if there were more data": (40, questions(caps="tokens"), what_if),
     "trade-offs": (20, questions(anchor="none", objective="mean", K=st.integers(2, 8)), trade_off),
-    "prices": (40, questions(caps=st.sampled_from(["loose", "tight"])), prices),
     "grids of budgets": (20, questions(near=st.sampled_from(["none", "none", "l1"])), budgets),
     "balls": (30, questions(near=st.sampled_from(["l1", "kl"])), nearness),
     "several mixtures": (50, questions(), rivals),
 }
+
+
 CAMPAIGNS = {kind: Campaign(kind) for kind in ALL_KINDS}
 
 

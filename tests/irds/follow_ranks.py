@@ -19,8 +19,8 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, validation  # noqa: E402
-from matrix_ranks import Case as Wrapping  # noqa: E402
-from matrix_ranks import Small, make, state, syncing, wrap  # noqa: E402
+from matrix_models import Case as Wrapping  # noqa: E402
+from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.base import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402

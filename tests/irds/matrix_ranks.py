@@ -11,9 +11,6 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,135 +19,14 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from irds_models import LANGUAGES, VOCAB, Decoder, batch, dot, gradient, loss_of, relative, validation  # noqa: E402
+from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, validation  # noqa: E402
+from matrix_models import Case, Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
-from torch.distributed.fsdp import FSDPModule, fully_shard  # noqa: E402
-from torch.distributed.tensor import DTensor, Replicate  # noqa: E402
-from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 STEPS, LR, TOLERANCE = 4, 0.01, 1e-8
 Part = tuple[Tensor, Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One cell of the matrix."""
-
-    wrapper: str
-    engine: str
-    feature: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.wrapper} {self.engine} {self.feature}"
-
-
-# -- models ----------------------------------------------------------------------------------------------------
-
-
-class Small(Decoder):
-    """One block; `tied` shares the embedding with the output layer."""
-
-    def __init__(self, tied: bool = False) -> None:
-        super().__init__(width=8, layers=1)
-        if tied:
-            self.head.weight = self.embed.weight
-
-
-class Experts(Small):
-    """A sequence goes through the expert that its first token chooses; the last expert is never chosen."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.blocks[0](self.embed(ids))
-        chosen = ids[:, 0] % 3
-        moved = torch.zeros_like(x)
-        for k, expert in enumerate(self.experts):
-            if (chosen == k).any():
-                moved[chosen == k] = expert(x[chosen == k])
-        return self.head(self.norm(x + moved))
-
-
-class Counting(Small):
-    """Counts its tokens, and follows the mean of its activations, in buffers that the next pass reads."""
-
-    load: Tensor
-    mean: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("load", torch.zeros(VOCAB, dtype=torch.float64))
-        self.register_buffer("mean", torch.zeros(8, dtype=torch.float64))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.blocks[0](self.embed(ids))
-        bias, mean = self.load[ids] / 100, self.mean.clone()
-        with torch.no_grad():
-            self.load += torch.bincount(ids.flatten(), minlength=VOCAB)
-            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean((0, 1))
-        return self.head(self.norm(x + bias[..., None] + mean))
-
-
-def make(feature: str) -> Small:
-    torch.manual_seed(0)
-    model = Experts() if "experts" in feature else Counting() if feature == "buffers" else Small("tied" in feature)
-    return model.double()
-
-
-# -- wrappers --------------------------------------------------------------------------------------------------
-
-
-def wrap(model: Small, case: Case) -> Any:
-    if case.feature.startswith("tensor parallel"):
-        mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
-        parallelize_module(model, mesh["tp"], {"head": ColwiseParallel(output_layouts=Replicate())})
-        return fully_shard(model, mesh=mesh["dp"]) if case.feature.endswith("sharded") else model
-    if case.feature == "half a mesh":
-        mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("rest", "dp"))
-        return fully_shard(model, mesh=mesh["dp"])
-    if case.wrapper == "alone":
-        return model
-    if case.wrapper == "ddp":
-        unused = "experts" in case.feature
-        return nn.parallel.DistributedDataParallel(
-            model, find_unused_parameters=unused, static_graph=case.feature == "static graph"
-        )
-    shape = {"fsdp": (2,), "hsdp 2x1": (2, 1), "hsdp 1x2": (1, 2)}[case.wrapper]
-    names = ("dp",) if len(shape) == 1 else ("replicate", "shard")
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
-    fully_shard(model.blocks[0], mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    if case.feature == "divide factor":
-        model.set_gradient_divide_factor(1.0)  # type: ignore[operator]
-    if case.feature == "experts":
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.set_reduce_scatter_unused_params(True)
-    return model
-
-
-@contextmanager
-def syncing(model: Any, case: Case, last: bool) -> Iterator[None]:
-    """Gradients are reduced in the last call of a step only."""
-    off: AbstractContextManager[Any] = nullcontext()
-    if case.wrapper == "ddp" and not last:
-        off = model.no_sync()
-    elif isinstance(model, FSDPModule):
-        if case.feature == "late all-reduce":
-            model.set_requires_all_reduce(last)
-        else:
-            model.set_requires_gradient_sync(last)
-        model.set_is_last_backward(last)
-    with off:
-        yield
-
-
-# -- hooks and optimisers --------------------------------------------------------------------------------------
 
 
 class Steps:
@@ -214,9 +90,6 @@ class Steps:
             optimiser.zero_grad()
 
 
-# -- data ------------------------------------------------------------------------------------------------------
-
-
 def parts_of(case: Case, step: int) -> list[list[Part]]:
     """Calls of each rank: `parts_of(...)[rank][call]`. Ranks are uneven, and some have no sequence of a language."""
     x, y, lang = batch((3, 4, 0, 3) if step % 2 else (2, 3, 2, 3), seed=10 + step)
@@ -252,17 +125,6 @@ def truth_of(model: Small, parts: list[list[Part]]) -> Tensor:
         g = gradient(model, torch.stack(each).sum()) if each else [torch.zeros_like(p) for p in model.parameters()]
         rows.append([dot(g, h_j) for h_j in h])
     return torch.tensor(rows, dtype=torch.float64)
-
-
-# -- one case --------------------------------------------------------------------------------------------------
-
-
-def full(values: Any) -> Tensor:
-    return values.full_tensor() if isinstance(values, DTensor) else values
-
-
-def state(model: Any) -> dict[str, Tensor]:
-    return {name.removeprefix("module."): full(value).detach().clone() for name, value in model.state_dict().items()}
 
 
 def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str]]:

@@ -1,8 +1,7 @@
-"""Schedule, ledger, standard errors, log, matrix, checkpoints."""
+"""Schedule, ledger, standard errors, matrix."""
 
 from __future__ import annotations
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,64 +11,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
-import polars as pl  # noqa: E402
+from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.accounts import log  # noqa: E402
 from shapleymix_irds.accounts.blocks import MANY, Blocks, joined, weight  # noqa: E402
 from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
-from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
-from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
+from shapleymix_irds.errors import TrackerError  # noqa: E402
 from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
 
 from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
-
-OPTIONS = Options(val_sequences=2, measure_sequences=3)
-
-
-class Loop:
-    """A small training run with a tracker."""
-
-    def __init__(self, out: Path | None = None, steps: int = 0, **options: Any) -> None:
-        self.model = make_model().double()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.95))
-        self.loss_fn = loss_of(self.model)
-        settings: dict[str, Any] = {"val": validation(5), "every": 3, "options": OPTIONS, "out": out}
-        self.tracker = IRDS(self.model, options.pop("languages", LANGUAGES), **(settings | options))
-        self.step = 0
-        self.run(steps)
-
-    def run(self, steps: int) -> Loop:
-        for _ in range(steps):
-            x, y, lang = batch((2, 1, 3, 2), seed=self.step)
-            self.tracker.backward(self.loss_fn, x, y, lang, step=self.step)
-            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.tracker.commit(lr=1e-2, grad_norm=norm, max_norm=1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-            self.step += 1
-        return self
-
-    def checkpoint(self) -> dict[str, Any]:
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step}
-        copy = json.loads(json.dumps(self.tracker.state_dict()))
-        return {"tracker": copy, "rest": _copied(state)}
-
-    def resume(self, checkpoint: dict[str, Any]) -> Loop:
-        rest = checkpoint["rest"]
-        self.model.load_state_dict(rest["model"])
-        self.optimizer.load_state_dict(rest["optimizer"])
-        self.step = rest["step"]
-        self.tracker.load_state_dict(checkpoint["tracker"])
-        return self
-
-
-def _copied(state: Any) -> Any:
-    import copy
-
-    return copy.deepcopy(state)
 
 
 def test_one_step_of_each_block_is_evaluated() -> None:
@@ -278,19 +230,6 @@ def test_losses_are_measured_without_dropout_and_modes_are_kept() -> None:
     assert relative(found, expected) < 1e-6
 
 
-def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
-    loop = Loop(tmp_path / "phi", steps=20)
-    loop.tracker.measure(loop.loss_fn)
-    loop.tracker.save(tmp_path / "sv.parquet", "raw")
-    languages, ledger = replay(tmp_path / "phi")
-    assert languages == LANGUAGES
-    assert np.array_equal(ledger.phi, loop.tracker.ledger.phi)
-    assert np.array_equal(ledger.stderr, loop.tracker.ledger.stderr)
-    read = read_transfer(tmp_path / "sv.parquet")
-    assert read.sv is not None
-    assert np.allclose(read.sv, ledger.phi, rtol=1e-12)
-
-
 def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
     loop = Loop(steps=60, every=1)
     start = loop.tracker.losses.start
@@ -314,128 +253,11 @@ def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
     assert np.allclose(read_transfer(tmp_path / "sv.csv").sv, matrix.sv)
 
 
-@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"order": 2}], ids=str)
-def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
-    whole = Loop(tmp_path / "whole", steps=17, **options)
-    whole.tracker.state_dict()
-    first = Loop(tmp_path / "parts", steps=7, **options)
-    checkpoint = first.checkpoint()
-    first.run(5)  # then killed; its log runs ahead of the checkpoint
-    first.tracker.state_dict()
-    assert max(e.step for _, e in read_log(tmp_path / "parts")) > 7
-    second = Loop(tmp_path / "parts", **options).resume(checkpoint)
-    assert all(e.step < 7 for _, e in read_log(tmp_path / "parts"))
-    second.run(10)
-    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert np.array_equal(whole.tracker.ledger.phi, second.tracker.ledger.phi)
-    assert whole.tracker.state_dict() == second.tracker.state_dict()
-    ours, theirs = (list(read_log(tmp_path / name)) for name in ("parts", "whole"))
-    assert [e.step for _, e in ours] == [e.step for _, e in theirs]
-    assert all(np.array_equal(a.gram, b.gram) for (_, a), (_, b) in zip(ours, theirs, strict=True))
-    assert second.tracker.provenance() == whole.tracker.provenance()
-
-
-def test_a_resumed_run_has_the_same_files_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "SEGMENT", 3)
-    Loop(tmp_path / "whole", steps=11, every=1).tracker.state_dict()
-    stopped = Loop(tmp_path / "parts", steps=4, every=1)
-    for more in (1, 3, 3):
-        checkpoint = stopped.checkpoint()
-        stopped.run(2)  # then killed
-        stopped.tracker.state_dict()
-        stopped = Loop(tmp_path / "parts", every=1).resume(checkpoint)
-        stopped.run(more)
-    stopped.tracker.state_dict()
-    ours, theirs = (segments(tmp_path / name) for name in ("parts", "whole"))
-    assert [path.name for path in ours] == [f"evaluations-{step:09d}.parquet" for step in (0, 3, 6, 9)]
-    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
-
-
-def test_what_took_passes_of_its_own_is_told_after_a_resume(tmp_path: Path) -> None:
-    loop = Loop(steps=2)
-    loop.tracker.evaluator.observer.coverage.passed.add("embed.weight")
-    resumed = Loop().resume(loop.checkpoint())
-    assert resumed.tracker.fallback == "a pass a language for embed.weight"
-    assert resumed.tracker.provenance() == loop.tracker.provenance()
-
-
-def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:
-    Loop(tmp_path, steps=10).tracker.state_dict()
-    again = Loop(tmp_path, steps=4)
-    again.tracker.state_dict()
-    assert all(e.step < 4 for _, e in read_log(tmp_path))
-
-
-def test_segments_are_cut_where_they_straddle(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, steps=9, every=1)
-    loop.tracker.state_dict()
-    assert loop.tracker.log is not None
-    loop.tracker.log.cut(4)
-    assert [e.step for _, e in read_log(tmp_path)] == [0, 1, 2, 3]
-    loop.tracker.log.cut(0)
-    assert not segments(tmp_path)
-
-
-def test_a_log_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
-    checkpoint = Loop(tmp_path, steps=4).checkpoint()
-    (path,) = segments(tmp_path)
-    for content, match in ((b"junk", "cannot be read"), (None, "has no column 'cover'")):
-        if content is None:
-            pl.DataFrame({"step": [0], "weight": [1.0], "lr": [1.0], "clip": [1.0]}).write_parquet(path)
-        else:
-            path.write_bytes(content)
-        with pytest.raises(ResumeError, match=f"{path.name}: {match}"):
-            Loop(tmp_path).resume(checkpoint)
-        with pytest.raises(ResumeError, match=match):
-            replay(tmp_path)
-
-
-def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
-    checkpoint = Loop(tmp_path, steps=4).checkpoint()
-    with pytest.raises(ResumeError, match="the checkpoint has languages"):
-        Loop(languages=LANGUAGES[::-1]).resume(checkpoint)
-    with pytest.raises(ResumeError, match="order 1, this tracker has 2"):
-        Loop(order=2).resume(checkpoint)
-    with pytest.raises(ResumeError, match="every=3, now it is 4"):
-        Loop(every=4).resume(checkpoint)
-    names = ("a", "b", "c", "d")
-    other = dict(zip(names, validation(5).values(), strict=True))
-    with pytest.raises(ResumeError, match="log of a run with other languages"):
-        Loop(tmp_path, steps=1, languages=names, val=other)
-
-
-@pytest.mark.parametrize("state", [{}, {"irds": ""}, {"irds": "{}"}, {"irds": "[]"}, {"irds": None}], ids=str)
-def test_what_is_no_state_of_a_tracker_is_refused(state: Any) -> None:
-    with pytest.raises(ResumeError, match="this is no state of a tracker: "):
-        Loop().tracker.load_state_dict(state)
-    partial = json.loads(Loop(steps=2).tracker.state_dict()["irds"])
-    del partial["ledger"]["known"]
-    with pytest.raises(ResumeError, match="no state of a tracker: KeyError: 'known'"):
-        Loop().tracker.load_state_dict({"irds": json.dumps(partial)})
-
-
 def test_provenance_tells_the_validation_sequences() -> None:
     found = Loop(steps=4, every=1).tracker.matrix("raw").provenance
     assert found["validation_sequences"] == {"evaluation": 2, "set": dict.fromkeys(LANGUAGES, 5)}
     assert "fallback" not in found
     assert "validation_sequences" not in Loop(steps=1, val=None).tracker.provenance()
-
-
-def test_there_is_no_log_to_replay(tmp_path: Path) -> None:
-    with pytest.raises(TrackerError, match="holds no log"):
-        replay(tmp_path)
-
-
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
-def test_the_state_goes_through_a_distributed_checkpoint(tmp_path: Path) -> None:
-    import torch.distributed.checkpoint as dcp
-
-    loop, again = Loop(steps=8), Loop()
-    dcp.save({"tracker": loop.tracker}, checkpoint_id=tmp_path, no_dist=True)
-    dcp.load({"tracker": again.tracker}, checkpoint_id=tmp_path, no_dist=True)
-    assert np.array_equal(again.tracker.ledger.phi, loop.tracker.ledger.phi)
-    assert again.tracker.state_dict() == loop.tracker.state_dict()
 
 
 def test_the_stopwatch_compares_medians() -> None:

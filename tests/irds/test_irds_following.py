@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from irds_models import LANGUAGES, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
+from following_tools import OPTIONS, sgd, step_once, tracked, truth  # noqa: E402
+from irds_models import LANGUAGES, batch, loss_of, make_model, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.accounts.log import replay  # noqa: E402
 from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
 from test_irds_rates import COUNTS, groups_of, truth_of  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.amp.grad_scaler import GradScaler  # noqa: E402
-
-OPTIONS = Options(val_sequences=3, measure_sequences=1)
-
-
-def tracked(model: Any, val: Any, *optimizers: Any, **settings: Any) -> IRDS:
-    tracker = IRDS(model, LANGUAGES, **({"val": val, "every": 1, "options": OPTIONS} | settings))
-    tracker.follow(*optimizers)
-    return tracker
-
-
-def sgd(model: Any, lrs: list[float], **more: Any) -> Any:
-    groups = [{"params": group, "lr": lr} for group, lr in zip(groups_of(model), lrs, strict=True)]
-    return torch.optim.SGD(groups, lr=9.0, **more)
-
-
-def step_once(tracker: IRDS, model: Any, step: int = 0, scaler: Any = None, between: Any = None) -> None:
-    x, y, lang = batch(COUNTS, seed=1)
-    scale = 1.0 if scaler is None else scaler.get_scale()
-    with tracker.watch(lang, step=step, tokens=int((y != -100).sum())):
-        (scale * loss_of(model)(x, y).sum() / (y != -100).sum()).backward()
-    if between is not None:
-        between()
 
 
 @pytest.mark.parametrize("engine", ["exact", "sketch"])
@@ -98,155 +74,6 @@ def test_groups_may_be_clipped_one_by_one(val: Any) -> None:
         else:
             optimizer.step()
             assert relative(tracker.ledger.phi, truth_of(None, [0.15, 0.075, 0.3], 1, val)) < 0.05
-
-
-def truth(lr: float, val: Any) -> Any:
-    model: Any = make_model().double()
-    return lr * naive_gram(model, loss_of(model), *batch(COUNTS), val)
-
-
-@pytest.mark.parametrize("how", ["unscaled", "by the scaler", "fused", "fused, unscaled"])
-def test_a_grad_scaler_is_taken_out(how: str, val: Any) -> None:
-    model: Any = make_model().double()
-    kind = torch.optim.AdamW if how.startswith("fused") else torch.optim.SGD
-    optimizer = kind(model.parameters(), lr=0.25, **({"fused": True} if how.startswith("fused") else {}))
-    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
-    scaler = GradScaler("cpu", init_scale=1024.0)
-    scaler.scale(torch.zeros(()))  # which makes its scale
-    step_once(tracker, model, scaler=scaler)
-    clip = 1.0
-    if how.endswith("unscaled"):
-        scaler.unscale_(optimizer)
-        clip = 0.1 / (float(nn.utils.clip_grad_norm_(model.parameters(), 0.1)) + 1e-6)
-    scaler.step(optimizer)
-    assert relative(tracker.ledger.phi, truth(0.25 * clip, val)) < 1e-7
-
-
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("number", ["same", "next"])
-def test_a_step_that_the_scaler_skips_is_dropped(number: str, fused: bool, val: Any) -> None:
-    model: Any = make_model().double()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.25, fused=fused)
-    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
-    scaler = GradScaler("cpu", init_scale=1024.0)
-    scaler.scale(torch.zeros(()))
-
-    def overflow() -> None:
-        model.norm.weight.grad[0] = float("inf")
-
-    for attempt in range(2):
-        between = overflow if attempt == 0 else None
-        step_once(tracker, model, step=attempt if number == "next" else 0, scaler=scaler, between=between)
-        scaler.step(optimizer)
-        scaler.update()
-        tracker.state_dict()
-        optimizer.zero_grad()
-    assert (tracker.steps, tracker.ledger.count) == (1, 1)
-    assert relative(tracker.ledger.phi, truth(0.25, val)) < 1e-7
-
-
-def optimisers_of(model: Any, how: str) -> list[Any]:
-    if not how.startswith("muon"):
-        return [torch.optim.AdamW(model.parameters(), lr=0.01, fused=how == "fused")]
-    tables, matrices, short = groups_of(model)
-    adamw = torch.optim.AdamW(tables + short, lr=0.01, fused=how.endswith("fused"))
-    return [torch.optim.Muon(matrices, lr=0.02), adamw]
-
-
-def scaled_run(how: str, every: int, tokens: bool, none: bool, val: Any, skipping: bool) -> tuple[IRDS, list[Any]]:
-    """A loop that counts steps that were taken; with `skipping` some overflow, to numbers that are none."""
-    model: Any = make_model().double()
-    optimizers = optimisers_of(model, how)
-    tracker = tracked(model, val, *optimizers, every=every, loss_fn=loss_of(model))
-    scaler = GradScaler("cpu", init_scale=1024.0)
-    tries = [(0, True), (0, False), (1, True), (1, True), (1, False), (2, True), (2, False), (3, True)]
-    for number, (step, bad) in enumerate(tries):
-        if bad and not skipping:
-            continue
-        parts = [batch(((1, 1, 2, 1), (1, 0, 1, 2))[bad], seed=2 * (10 + number if bad else step) + k) for k in (0, 1)]
-        total = sum(int((y != -100).sum()) for _, y, _ in parts)
-        for x, y, lang in parts:
-            with tracker.watch(lang, step=step, tokens=total if tokens else None):
-                own = total if tokens else 2 * int((y != -100).sum())
-                loss = loss_of(model)(x, y).sum() / own * (float("inf") if bad else 1.0)
-                scaler.scale(loss).backward()
-        for optimizer in optimizers:
-            scaler.step(optimizer)
-        scaler.update()
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=none)
-    tracker.state_dict()
-    return tracker, [p.detach() for p in model.parameters()]
-
-
-@pytest.mark.parametrize(("how", "every"), [("plain", 1), ("plain", 3), ("fused", 3), ("muon, fused", 1), ("muon", 3)])
-def test_steps_that_overflow_and_come_again_count_once(how: str, every: int, val: Any) -> None:
-    """A batch of another size may come then; the run is that without the steps that were skipped."""
-    for tokens, none in ((True, True), (False, False)):
-        (one, weights), (other, same) = (scaled_run(how, every, tokens, none, val, bad) for bad in (False, True))
-        assert all(torch.equal(a, b) for a, b in zip(weights, same, strict=True))
-        assert (other.steps, other.tokens, other.next_step) == (one.steps, one.tokens, 3)
-        assert other.ledger.count == one.ledger.count > 0
-        assert relative(other.ledger.phi, one.ledger.phi) < 1e-7
-
-
-@pytest.mark.parametrize("every", [1, 2])
-def test_a_loop_that_commits_by_itself_leaves_out_what_the_scaler_skips(every: int, val: Any) -> None:
-    trackers = []
-    for overflows in ((), (0, 2)):
-        model: Any = make_model().double()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
-        tracker = IRDS(model, LANGUAGES, val=val, every=every, options=OPTIONS, loss_fn=loss_of(model))
-        scaler = GradScaler("cpu", init_scale=1024.0)
-        for attempt in range(4 + len(overflows)):
-            bad, step = attempt in overflows, attempt - sum(k < attempt for k in overflows)
-            x, y, lang = batch((1, 1, 0, 1) if bad else COUNTS, seed=step)
-            scaler.scale(torch.zeros(()))
-            with tracker.watch(lang, step=step):
-                loss = loss_of(model)(x, y).sum() / (y != -100).sum()
-                scaler.scale(loss * (float("inf") if bad else 1.0)).backward()
-            scaler.unscale_(optimizer)
-            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-            if norm.isfinite():
-                tracker.commit(lr=0.25, grad_norm=norm, max_norm=0.1, grad_scale=scaler.get_scale())
-            else:
-                tracker.skip()
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
-        trackers.append(tracker)
-    one, other = trackers
-    assert (other.steps, other.tokens, other.ledger.count) == (one.steps, one.tokens, one.ledger.count)
-    assert relative(other.ledger.phi, one.ledger.phi) < 1e-7
-    with pytest.raises(TrackerError, match="commit without backward after step 3"):
-        other.skip()
-    second = IRDS(model, LANGUAGES, val=val, every=1, order=2, options=OPTIONS, loss_fn=loss_of(model))
-    step_once(second, model)
-    with pytest.raises(TrackerError, match=r"step 0: second order .* cannot tell whether it is still scaled"):
-        second.commit(lr=0.25, grad_scale=1024.0)
-
-
-def test_half_a_step_may_be_taken_and_come_again(val: Any, tmp_path: Path) -> None:
-    """One of two optimisers overflows: what the other moves is booked, and the number may come once more."""
-    lrs = [0.3, 0.02, 0.9]
-    model: Any = make_model().double()
-    optimizers = [torch.optim.SGD(group, lr=lr) for group, lr in zip(groups_of(model), lrs, strict=True)]
-    tracker = tracked(model, val, *optimizers, loss_fn=loss_of(model), out=tmp_path)
-    step_once(tracker, model)
-    for optimizer in optimizers[:2]:
-        optimizer.step()
-    half = truth_of(None, [0.3, 0.02, 0.0], 1, val)
-    for optimizer in optimizers:
-        optimizer.zero_grad()
-    step_once(tracker, model)
-    assert relative(tracker.ledger.phi, half) < 1e-7
-    whole = truth_of(deepcopy(model), lrs, 1, val)
-    for optimizer in optimizers:
-        optimizer.step()
-    assert (tracker.steps, tracker.ledger.count, tracker.next_step) == (2, 2, 1)
-    assert relative(tracker.ledger.last, whole) < 1e-7
-    tracker.state_dict()
-    assert relative(replay(tmp_path)[1].phi, tracker.ledger.phi) == 0
 
 
 def test_several_optimisers_commit_together_and_one_may_skip(val: Any) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from matrix_ranks import TOLERANCE, Case, cases  # noqa: E402
+from matrix_models import Case  # noqa: E402
+from matrix_ranks import TOLERANCE, cases  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("matrix_ranks.py")
 REFUSED = {  # what the message says

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pickle
@@ -21,7 +20,6 @@ from shapleymix_irds.distributed import World  # noqa: E402
 from shapleymix_irds.train.optimisers import Optimiser  # noqa: E402
 from shapleymix_irds.train.saving import checkpoint  # noqa: E402
 from shapleymix_irds.train.saving.checkpoint import Checkpoints  # noqa: E402
-from shapleymix_irds.train.saving.shards import Block, own_blocks  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shapleymix.errors import StoreError, UsageError  # noqa: E402
@@ -297,30 +295,6 @@ def test_a_disk_that_is_full_in_the_background_is_the_same_error(
     assert tree(tmp_path) == before
 
 
-def test_copies_are_written_once_and_in_equal_shares() -> None:
-    rng = np.random.default_rng(3)
-    tensors = {f"t{number}": torch.zeros(int(size)) for number, size in enumerate(rng.integers(1, 1000, size=50))}
-    shares = [own_blocks(tensors, World(None, 4, rank, torch.device("cpu"))) for rank in range(4)]
-    assert sorted(itertools.chain(*shares)) == sorted(tensors)
-    loads = [sum(tensor.nbytes for tensor in share.values()) for share in shares]
-    assert max(loads) < 1.02 * min(loads)
-
-
-@pytest.mark.parametrize("axes", [1, 2, 3])
-def test_blocks_overlap_where_they_have_elements_in_common(axes: int) -> None:
-    rng = np.random.default_rng(axes)
-    for _ in range(200):
-        start, sizes = rng.integers(0, 4, (2, axes)), rng.integers(1, 4, (2, axes))
-        one, two = (Block((9,) * axes, tuple(a), tuple(b), "F32") for a, b in zip(start, sizes, strict=True))
-        cells = [
-            set(itertools.product(*(range(a, a + n) for a, n in zip(b.start, b.sizes, strict=True))))
-            for b in (one, two)
-        ]
-        part = one.overlap(two)
-        ranges = [range(side.start + at, side.stop + at) for side, at in zip(part or (), one.start, strict=False)]
-        assert (set(itertools.product(*ranges)) if part else set()) == cells[0] & cells[1]
-
-
 # -- records of others -------------------------------------------------------------------------------------------
 
 
@@ -356,7 +330,11 @@ def test_a_record_that_cannot_be_of_the_run_is_refused(
 
 
 LEDGER: dict[str, Any] = {"languages": 7, "total": [[1.0]], "unseen": [], "blocks": {"sums": [[[1.0]]]}, "count": -1}
+
+
 STATES: list[dict[str, Any]] = [{"ledger": 5}, {"losses": [1, 2]}, {"losses": [{"a": "q"}, {}]}, {"passed": 5}]
+
+
 STATES += [{"run": ["a", "b", "c"]}, {"run": [1]}, {"run": [3, 3, 10**300]}, {"every": "x"}]
 
 

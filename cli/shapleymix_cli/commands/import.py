@@ -52,7 +52,7 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
     """What the first of the tables holds, and a map of it."""
     from shapleymix.errors import UsageError
     from shapleymix.files import atomic_write
-    from shapleymix.tables.importing.examining import examined
+    from shapleymix.tables.examining import examined
     from shapleymix_cli.documents.runs import examination_document
     from shapleymix_cli.views.runs import examination_view
 

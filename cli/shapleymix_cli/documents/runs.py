@@ -8,7 +8,7 @@ from shapleymix_cli.documents.writing import provenance
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
-    from shapleymix.tables.importing.examining import Examination
+    from shapleymix.tables.examining import Examination
     from shapleymix.tables.runs import RunLog
     from shapleymix_cli.console import Output
 

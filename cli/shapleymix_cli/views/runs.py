@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shapleymix.display import short
-from shapleymix.tables.importing.examining import Examination
+from shapleymix.tables.examining import Examination
 from shapleymix.tables.runs import RunLog
 from shapleymix_cli.views.numbers import count, interval, size
 from shapleymix_cli.views.tables import Part, Whole, heading, table

@@ -13,12 +13,10 @@ from shapleymix.tables.importing.long_tables import widened
 from shapleymix.tables.importing.patterns import LANG, found, is_pattern, weight
 from shapleymix.tables.importing.reading import Reading
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
+from shapleymix.tables.importing.usual_maps import is_history, with_usual
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Place, Sheet
 from shapleymix.tables.sizes import parse_size
-
-HISTORIES = frozenset({"trainer_state", "megatron", "tensorboard", "mlflow", "wandb"})
-"""Kinds of sheets whose rows are steps of training: those without any loss say nothing."""
 
 
 def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
@@ -30,15 +28,14 @@ def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
         If a table to be joined does not fit, or a column of the map is not there.
     """
     run = reading.map.roles.get("run")
-    names: Qualified = qualified(sheet)
     if others:
-        sheet, names = joined(sheet, others, None if run is None else str(run))
-    map = reading.map
+        sheet = joined(sheet, others, None if run is None else str(run))
+    map = with_usual(reading.map, sheet)
     if reading.long:
         sheet, map = widened(sheet, map)
     if not (map or others or reading.long):
         return sheet
-    return _without_idle_steps(_Columns(sheet, names, map).taken())
+    return _without_idle_steps(_Columns(sheet, qualified(sheet), map).taken())
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ def _size(text: str) -> float | None:
 def _without_idle_steps(sheet: Sheet) -> Sheet:
     """A history without the steps at which no loss was measured."""
     losses = [cells for name, cells in sheet.columns.items() if name == "loss" or name.startswith(PREFIXES["loss"])]
-    if sheet.kind not in HISTORIES or not losses:
+    if not is_history(sheet) or not losses:
         return sheet
     kept = [row for row in range(sheet.rows) if any(str(cells[row]).strip() for cells in losses)]
     if len(kept) in (0, sheet.rows):

@@ -42,7 +42,7 @@ class ColumnMap:
     languages : dict
         Names of languages in the table, and what they are called from here on.
     ignore : tuple of str
-        Columns, or patterns of columns, that no pattern takes.
+        Columns, or patterns of columns, that no pattern takes; one text holds several with commas between.
     tokens_per_step : float or str, optional
         What a number in the column of D counts.
     """
@@ -154,7 +154,7 @@ def _renames(value: object) -> dict[str, str]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
+    listed = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not all(isinstance(one, str) and one for one in listed):
         raise UsageError(f"map: ignore is {described(value)}, expected names of columns")
     return tuple(map(composed, listed))

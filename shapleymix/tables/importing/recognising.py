@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shapleymix.records import FloatArray
+from shapleymix.tables.importing.column_map import ColumnMap
 from shapleymix.tables.importing.long_tables import LANGUAGES, NAMES, USUAL, VALUES
 from shapleymix.tables.importing.patterns import LANG, is_pattern, matches
 from shapleymix.tables.runs import PREFIXES
@@ -43,6 +44,16 @@ _RATIO += ("proportions", "frac", "fraction", "pct", "percent", "percentage", "p
 _NO_LANGUAGE = {"train", "eval", "val", "valid", "validation", "test", "total", "mean", "avg", "average", "all", "min"}
 _NO_LANGUAGE |= {"max", "std", "stderr", "best", "final", "last", "lr", "step", "epoch", "decay", "scale", "grad"}
 BLANK = {"N": "...", "D": "...", "p": f"...{LANG}", "loss": f"...{LANG}"}
+TOOLS = {
+    "trainer_state": "the state of a Hugging Face trainer",
+    "megatron": "a log of Megatron",
+    "tensorboard": "TensorBoard's events",
+    "mlflow": "runs of MLflow",
+    "wandb": "runs of Weights & Biases",
+    "olmix": "ratios and metrics of olmix",
+}
+"""What wrote a sheet, in words, by its kind."""
+
 _CUTS = re.compile(r"([/_.\-:| ]+)")
 
 
@@ -70,7 +81,7 @@ class Guess:
     @property
     def certain(self) -> bool:
         """Whether the table is one of another kind, not one of ours with a name misspelt."""
-        return bool(self.options) or not {"p", "loss"}.isdisjoint(self.map)
+        return "long" in self.options or not {"p", "loss"}.isdisjoint(self.map)
 
     @property
     def keywords(self) -> dict[str, object]:
@@ -80,10 +91,11 @@ class Guess:
         return {**({"map": named} if named else {}), **self.options}
 
 
-def guessed(sheet: Sheet, usual: Mapping[str, str] | None = None) -> Guess:
-    """What a sheet seems to be; `usual` is what its tool calls its columns."""
+def guessed(sheet: Sheet, known: ColumnMap | None = None) -> Guess:
+    """What a sheet seems to be; `known` is what is known of its columns."""
     columns = list(sheet.columns)
-    found: dict[str, str] = dict(usual or {})
+    known = known or ColumnMap()
+    found = {role: str(how) for role, how in {**known.roles, **known.labelled}.items()}
     for role, names in (("run", _IDS), ("N", _SIZES), ("D", _TOKENS)):
         if role not in columns and role not in found and (column := _named(columns, names, role)) is not None:
             found[role] = column
@@ -100,7 +112,7 @@ def guessed(sheet: Sheet, usual: Mapping[str, str] | None = None) -> Guess:
     if not _has(columns, found, "loss") and "loss" not in columns:
         missing.append("loss")
     named = {role: column for role, column in found.items() if not (long and column in USUAL.get(role, ()))}
-    return Guess(named, options, tuple(missing), _kind(columns, long))
+    return Guess(named, options, tuple(missing), TOOLS.get(sheet.kind) or _kind(columns, long))
 
 
 def _kind(columns: Sequence[str], long: Mapping[str, str] | None) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.tables.sheets import Place, Sheet, texts
+from shapleymix.tables.training_logs import ONE_RUN
 
 IDS = ("run", "run_id")
 """Names under which a joined table may hold the ids of runs."""
@@ -19,14 +20,15 @@ Qualified = Mapping[str, str]
 
 
 def qualified(sheet: Sheet) -> Qualified:
-    """The columns of one table by their names with that of the table before."""
-    return {f"{_stem(sheet)}:{name}": name for name in sheet.columns}
+    """The columns by their names with that of the table in which they were written."""
+    places = {name: sheet.place(name) for name in sheet.columns}
+    return {f"{_stem(place.origin)}:{place.column}": name for name, place in places.items()}
 
 
-def joined(main: Sheet, others: Sequence[Sheet], run: str | None) -> tuple[Sheet, Qualified]:
-    """The table with the columns of the others beside its own, and the columns of each by `table:column`.
+def joined(main: Sheet, others: Sequence[Sheet], run: str | None) -> Sheet:
+    """The table with the columns of the others beside its own.
 
-    A column whose name is in several tables is called `table:column` in the joined one, too.
+    A column whose name is in several tables is called `table:column`.
 
     Parameters
     ----------
@@ -42,34 +44,35 @@ def joined(main: Sheet, others: Sequence[Sheet], run: str | None) -> tuple[Sheet
     DataError
         If a table has no ids, one of them twice, or lacks a run of the first table.
     """
-    found, names = main, dict(qualified(main))
     for other in others:
-        found, more = _beside(found, other, run)
-        names |= more
-    return found, names
+        main = _beside(main, other, run)
+    return main
 
 
-def _beside(main: Sheet, other: Sheet, run: str | None) -> tuple[Sheet, Qualified]:
+def _beside(main: Sheet, other: Sheet, run: str | None) -> Sheet:
     ids, key = texts(main, _key(main, run), []), _key(other, run)
     row = _rows(other, key)
     faults = list(_missing(main, _key(main, run), ids, row, other))
     if faults:
         raise DataError.of(faults, main.origin)
     index = np.array([row[name] for name in ids], dtype=np.int64)
-    stem = _stem(other)
+    stem = _stem(other.origin)
     names = {name: name if name not in main.columns else f"{stem}:{name}" for name in other.columns if name != key}
     columns = {new: [other.columns[old][place] for place in index.tolist()] for old, new in names.items()}
     lines = other.lines[index]
     places = {new: Place(old, other.origin, lines, other.decimal) for old, new in names.items()}
     spare = [name for name in row if name not in set(ids)]
-    told = [f"{other.origin}: {len(spare)} runs have no row in {main.origin}: {_listed(spare)}"] if spare else []
-    found = replace(
+    told = (
+        [f"{other.origin}: {len(spare)} runs have no row in {main.origin}: {_listed(spare)}"]
+        if spare and main.kind not in ONE_RUN
+        else []
+    )
+    return replace(
         main,
         columns={**main.columns, **columns},
         places={**main.places, **places},
         notices=(*main.notices, *(f"{other.origin}: {one}" for one in other.notices), *told),
     )
-    return found, {f"{stem}:{old}": new for old, new in names.items()}
 
 
 def _key(sheet: Sheet, run: str | None) -> str:
@@ -106,9 +109,9 @@ def _missing(main: Sheet, key: str, ids: Sequence[str], rows: Mapping[str, int],
             yield main.fault(row, key, f"run {name!r} is not in {other.origin}", did_you_mean(name, rows))
 
 
-def _stem(sheet: Sheet) -> str:
+def _stem(origin: str) -> str:
     """What a table is called: its file without folder and ending."""
-    return Path(sheet.origin).name.split(".")[0] or sheet.origin
+    return Path(origin).name.split(".")[0] or origin
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,10 +15,12 @@ from shapleymix.tables.importing.patterns import LANG, found, is_pattern
 from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
 from shapleymix.tables.importing.recognising import BLANK, Guess, guessed
 from shapleymix.tables.importing.table_joins import joined, qualified
+from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
+from shapleymix.tables.sources.opening import read_source
 
-GIVEN, OWN, GUESSED, MISSING = "given", "as in a run log", "may be meant", "missing"
+GIVEN, OWN, TOOL, GUESSED, MISSING = "given", "as in a run log", "as its tool writes", "may be meant", "missing"
 NEEDED = ("N", "D", "p", "loss")
 _MEANS = {
     "run": "the id of a run",
@@ -99,8 +101,8 @@ class Examination:
 
 
 def _line(one: Finding) -> str:
-    if one.how == OWN:
-        return f"# {one.role}: as in a run log ({one.written})"
+    if one.how in (OWN, TOOL):
+        return f"# {one.role}: {one.how} ({one.written})"
     if one.how == MISSING:
         blank = BLANK.get(one.role, "...")
         return f'# {one.role} = "{blank}"  # missing: {_MEANS[one.role]}; a column, or a number for all rows'
@@ -125,15 +127,15 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
     """
     checked("examined", reading, ReadingKeywords.__annotations__)
     how = Reading.of(ReadingOptions(**reading))
-    sheet = read_sheet(table, how.layout)
+    sheet = read_source(table, how.layout)
     run = how.map.roles.get("run")
-    names: Mapping[str, str] = qualified(sheet)
     if how.join:
         others = [read_sheet(one, how.layout) for one in how.join]
-        sheet, names = joined(sheet, others, None if run is None else str(run))
-    guess = guessed(sheet)
+        sheet = joined(sheet, others, None if run is None else str(run))
+    names, known = qualified(sheet), with_usual(how.map, sheet)
+    guess = guessed(sheet, known)
     long = how.long or bool(guess.options.get("long"))
-    findings = tuple(_findings(sheet, names, how.map, guess, long))
+    findings = tuple(_findings(sheet, names, how.map, known, guess, long))
     used = {one.written for one in findings} | {column for one in findings for column in _columns(sheet, names, one)}
     return Examination(
         origin=sheet.origin,
@@ -142,24 +144,28 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
         kind=guess.kind,
         findings=findings,
         ignored=tuple(name for name in sheet.columns if name not in used),
-        keywords={**reading, **_keywords(guess, how.map, findings)},
+        keywords={**reading, **_keywords(guess, findings)},
         notices=sheet.notices,
     )
 
 
-def _keywords(guess: Guess, known: ColumnMap, findings: Sequence[Finding]) -> dict[str, object]:
+def _keywords(guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
     named = {one.role: one.written for one in findings if one.how in (GIVEN, GUESSED)}
     blank = {one.role: BLANK[one.role] for one in findings if one.how == MISSING}
     return {"map": {**named, **blank}, **guess.options} if named or blank else dict(guess.options)
 
 
-def _findings(sheet: Sheet, names: Mapping[str, str], known: ColumnMap, guess: Guess, long: bool) -> Iterator[Finding]:
+def _findings(
+    sheet: Sheet, names: Mapping[str, str], asked: ColumnMap, known: ColumnMap, guess: Guess, long: bool
+) -> Iterator[Finding]:
+    """What was found of each role; `known` is what was asked for and what the tool calls its columns."""
     for role in (*SINGLE, *LONG, *LABELLED):
         how = known.roles.get(role, known.labelled.get(role))
         if isinstance(how, Mapping):
             yield Finding(role, ", ".join(map(str, how.values())), GIVEN, tuple(how))
         elif how is not None:
-            yield _with_examples(sheet, names, Finding(role, str(how), GIVEN))
+            given = role in asked.roles or role in asked.labelled
+            yield _with_examples(sheet, names, Finding(role, str(how), GIVEN if given else TOOL))
         elif own := _own(sheet, role, long):
             yield _with_examples(sheet, names, Finding(role, own, OWN))
         elif role in guess.map:

@@ -1,0 +1,173 @@
+"""The law with a base where larger models, or longer trainings, make more of a target's own data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shapleymix as sm
+from shapleymix.fitting.exponents import Levels, drawn_exponents
+from shapleymix.laws import LAWS
+from shapleymix.laws.base import Law
+from shapleymix.laws.learned_base import GROWTH, LearnedBase
+from shapleymix.records import FloatArray
+
+M = 4
+NAMES = tuple(f"l{place}" for place in range(M))
+pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+
+
+def law_of(seed: int, replicates: tuple[int, ...] = (), **symbols: FloatArray) -> LearnedBase:
+    """A law of M sources and targets with all symbols drawn; `symbols` (K,) replace some."""
+    rng = np.random.default_rng(seed)
+    ranges = {
+        "E": (0.5, 1.0), "A": (0.2, 0.6), "alpha": (0.1, 0.4), "B": (0.2, 0.6), "beta": (0.2, 0.6), "gamma": (0.2, 0.6),
+        "a": (0.3, 0.8), "c": (0.3, 0.8), "eta": (-0.2, 0.3), "zeta": (0.0, 0.8),
+    }  # fmt: skip
+    drawn = {name: rng.uniform(*ends, (*replicates, M)) for name, ends in ranges.items()}
+    drawn["u"] = rng.uniform(0.05, 0.3, (*replicates, M, M)) + np.eye(M)
+    fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "even": np.full(M, 1 / M), "N0": np.full(M, 2.0)}
+    given = {name: np.broadcast_to(value, (*replicates, *value.shape)) for name, value in fixed.items()}
+    given["D0"] = 1.5 * given["N0"]
+    return LearnedBase(**(drawn | given | symbols))
+
+
+def log_of(law: LearnedBase, N: FloatArray, D: FloatArray, seed: int, noise: float = 2e-3) -> sm.RunLog:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(M, 1.0), len(N))
+    loss = law(p, N, D) * np.exp(rng.normal(0, noise, p.shape))
+    columns = {"run": [f"r{row}" for row in range(len(p))], "N": N, "D": D}
+    columns |= {f"p_{name}": p[:, i] for i, name in enumerate(NAMES)}
+    return sm.read_runs(columns | {f"loss_{name}": loss[:, j] for j, name in enumerate(NAMES)})
+
+
+def budgets(rows: int) -> tuple[FloatArray, FloatArray]:
+    return 1e6 * 4.0 ** (np.arange(rows) % 3), 1e8 * 3.0 ** (np.arange(rows) // 3 % 2)
+
+
+@pytest.fixture(scope="module")
+def points() -> tuple[FloatArray, FloatArray, FloatArray]:
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.ones(M), 6)
+    p[0] = np.eye(M)[2]  # three sources absent
+    return p, rng.uniform(1, 9, 6), rng.uniform(1, 9, 6)
+
+
+def test_the_law_in_its_own_words(points):
+    law = law_of(0)
+    p, N, D = points
+    for j in range(M):
+        growth = (N / law.N0[j]) ** law.eta[j] * (D / law.D0[j]) ** law.zeta[j]
+        phi = law.u[:, j] / law.gamma[j]
+        others = sum(phi[i] * p[:, i] ** law.c[j] for i in range(M) if i != j)
+        usual = phi[j] * law.even[j] ** law.a[j]
+        ratio = (1 + growth * usual) / (1 + usual)
+        theta = (1 + others + growth * phi[j] * p[:, j] ** law.a[j]) / ratio
+        core = law.E[j] + law.A[j] * N ** -law.alpha[j] + law.B[j] * D ** -law.beta[j]
+        np.testing.assert_allclose(law(p, N, D)[:, j], core * theta ** -law.gamma[j], rtol=1e-13)
+
+
+@pytest.mark.parametrize("replicates", [(), (3,)])
+def test_its_derivatives_are_those_of_the_equation(points, replicates):
+    law = law_of(1, replicates)
+    log_loss, slopes = law.expansion(*points)
+    np.testing.assert_allclose(log_loss, np.log(law(*points)), rtol=1e-12, atol=1e-14)
+    assert set(slopes) == {known.name for known in law.fitted()}
+    for known in law.fitted():
+        np.testing.assert_allclose(slopes[known.name], Law._difference(law, known, *points), atol=2e-9)
+
+
+def test_its_convex_pieces_are_the_law_at_each_budget(points):
+    law, (p, N, D) = law_of(2), points
+    for row in range(len(p)):
+        found = law.terms(N[row], D[row]).losses(p[row])
+        np.testing.assert_allclose(found, law(p[row : row + 1], N[row : row + 1], D[row : row + 1])[0], rtol=1e-13)
+
+
+def test_growth_tells_mixtures_apart_and_leaves_the_level_to_the_core():
+    """At an even ratio of own data alone, whatever has grown."""
+    law = law_of(3).replaced(u=np.eye(M))
+    N, D = np.array([1.0, 2.0, 50.0]), np.array([9.0, 3.0, 80.0])
+    p = np.full((3, M), 1 / M)
+    at_pivot = (1 + (1 / law.gamma) * law.even**law.a) ** -law.gamma
+    np.testing.assert_allclose(law(p, N, D), law.core(N, D) * at_pivot, rtol=1e-13)
+    spread = np.ptp(np.log(law.replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[0] * M], D[[0] * M])))
+    larger = np.ptp(np.log(law.replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[2] * M], D[[2] * M])))
+    assert larger > spread
+
+
+def test_units_change_nothing():
+    law, (N, D) = law_of(4), budgets(12)
+    p = np.random.default_rng(0).dirichlet(np.ones(M), 12)
+    plain = law.rescaled(1e6, 1e8)
+    np.testing.assert_allclose(plain(p, N, D), law(p, N / 1e6, D / 1e8), rtol=1e-12)
+    np.testing.assert_array_equal(plain.u, law.u)
+
+
+def test_growth_is_found_where_it_is_and_not_where_it_is_not():
+    N, D = budgets(90)
+    grows = law_of(5).replaced(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescaled(2e6, 1e8)
+    found = sm.fit(log_of(grows, N, D, 0), "learned-base", bootstrap=0, threads=1).law
+    np.testing.assert_allclose(found.eta, 0.25, atol=0.08)
+    np.testing.assert_allclose(found.zeta, 0.6, atol=0.15)
+    level = grows.replaced(eta=np.zeros(M), zeta=np.zeros(M))
+    found = sm.fit(log_of(level, N, D, 0), "learned-base", bootstrap=0, threads=1).law
+    np.testing.assert_allclose(found.eta, 0, atol=0.03)
+    np.testing.assert_allclose(found.zeta, 0, atol=0.06)
+
+
+def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
+    """Fault: one slope in the mixture at every size: it moved ratio away from what large models make most of."""
+    N, D = budgets(90)
+    grows = law_of(6).replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3)).rescaled(2e6, 1e8)
+    log = log_of(grows, N, D, 1)
+    large = log.N.max() == log.N
+    found = sm.fit(log.select(~large), "learned-base", bootstrap=0, threads=1).law
+    rest = log.select(large)
+
+    def error(law: Law) -> float:
+        return float(np.abs(np.log(law.losses(rest.p, rest.N, rest.D) / rest.loss)).mean())
+
+    assert error(found) < 0.6 * error(found.replaced(eta=np.zeros(M), zeta=np.zeros(M)))
+
+
+def test_one_budget_tells_no_growth_and_replicates_draw_it():
+    law = law_of(7, (200,)).rescaled(1e6, 1e8)
+    one = np.ones(1)
+    levels = Levels(2e6 * one, 3e8 * one, np.full(M, 1 / M))
+    zero = law.replaced(eta=0 * law.eta, zeta=0 * law.zeta)
+    drawn = drawn_exponents(zero, levels, 0)
+    assert isinstance(drawn, LearnedBase)
+    p = np.random.default_rng(0).dirichlet(np.ones(M), 5)
+    there = (np.full(5, 2e6), np.full(5, 3e8))
+    np.testing.assert_allclose(drawn(p, *there), zero(p, *there), rtol=1e-12)
+    for found, spread in ((drawn.eta, GROWTH["N"]), (drawn.zeta, GROWTH["D"])):
+        assert abs(float(found.std()) / spread - 1) < 0.15
+    several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M))
+    kept = drawn_exponents(law, several, 0)
+    assert isinstance(kept, LearnedBase)
+    np.testing.assert_array_equal(kept.eta, law.eta)
+
+
+def test_a_log_of_one_budget_holds_growth_at_nothing():
+    rows = 30
+    log = log_of(law_of(8).rescaled(1e6, 1e8), np.full(rows, 2e6), np.full(rows, 3e8), 2)
+    found = sm.fit(log, "learned-base", bootstrap=0, folds=0, threads=1)
+    assert not found.law.eta.any()
+    assert not found.law.zeta.any()
+    np.testing.assert_allclose(found.law.N0, 2e6)
+
+
+def test_a_target_that_is_no_source_grows_by_nothing():
+    law = law_of(9)
+    own = np.eye(M)
+    own[0, 0] = 0
+    foreign = law.replaced(own=own)
+    p = np.random.default_rng(3).dirichlet(np.ones(M), 4)
+    N, D = np.full(4, 7.0), np.full(4, 5.0)
+    other = foreign.replaced(eta=law.eta + np.eye(M)[0], zeta=law.zeta + np.eye(M)[0])
+    np.testing.assert_array_equal(foreign(p, N, D)[:, 0], other(p, N, D)[:, 0])
+    assert {name: one.tolist() for name, one in foreign.idle().items()} == {
+        name: [True, False, False, False] for name in ("a", "eta", "zeta")
+    }
+    assert LAWS["learned-base"] is LearnedBase
