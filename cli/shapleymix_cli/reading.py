@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec
 
 import click
@@ -35,7 +35,7 @@ class Logs:
     """
 
     paths: tuple[str, ...]
-    how: ReadingKeywords = field(default_factory=dict)
+    how: ReadingKeywords
 
 
 class LogOption(Sectioned):

@@ -7,8 +7,8 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv")
-"""Run log, coalition runs, languages table, and a transfer matrix measured within one run; five languages."""
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "wandb.csv")
+"""Run log, coalition runs, languages table, a transfer matrix measured within one run, and runs as W&B exports them."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")

@@ -9,13 +9,11 @@ from shapleymix_cli.console import Output
 
 
 @options.command(
-    "shapleymix import wandb.csv --show",
-    "shapleymix import wandb.csv --map run=Name --map 'loss=eval/loss/{lang}' --map 'p=w_{lang}' -o runs.csv",
-    "shapleymix import wandb.csv --write-map map.toml",
-    "shapleymix import wandb.csv --map map.toml -o runs.csv",
-    "shapleymix import tidy.csv --long --unit perplexity --ratio-unit percent -o runs.csv",
-    "shapleymix import metrics.csv --join ratios.csv --map 'p=ratios:{lang}' --map 'loss=metrics:{lang}' -o runs.csv",
-    "shapleymix import runs/*/trainer_state.json --join design.csv -o runs.csv",
+    "shapleymix example",
+    "shapleymix import example/wandb.csv --show",
+    "shapleymix import example/wandb.csv --write-map map.toml",
+    "shapleymix import example/wandb.csv --map map.toml -o runs.csv",
+    "shapleymix fit example/wandb.csv --map map.toml --map N=97.6k --law chinchilla --folds 3 --bootstrap 20",
 )
 @reading.logs
 @click.option("--show", is_flag=True, help="Show what is found, what is missing, and the command that reads it.")
@@ -30,9 +28,13 @@ def command(
     of TensorBoard events, an MLflow store (sqlite:///mlflow.db, a server) or W&B runs (wandb:ENTITY/PROJECT).
 
     Nothing is guessed: --map says which column is what. {lang} stands for each language in turn; a name after a dot is
-    one language, a number holds for all rows. A map in TOML has the same keys: run, N, D, p, loss, tokens, unique,
-    weight, split, seed; language, or name and value, of long tables; languages (other names for them), ignore,
-    tokens_per_step (for a D in steps); and the switches below. They go with every command that reads a log.
+    one language (p.en=w_en), a number holds for all rows (N=97.6k). A map in TOML has the same keys: run, N, D, p,
+    loss, tokens, unique, weight, split, seed; language, or name and value, of long tables; languages (other names for
+    them), ignore, tokens_per_step (for a D in steps); and the switches below. They go with every command that reads a
+    log.
+
+    What stands elsewhere, such as N and the ratios of runs, is joined: --join design.csv has a row a run, as in
+    `shapleymix import runs/*/trainer_state.json --join design.csv`. A column of one of several tables is design:w_en.
     """
     from shapleymix_cli.documents.runs import runs_document
     from shapleymix_cli.documents.writing import write_columns

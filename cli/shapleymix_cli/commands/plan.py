@@ -131,8 +131,10 @@ def mixtures(
         run_N=number_of(run_N),
         run_D=run_D,
         purpose=purpose,
-        candidates=None if candidates is None else inputs.read_log(out, reading.Logs((candidates,)), losses="optional"),
-        region=None if region is None else inputs.read_log(out, reading.Logs((region,)), losses="optional"),
+        candidates=None
+        if candidates is None
+        else inputs.read_log(out, reading.Logs((candidates,), {}), losses="optional"),
+        region=None if region is None else inputs.read_log(out, reading.Logs((region,), {}), losses="optional"),
         batches=batches,
         progress=out.progress,
         **{**asked, "languages": known},

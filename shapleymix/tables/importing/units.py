@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_choice, parse_number, parse_pairs, parse_positive
+from shapleymix.tables.amounts import parse_choice, parse_pairs, parse_positive
 from shapleymix.tables.sizes import parse_budget
 
 LOSS_UNITS = {
@@ -57,7 +57,7 @@ class Units:
         cls,
         unit: str | None = None,
         ratio_unit: str | None = None,
-        bytes_per_token: BytesPerToken | None = None,
+        bytes_per_token: object = None,
         tokens_per_step: float | str | None = None,
     ) -> Units:
         """Units as they are asked for.
@@ -129,13 +129,13 @@ class Units:
         return tuple(told)
 
 
-def _bytes(given: BytesPerToken) -> float | dict[str, float]:
+def _bytes(given: object) -> float | dict[str, float]:
     """Bytes a token: one number, or numbers by target."""
     what = "bytes_per_token"
     if isinstance(given, (list, tuple)) and len(given) == 1:
         given = given[0]
-    if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
-        return parse_positive(parse_number(given, what), what)
-    if not isinstance(given, (str, Mapping, list, tuple)):
-        return parse_positive(parse_number(given, what), what)  # type: ignore[arg-type]
-    return parse_pairs(given, parse_positive, what)
+    if isinstance(given, (Mapping, list, tuple)) or (isinstance(given, str) and "=" in given):
+        return parse_pairs(given, parse_positive, what)
+    if isinstance(given, (str, int, float)):
+        return parse_positive(given, what)
+    raise UsageError(f"{what} is {described(given)}, expected a number", hint="give 4.2, or en=4.2,zh=3.1")
