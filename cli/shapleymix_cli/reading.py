@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from shapleymix.errors import UsageError
 from shapleymix_cli.options import Sectioned
 
 if TYPE_CHECKING:
@@ -98,6 +99,12 @@ def _keywords(given: Mapping[str, object]) -> ReadingKeywords:
     """The switches that were given, as the core takes them."""
     known = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     return {name: value for name, value in known.items() if value not in (None, [])}  # type: ignore[return-value]
+
+
+def refuse_idle(how: ReadingKeywords, what: str) -> None:
+    """Switches that say how a log is written do nothing where none is read."""
+    for name in how:
+        raise UsageError(f"--{name.replace('_', '-')} does nothing without {what}", hint="leave it out")
 
 
 def logs(function: Callable[P, None]) -> Callable[..., None]:

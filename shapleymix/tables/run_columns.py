@@ -84,9 +84,10 @@ def _twins(sheet: Sheet, roles: Roles) -> Iterator[Fault]:
 
 def lacking(sheet: Sheet, need_losses: bool) -> list[str]:
     """The names of columns that the sheet has none of."""
-    wanted = {"N": ("N",), "D": ("D", "tokens_"), "p_<source>": ("p_", "tokens_")}
-    wanted |= {"loss_<target>": ("loss",)} if need_losses else {}
-    return [name for name, starts in wanted.items() if not any(column.startswith(starts) for column in sheet.columns)]
+    starts = {"p_<source>": ("p_", "tokens_")} | ({"loss_<target>": ("loss_",)} if need_losses else {})
+    absent = [name for name in REQUIRED if name not in sheet.columns]
+    absent += [name for name, known in starts.items() if not any(column.startswith(known) for column in sheet.columns)]
+    return [name for name in absent if not (name == "loss_<target>" and "loss" in sheet.columns)]
 
 
 def header_faults(sheet: Sheet, roles: Roles, need_losses: bool) -> Iterator[Fault]:
@@ -96,7 +97,7 @@ def header_faults(sheet: Sheet, roles: Roles, need_losses: bool) -> Iterator[Fau
         near = _near(column, roles.ignored)
         yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
     if "run" not in sheet.columns and (named := _ids(roles.ignored)):
-        hint = f"is the column {named!r} meant? rename it to 'run', or say so: run={named}"
+        hint = f"is the column {named!r} meant? rename it to 'run', or say so: map=\"run={named}\""
         yield sheet.header_fault("run", "has no column 'run'", hint)
     if need_losses and not roles.losses:
         near = _near("loss_<target>", [name for name in roles.ignored if "los" in name.lower()])

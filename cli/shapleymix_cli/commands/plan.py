@@ -109,6 +109,8 @@ def mixtures(
     from shapleymix_cli.own_laws import chosen_law
 
     options.require_ending(output)
+    if not logs.paths:
+        reading.refuse_idle(logs.how, "a LOG")
     table = asked.get("languages")
     known = inputs.read_table(out, None if table is None else str(table))
     if listed.asked:

@@ -102,6 +102,8 @@ def command(
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)
+    if not table:
+        reading.refuse_idle(how, "a TABLE")
     if table:
         points = _table_points(out, fit, reading.Logs((table,), how))
         _require_one_supply(out, table, points, known, available)

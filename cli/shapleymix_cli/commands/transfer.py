@@ -60,6 +60,8 @@ def command(
     from shapleymix_cli.documents.writing import write_matrix
     from shapleymix_cli.inputs import matrix_of
 
+    if drops is None or "=" in drops:
+        reading.refuse_idle(how, "a LOG of --drops")
     first = matrix_of(out, matrix, kind)
     if calibrate or drops:
         first = first.calibrated(None if drops is None else _read_drops(out, drops, how))

@@ -36,7 +36,7 @@ def widened(sheet: Sheet, map: ColumnMap) -> tuple[Sheet, ColumnMap]:
         return _by_name(sheet, map, str(name))
     language = _first(sheet, map, "language", LANGUAGES)
     if language is None or language not in sheet.columns:
-        hint = "say which column holds the languages, such as language=lang, or names of numbers: name=metric"
+        hint = 'say which column holds them, map="language=lang", or the names of numbers, map="name=metric"'
         fault = sheet.header_fault("language", "has no column of languages: a long table needs one", hint)
         raise DataError.of([fault], sheet.origin)
     return _by_language(sheet, map, language)
@@ -77,7 +77,9 @@ def _by_name(sheet: Sheet, map: ColumnMap, name: str) -> tuple[Sheet, ColumnMap]
     value = _first(sheet, map, "value", VALUES)
     for role, column in (("name", name), ("value", value)):
         if column is None or column not in sheet.columns:
-            fault = sheet.header_fault(column or role, f"has no column {column or role!r}", f"say which: {role}=...")
+            fault = sheet.header_fault(
+                column or role, f"has no column {column or role!r}", f'say which it is: map="{role}=..."'
+            )
             raise DataError.of([fault], sheet.origin)
     assert value is not None
     faults: list[Fault] = []
@@ -125,7 +127,7 @@ def _cells_of(
         rows = found.setdefault(label, [-1] * len(groups.first))
         if rows[group] >= 0:
             message = f"{label!r} comes twice for one run and D, first in line {sheet.lines[rows[group]]}"
-            hint = "say which column holds the ids of runs, such as run=run_id, or remove the row"
+            hint = 'say which column holds the ids of runs, map="run=...", or remove the row'
             faults.append(sheet.fault(row, column, message, hint))
         rows[group] = row
     return found
