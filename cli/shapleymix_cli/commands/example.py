@@ -18,7 +18,8 @@ FILES = (
     "shapleymix.toml",
 )
 """Run log, coalition runs, languages table, a transfer matrix measured within one run, where a corpus of each might
-lie, scores on tasks, which are made up (see the fixtures' README), runs as W&B exports them, and a project file; five languages."""
+lie, scores on tasks (which are made up: see the fixtures' README), runs as W&B exports them, and a project file; five
+languages."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")
