@@ -221,6 +221,29 @@ def test_a_name_with_a_comma_has_no_command(fit, mixture):
 
 
 @needs_node
+def test_words_are_quoted_for_a_shell(fit):
+    words = ["plain", "a b", "it's", "$(rm -rf x)", "`x`", "a\nb", "", "*", "~", "日本", "a=b,c=d", '"', "\\", "--x"]
+    assert shlex.split(in_node("return content.map(quoted).join(' ');", words)) == words
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ({"caps": [0.1] * 5}, "the caps leave room for 50.0% of the tokens: raise one"),
+        ({"D": 1e12}, "the tokens at hand fill"),
+        ({"floors": [0.3] * 5}, "the floors sum to more than all tokens"),
+        ({"floors": [0.3, 0, 0, 0, 0], "caps": [0.2, 1, 1, 1, 1]}, "the floor of en lies above its cap"),
+        ({"weights": [0.0] * 5}, "the weights are all zero: give a target some"),
+    ],
+)
+def test_a_question_without_an_answer_is_told(fit, move, told):
+    best = sm.optimize(fit, 97_600, "2M", languages=LANGUAGES, max_epochs=2)
+    body = "const data = opened(content.data); return answerOf(data, { ...begun(data), ...content.move }).fault;"
+    assert told in in_node(body, {"data": data_of(sm.report(fit, best).html), "move": move})
+
+
+@needs_node
 @pytest.mark.parametrize(("text", "size"), [("243M", 243e6), ("1.5e9", 1.5e9), (" 2 b", 2e9), ("7k", 7e3), ("x", None)])
 def test_sizes_are_read_as_the_command_line_reads_them(text, size):
     found = in_node("const size = sizeOf(content); return Number.isNaN(size) ? null : size;", text)

@@ -33,8 +33,9 @@ function boundsOf(data, state) {
   const lower = [...state.floors];
   const crossed = data.sources.filter((_, i) => lower[i] > upper[i] + 1e-12);
   const fault = crossed.length > 0 ? `the floor of ${crossed.join(", ")} lies above its cap`
-    : sumOf(upper) < 1 - 1e-9 ? `the caps leave room for ${(100 * sumOf(upper)).toFixed(1)}% of the tokens: raise one`
-      : sumOf(lower) > 1 + 1e-9 ? "the floors sum to more than all tokens" : null;
+    : sumOf(supplied) < 1 - 1e-9 ? `the tokens at hand fill ${(100 * sumOf(supplied)).toFixed(1)}% of D: ask for fewer`
+      : sumOf(upper) < 1 - 1e-9 ? `the caps leave room for ${(100 * sumOf(upper)).toFixed(1)}% of the tokens: raise one`
+        : sumOf(lower) > 1 + 1e-9 ? "the floors sum to more than all tokens" : null;
   return { lower, upper: upper.map((value, i) => Math.max(value, lower[i])), supplied, fault };
 }
 
