@@ -76,6 +76,7 @@ SMALLEST = {
     "plot fit": "fit.json",
     "plot learning-curve": "--law chinchilla --folds 2 --min-own-tokens 20k",
     "baselines": "-D 2M",
+    "export": "natural --format json -D 2M",
 }
 """The least that is typed for each command that takes entries: with the project it is a whole call."""
 
