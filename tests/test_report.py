@@ -19,6 +19,7 @@ from report_tools import FIXTURES, HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.reports.pages import SCRIPTS
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,14 @@ def test_the_page_is_whole_and_asks_for_nothing(fit, mixture):
     assert {values["href"][0] for tag, values in parsed.elements if "href" in values} == {"#"}
     ids = [values["id"] for _, values in parsed.elements if "id" in values]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("name", [*(f"{one}.js" for one in SCRIPTS), "style.css"])
+def test_scripts_are_short_and_no_markup(name):
+    text = (files("shapleymix.reports") / "web" / name).read_text(encoding="utf-8")
+    assert text.count("\n") < 350 or name == "style.css"
+    assert max(map(len, text.split("\n"))) <= 120
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org)", text)
 
 
 def test_every_part_is_there_with_its_numbers(fit, mixture):
