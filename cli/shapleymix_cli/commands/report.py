@@ -11,6 +11,7 @@ from shapleymix.errors import Location, SolveError, UsageError
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import Kind
+from shapleymix_cli.project import always, unless
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     "shapleymix report fit.json --languages example/languages.csv -o first.html",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --cap ja=0.2 -o mixture.json",
     "shapleymix report fit.json --mixture mixture.json --log example/runs.csv -o report.html",
+    project={"log": always, "transfer": always, "languages": unless("mixture"), "weights": unless("mixture")},
 )
 @options.fit_file
 @options.law_file
