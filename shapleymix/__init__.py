@@ -19,10 +19,13 @@ The wings, in the order in which data flows; each imports only from those above 
   game      coalitions, payoffs, exact and sampled Shapley values
   laws      the laws: one equation with named symbols each
   fitting   from logs to fitted laws, predictions and comparisons
+  exporting  a mixture as trainers take it: a file or keywords, exact, in the trainer's unit
+  downstream  what the losses of runs say of their scores on tasks, and mixtures chosen for scores
   mixing    from a fitted law and a budget to a certified mixture
   planning  which runs to train next: the mixtures that tell most
   sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
   plotting  figures of results, with a caption and the numbers that are drawn
+  reports   a page about a fit, on which its readers move the question themselves
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same to the interpreter
+    from shapleymix.downstream.calibrating import calibrate_scores as calibrate_scores
+    from shapleymix.downstream.calibrations import Downstream as Downstream
+    from shapleymix.downstream.scoring import scored_fit as scored_fit
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
@@ -41,6 +47,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import SolveError as SolveError
     from shapleymix.errors import StoreError as StoreError
     from shapleymix.errors import UsageError as UsageError
+    from shapleymix.exporting.export import Export as Export
+    from shapleymix.exporting.export import export as export
     from shapleymix.fitting.comparison import Comparison as Comparison
     from shapleymix.fitting.comparison import compare as compare
     from shapleymix.fitting.evaluation import Evaluation as Evaluation
@@ -80,6 +88,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.plotting.laws import plot_compare as plot_compare
     from shapleymix.plotting.laws import plot_learning_curve as plot_learning_curve
     from shapleymix.plotting.pictures import Picture as Picture
+    from shapleymix.reports.pages import Report as Report
+    from shapleymix.reports.pages import report as report
     from shapleymix.tables.languages import Languages as Languages
     from shapleymix.tables.languages import read_languages as read_languages
     from shapleymix.tables.run_reading import read_runs as read_runs
@@ -95,7 +105,9 @@ _HOME = {
     "Comparison": "fitting.comparison",
     "DataError": "errors",
     "Design": "planning.designs",
+    "Downstream": "downstream.calibrations",
     "Evaluation": "fitting.evaluation",
+    "Export": "exporting.export",
     "Fit": "fitting.fits",
     "FitError": "errors",
     "Frontier": "mixing.frontier",
@@ -111,6 +123,7 @@ _HOME = {
     "OutsideError": "errors",
     "Picture": "plotting.pictures",
     "Prediction": "fitting.prediction",
+    "Report": "reports.pages",
     "RunLog": "tables.runs",
     "ShapleyMixError": "errors",
     "ShapleyMixWarning": "errors",
@@ -119,11 +132,13 @@ _HOME = {
     "Terms": "laws.base",
     "TransferMatrix": "tables.transfer",
     "UsageError": "errors",
+    "calibrate_scores": "downstream.calibrating",
     "compare": "fitting.comparison",
     "compare_mixtures": "mixing.candidates",
     "design": "planning.design",
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
+    "export": "exporting.export",
     "fit": "fitting.fits",
     "fitted": "laws.symbols",
     "frontier": "mixing.frontier",
@@ -144,7 +159,9 @@ _HOME = {
     "read_languages": "tables.languages",
     "read_runs": "tables.run_reading",
     "read_transfer": "tables.transfer_reading",
+    "report": "reports.pages",
     "sampled_shapley": "game",
+    "scored_fit": "downstream.scoring",
     "shapley_values": "game",
     "write_runs": "tables.runs",
 }
@@ -155,7 +172,9 @@ __all__ = [
     "Comparison",
     "DataError",
     "Design",
+    "Downstream",
     "Evaluation",
+    "Export",
     "Fit",
     "FitError",
     "Frontier",
@@ -170,6 +189,7 @@ __all__ = [
     "OutsideError",
     "Picture",
     "Prediction",
+    "Report",
     "RunLog",
     "ShapleyMixError",
     "ShapleyMixWarning",
@@ -178,11 +198,13 @@ __all__ = [
     "Terms",
     "TransferMatrix",
     "UsageError",
+    "calibrate_scores",
     "compare",
     "compare_mixtures",
     "design",
     "evaluate",
     "exact_shapley",
+    "export",
     "fit",
     "fitted",
     "frontier",
@@ -203,7 +225,9 @@ __all__ = [
     "read_languages",
     "read_runs",
     "read_transfer",
+    "report",
     "sampled_shapley",
+    "scored_fit",
     "shapley_values",
     "write_runs",
 ]

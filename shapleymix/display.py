@@ -1,15 +1,20 @@
-"""How results look in a session: a few lines, a table in a notebook, plain values; and when two are equal."""
+"""How results look in a session: a few lines, a table in a notebook, a figure, plain values; and when two are equal."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
-from typing import Protocol, cast, runtime_checkable
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from shapleymix.files import Json
+
+if TYPE_CHECKING:
+    from shapleymix.plotting.pictures import Picture
 
 WIDTH = 100
 SHOWN_FIELDS = 14
@@ -65,6 +70,21 @@ class Shown:
     def to_dict(self) -> dict[str, Json]:
         """The fields as plain Python values: lists for arrays, dictionaries for results within."""
         return {name: plain(getattr(self, name)) for name in field_names(self)}
+
+
+class Drawn:
+    """A result's method `plot`: the public function that draws it, which is loaded when it is asked for.
+
+    `plot = Drawn("fits.plot_fit")` in a class makes `fit.plot(log)` what `plot_fit(fit, log)` is, with its signature
+    and its words. Figures come after results, so that this is the one place where something is called that lies below.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._module, _, self._name = f"shapleymix.plotting.{home}".rpartition(".")
+
+    def __get__(self, result: object | None, owner: type | None = None) -> Callable[..., Picture]:
+        function = getattr(importlib.import_module(self._module), self._name)
+        return function if result is None else MethodType(function, result)
 
 
 def field_names(record: object) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_tools import Run, runner
 from shapleymix_cli.commands import shapley
+from shapleymix_cli.forms import recorded_command
 from shapleymix_cli.main import commands
-from shapleymix_cli.options import recorded_command
 
 HEADER = "run,N,D,p_en,p_de,loss_en,loss_de\n"
 

@@ -25,6 +25,9 @@ PACKAGES = {
     "shapleymix_irds": ROOT / "adapters/shapleymix_irds",
 }
 
+BY_NAME = {"shapleymix.display": "shapleymix.plotting.pictures"}
+"""What a module knows of one below it: that a result's `plot` returns a picture, for type checkers alone."""
+
 
 def module_name(path: Path) -> str:
     """The dotted name under which a file of the three packages is imported."""
@@ -73,9 +76,9 @@ def imports(path: Path, *, top_only: bool = False, types: bool = True) -> set[st
 
 def imported_modules(path: Path, *, loading: bool = False) -> set[str]:
     """The modules of the three packages that a file imports (only those that it needs to be loaded, on demand)."""
-    return {name for name in imports(path, top_only=loading, types=not loading) if name in MODULES} - {
-        module_name(path)
-    }
+    own = module_name(path)
+    found = {name for name in imports(path, top_only=loading, types=not loading) if name in MODULES}
+    return {name for name in found if name not in (own, BY_NAME.get(own))}
 
 
 def children(package: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -94,3 +95,30 @@ def test_a_designs_figure_has_a_column_for_each_run(count: int) -> None:
     np.testing.assert_array_equal(found.figure.axes[1].images[0].get_array(), plan.p.T)
     np.testing.assert_allclose(found.figure.axes[0].lines[0].get_ydata(), 100 * plan.region_error)
     assert overlaps(found) == []
+
+
+OWN = {name: f"plot_{name.lower()}" for name in ("Design", "Fit", "Frontier", "Mixture")}
+OWN |= {"Comparison": "plot_compare", "LearningCurve": "plot_learning_curve", "TransferMatrix": "plot_transfer"}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_result_draws_itself_by_the_public_function(kind: str) -> None:
+    """With its words and its signature, so that `help(fit.plot)` tells what may be asked."""
+    function, method = getattr(sm, OWN[kind]), getattr(sm, kind).plot
+    assert method is function
+    made = object.__new__(getattr(sm, kind))
+    parameters = list(inspect.signature(function).parameters)
+    assert list(inspect.signature(made.plot).parameters) == parameters[1:]
+    assert made.plot.__doc__ == function.__doc__
+
+
+def test_every_figure_of_one_result_is_a_method_of_it() -> None:
+    functions = {name for name in sm.__all__ if name.startswith("plot_")}
+    assert functions - set(OWN.values()) == {"plot_agreement"}, "which is of two matrices"
+
+
+def test_the_method_draws_what_the_function_draws() -> None:
+    plan = sm.design(3, sources=["en", "de"])
+    by_method, by_function = plan.plot(), sm.plot_design(plan)
+    assert by_method.caption == by_function.caption
+    assert by_method.to_polars().equals(by_function.to_polars(), null_equal=True)

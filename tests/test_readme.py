@@ -51,6 +51,20 @@ def test_the_tour_runs_what_the_demo_runs() -> None:
     assert [call for call in SHOWN if "demo-output" in call] == ran
 
 
+def test_the_figures_are_those_that_one_command_draws() -> None:
+    """From files that the tour writes, by commands that parse."""
+    script = (ROOT / "fixtures" / "figures.sh").read_text(encoding="utf-8")
+    words = script.replace("$goal", "fixtures/figures").replace("$made", "demo-output").splitlines()
+    calls = [shlex.split(line)[1:] for line in words if line.startswith("draw ")]
+    drawn = [call[call.index("-o") + 1] for call in calls]
+    assert re.findall(r"!\[[^]]+\]\((fixtures/figures/[^)]+)\)", README) == drawn
+    assert sorted(f"fixtures/figures/{path.name}" for path in (ROOT / "fixtures/figures").iterdir()) == sorted(drawn)
+    written = {call.partition(" -o ")[2] for call in SHOWN}
+    for kind, *rest in calls:
+        assert {word for word in rest if word.startswith("demo-output/")} <= written
+        importlib.import_module("shapleymix_cli.commands.plot").command.commands[kind].make_context(kind, rest)
+
+
 @pytest.mark.parametrize("call", [call for call in SHOWN if call.split()[1] in ("shapley", "baselines")])
 def test_a_cheap_command_prints_what_the_readme_shows(
     run: Run, call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -113,7 +113,7 @@ def test_broken_and_foreign_files_are_said_to_be_so(broken: Study, capsys: pytes
     assert "| first order: tiny-0 against tiny-1 |" in told.out, "what needs none of them is printed"
     assert "not written anywhere: game.exact" in told.err
     for read in (
-        lambda: broken.proof,
+        lambda: broken.runs("proof.csv", "midi"),
         lambda: promising.promised(broken),
         lambda: broken.runs("monolingual.csv", "midi"),
     ):

@@ -9,9 +9,14 @@ Modules, in reading order:
   flags      keywords of the core in a text as the flags of the command that runs
   console    what a command says: its result on standard output, everything else on standard error
   failures   failures as people and programs see them: one message with its place and hint, and an exit code
-  options    options that commands share, the types of their values, and the commands' own form of help
+  project    what `shapleymix.toml` adds to what is typed
+  completing  completion in bash, zsh and fish: what each value may be
+  forms      the form of all commands: help that begins with examples, what the project adds, the call as provenance
+  health     what a run rests on, checked one by one
+  options    options that commands share, and the types of their values
   reading    run logs on the command line: their names, and the options that say how they are written
   groups     commands with commands of their own, whose help begins with all their examples
+  chosen     the one mixture that a command was given: a text, or the document that another command wrote
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
   planning   from mixtures to planned runs: the options that plans share, `plan game` and `plan grid`

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from shapleymix.errors import UsageError, did_you_mean
-from shapleymix_cli import options
+from shapleymix_cli.forms import Command
 
 
 class Grouped(click.Group):
@@ -18,7 +18,7 @@ class Grouped(click.Group):
     @property
     def examples(self) -> tuple[str, ...]:
         """Those of all its commands."""
-        made = (one for one in self.commands.values() if isinstance(one, options.Command))
+        made = (one for one in self.commands.values() if isinstance(one, Command))
         return tuple(example for one in made for example in one.examples)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -29,7 +29,7 @@ class Grouped(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
+        if args and args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise UsageError(f"there is no {self.noun} {args[0]!r}", hint=did_you_mean(args[0], self.commands))
         return super().resolve_command(ctx, args)
 

@@ -60,6 +60,9 @@ class Kinds:
         return bool(self.controlled or self.empirical or self.random)
 
 
+LISTED = ("controlled", "empirical", "random")
+"""Any of these asks for listed mixtures, not for a design."""
+
 _OPTIONS = (
     click.option(
         "--controlled",
@@ -76,7 +79,7 @@ _OPTIONS = (
     click.option("--random", type=options.Count(1), help="How many to draw at random, within the bounds."),
     click.option("--temperature", type=options.POSITIVE, help="Of draws: 1 around natural ratios, more is evener."),
     click.option("--concentration", type=options.POSITIVE, help="Of draws: below 1 few sources hold nearly all."),
-    click.option(*COMMAND, help=f"Plan runs, not a table, with this command; {PLACEHOLDERS}."),
+    click.option(*COMMAND, metavar="CALL", help=f"Plan runs, not a table, with this command; {PLACEHOLDERS}."),
     SEEDS,
 )
 

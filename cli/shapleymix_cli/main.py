@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import ShapleyMixWarning, UsageError, did_you_mean
+from shapleymix_cli.completing import prepare_completion
 from shapleymix_cli.failures import OK, close_stdout, exit_code_of
 from shapleymix_cli.streams import prepare
 
@@ -22,15 +23,20 @@ COMMANDS = {
     "predict": "Losses of mixtures at a size and a budget.",
     "evaluate": "Score a fit on runs that it has not seen.",
     "compare": "Score several laws on the same held-out runs.",
+    "downstream": "What losses say of scores on tasks, such as lm-eval's.",
     "optimize": "The best mixture, with its certificate.",
+    "export": "A mixture as a trainer's config, exact, in its unit.",
     "plan": "What to train next: the mixtures that tell most, games, grids.",
     "launch": "Train the runs of a plan, so many at a time; again, to resume.",
     "run": "Train one run of a plan, for any scheduler.",
     "collect": "The finished runs of a plan as one run log.",
     "plot": "Figures of results: transfer, fits, and how well two matrices agree.",
+    "report": "One page about a fit, on which weights, caps, N and D can be moved.",
     "baselines": "Mixtures that need no law, with the epochs they make.",
     "laws": "The laws there are, and what each needs.",
     "example": "Write the small tables on which the examples run.",
+    "doctor": "Whether all is there that a run needs: versions, solvers, extras, cores.",
+    "completion": "Completion of commands and values in bash, zsh and fish.",
 }
 """Each name is a module of this package with a `command`; the text is here so that help imports none of them."""
 
@@ -56,7 +62,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise UsageError(f"there is no command {args[0]!r}", hint=did_you_mean(args[0], COMMANDS))
         return super().resolve_command(ctx, args)
 
@@ -117,6 +123,7 @@ def commands(ctx: click.Context) -> None:
 def main() -> None:
     """Entry point of the console script."""
     prepare()
+    prepare_completion()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of libraries; what users should know is said by the commands
     commands.main(prog_name="shapleymix")

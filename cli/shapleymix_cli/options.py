@@ -1,65 +1,45 @@
-"""Options that commands share, the types of their values, and the commands' own form of help."""
+"""Options that commands share, and the types of their values."""
 
 from __future__ import annotations
 
 import functools
 import math
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
-from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
+from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.files import TABLES
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
+from shapleymix_cli.completing import with_completion
 from shapleymix_cli.console import Output
 from shapleymix_cli.flags import flags_of, in_flags
+from shapleymix_cli.forms import Command, recorded_command
 from shapleymix_cli.own_laws import blaming
-
-_OF_THE_CALL = {"-o": 1, "--output": 1, "--threads": 1, "--force": 0, "--json": 0}
-_OF_THE_CALL |= {"-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
-"""Options (and how many words follow) that change nothing in a result, and so are not part of its provenance."""
+from shapleymix_cli.project import TAKEN, Taken, Takes
 
 
-class Command(click.Command):
-    """A command whose help begins with examples, and that takes `--json`, `-q` and `-v`."""
+def command(*examples: str, project: Takes | None = None) -> Callable[[Callable[..., None]], Command]:
+    """Make a function a command: it gets its `Output` first, and its options by name.
 
-    examples: tuple[str, ...] = ()
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = "".join(f"  {example}\n" for example in self.examples)
-        formatter.write(f"Examples:\n{lines}\n")
-        super().format_help(ctx, formatter)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options, and below them those that have a section of their own."""
-        found: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and not isinstance(param, click.Argument):
-                found.setdefault(param.section if isinstance(param, Sectioned) else "Options", []).append(record)
-        for section, records in sorted(found.items(), key=lambda item: item[0] != "Options"):
-            with formatter.section(section):
-                formatter.write_dl(records)
-
-
-class Sectioned(click.Option):
-    """An option that stands in a section of its own in a command's help."""
-
-    section: ClassVar[str]
-
-
-def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
-    """Make a function a command: it gets its `Output` first, and its options by name."""
+    Parameters
+    ----------
+    project : mapping, optional
+        The entries of a project file that it takes.
+    """
 
     def make(function: Callable[..., None]) -> Command:
         @functools.wraps(function)
         def call(as_json: bool, quiet: bool, verbose: bool, **options: object) -> None:
             context = click.get_current_context()
-            line, flags = recorded_command(context.find_root().obj or []), flags_of(context.command)
+            taken: Taken = context.meta.get(TAKEN, Taken())
+            options.pop("project", None)
+            typed, commands = context.find_root().obj or [], len(context.command_path.split()) - 1
+            line, flags = recorded_command(taken.around(typed, commands)), flags_of(context.command)
             out = Output(as_json=as_json, quiet=quiet, verbose=verbose, command_line=line, flags=flags)
+            out.note(taken.told())
             check_output(options)
             try:
                 with blaming():
@@ -69,11 +49,18 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
 
         settings = {"help_option_names": ["-h", "--help"]}
         made = click.command(cls=Command, context_settings=settings)(call)
-        made.params.extend(_common())
+        made.project = project
+        made.params.extend([*([_project()] if made.project else []), *_common()])
         made.examples = examples
+        with_completion(made.params)
         return made
 
     return make
+
+
+def _project() -> click.Option:
+    text = "Take what is not given from this project file; none for none.  [default: shapleymix.toml, if it is there]"
+    return click.Option(["--project"], metavar="FILE", help=text)
 
 
 def _common() -> list[click.Option]:
@@ -82,22 +69,6 @@ def _common() -> list[click.Option]:
         click.Option(["-q", "--quiet"], is_flag=True, help="No notes, warnings or progress."),
         click.Option(["-v", "--verbose"], is_flag=True, help="Show more."),
     ]
-
-
-def recorded_command(arguments: Sequence[str]) -> str:
-    """The call as provenance: without what cannot change the result, so that the same result has the same bytes."""
-    kept: list[str] = []
-    skip = 0
-    for word in arguments:
-        if skip:
-            skip -= 1
-            continue
-        name = word.partition("=")[0] if word.startswith("--") else word
-        if name in _OF_THE_CALL:
-            skip = 0 if "=" in word else _OF_THE_CALL[name]
-        elif not (word.startswith("-o") and not word.startswith("--")):
-            kept.append(word)
-    return printable(shlex.join(["shapleymix", *kept]))
 
 
 class Size(click.ParamType):

@@ -105,7 +105,9 @@ _GRID = (
     ),
     click.option("-D", "tokens", type=options.SIZES, required=True, help="Token counts."),
     SEEDS,
-    click.option(*COMMAND, help=f"How a run is started; {PLACEHOLDERS}.  [default: shapleymix-irds train]"),
+    click.option(
+        *COMMAND, metavar="CALL", help=f"How a run is started; {PLACEHOLDERS}.  [default: shapleymix-irds train]"
+    ),
     options.output("the planned runs (.jsonl)"),
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_cli.options import Sectioned
+from shapleymix_cli.forms import Sectioned
 
 if TYPE_CHECKING:
     from shapleymix.tables.importing.reading import ReadingKeywords

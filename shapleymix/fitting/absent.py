@@ -21,7 +21,7 @@ from shapleymix.display import short
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.repetition import Taken, replicate_losses
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, check_quantiles
-from shapleymix.laws import Law
+from shapleymix.laws import Law, Terms
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 SOME = 1.0  # tokens: a filter on own tokens of so many leaves out the runs without any
@@ -76,6 +76,14 @@ class Absent(Record):
     def entries(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) of mixtures p (R, M) are of this regime."""
         return (self.own >= 0) & (p[:, self.own] < TRACE)
+
+    def terms(self, N: float, D: float) -> Terms:
+        """The law of this regime at one budget, as convex pieces in the mixture."""
+        return self.law.terms(N, D)
+
+    def replicate_terms(self, N: float, D: float) -> Terms | None:
+        """The same of every replicate; None without."""
+        return Spread(self.replicates, self.residuals, self.coverage).terms(N, D)
 
     def scale(self) -> FloatArray:
         """Standard deviation (K,) of the log losses of this regime about the law; 0 where nothing was held out."""

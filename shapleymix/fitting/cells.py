@@ -23,7 +23,7 @@ Axes: C cells, K targets, R rows or points.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -72,8 +72,9 @@ class Cells(Record):
         Parameters and tokens of each cell.
     runs : array (C,)
         Its mixtures.
-    factor : array (C, K)
-        How many times as far as in the mean of all cells its residuals scatter.
+    factor, apart : array (C, K)
+        How many times as far as in the mean of all cells its residuals scatter about the law, and about their mean: a
+        gain of one mixture over another knows no common error.
     effect : array (K,)
         Standard deviation of what log losses of one cell have in common, tau.
     shared : float
@@ -81,31 +82,33 @@ class Cells(Record):
     """
 
     kind = "fit/cells"
-    axes: ClassVar[Mapping[str, str]] = {"N": "C", "D": "C", "runs": "C", "factor": "CK", "effect": "K"}
+    axes: ClassVar[Mapping[str, str]] = {"N": "C", "D": "C", "runs": "C", "factor": "CK", "apart": "CK", "effect": "K"}
     ranges: ClassVar[Mapping[str, Range]] = {
-        "N": POSITIVE, "D": POSITIVE, "runs": POSITIVE, "factor": (0.0, WIDEST), "effect": (0.0, WIDEST),
-        "shared": SHARE,
+        "N": POSITIVE, "D": POSITIVE, "runs": POSITIVE, "factor": (0.0, WIDEST), "apart": (0.0, WIDEST),
+        "effect": (0.0, WIDEST), "shared": SHARE,
     }  # fmt: skip
 
     N: FloatArray
     D: FloatArray
     runs: FloatArray
     factor: FloatArray
+    apart: FloatArray
     effect: FloatArray
     shared: float
 
     def check(self, targets: int) -> None:
         """Raise a ValueError unless each cell and target has a factor above 0, and each target an effect."""
-        if self.factor.shape != (len(self.N), targets) or self.effect.shape != (targets,):
+        factors = self.factor, self.apart
+        if any(one.shape != (len(self.N), targets) for one in factors) or self.effect.shape != (targets,):
             raise ValueError(f"cells: expected {len(self.N)} x {targets} factors, and {targets} effects")
-        if not (len(self.N) and (self.factor > 0).all() and np.isfinite(self.effect).all()):
+        if not (len(self.N) and all((one > 0).all() for one in factors) and np.isfinite(self.effect).all()):
             raise ValueError("cells: there is one cell at least, factors are above 0, and effects finite")
 
-    def factors(self, N: FloatArray, D: FloatArray) -> FloatArray:
-        """How many times as far (R, K) as in the mean of cells runs scatter at budgets N and D (R,)."""
+    def factors(self, N: FloatArray, D: FloatArray, *, apart: bool = False) -> FloatArray:
+        """How many times as far (R, K) as in the mean of cells runs scatter at budgets N and D (R,), or `apart`."""
         distance = self._distance(N, D)
         near = 1 / np.maximum(distance, SAME**2)
-        square = near / near.sum(axis=1, keepdims=True) @ np.square(self.factor)
+        square = near / near.sum(axis=1, keepdims=True) @ np.square(self.apart if apart else self.factor)
         quiet = np.minimum(square - 1, 0.0) * (1 - _apart(distance))[:, None]
         return np.sqrt(1 + np.maximum(square - 1, quiet))
 
@@ -146,12 +149,13 @@ def cells_of(log: RunLog, residual: FloatArray) -> Cells | None:
     spread = [np.array([log.groups[rows][place == cell]]) for cell in range(cells)]
     runs = np.array([len(np.unique(groups)) for groups in spread], dtype=np.float64)
     first = [rows[np.flatnonzero(place == cell)[0]] for cell in range(cells)]
-    empty = Cells(log.N[first], log.D[first], runs, np.ones_like(sums.mean), np.zeros(len(log.targets)), 0.0)
+    even = np.ones_like(sums.mean)
+    empty = Cells(log.N[first], log.D[first], runs, even, even, np.zeros(len(log.targets)), 0.0)
     share = runs / np.array([groups.size for groups in spread])  # of rows that tell something of their own
     effect, shared = _effect(empty, sums, share)
-    whole = np.sqrt(np.nanmean(np.square(tamed) / sums.usual, axis=1, keepdims=True))
-    factor = np.sqrt(_factors(sums, _Sums.of(whole, place, cells), share))
-    return Cells(empty.N, empty.D, runs, factor, effect, shared)
+    about = _tamed(residual[rows] - _middle(residual[rows], place)[place])
+    factor, apart = (_factors(values, place, share) for values in (tamed, about))
+    return replace(empty, factor=factor, apart=apart, effect=effect, shared=shared)
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,12 @@ def _tamed(residual: FloatArray) -> FloatArray:
     return np.clip(residual, -limit, np.where(limit > 0, limit, np.inf))
 
 
+def _middle(residual: FloatArray, place: IntArray) -> FloatArray:
+    """The median residual (C, K) of each cell; 0 where it has none."""
+    parts = [residual[place == cell] for cell in range(int(place.max()) + 1)]
+    return np.stack([np.nanmedian(np.where(np.isnan(part).all(axis=0), 0.0, part), axis=0) for part in parts])
+
+
 def _effect(cells: Cells, sums: _Sums, share: FloatArray) -> tuple[FloatArray, float]:
     """Standard deviation (K,) of the cells' effects, and their correlation between targets, by moments."""
     chance = sums.of_mean(share)
@@ -237,13 +247,15 @@ def _alike(unit: FloatArray) -> float:
     return float(np.clip((np.square(unit.sum(axis=1)).sum() - targets) / (targets * (targets - 1)), 0.0, 1.0))
 
 
-def _factors(sums: _Sums, whole: _Sums, share: FloatArray) -> FloatArray:
-    """Squared factors (C, K): first of a cell for all targets together (C, 1), and then of each target beyond that."""
-    known = sums.square > 0
+def _factors(residual: FloatArray, place: IntArray, share: FloatArray) -> FloatArray:
+    """Factors (C, K): first of a cell for all targets together (C, 1), and then of each target beyond that."""
+    sums = _Sums.of(residual, place, len(share))
+    mean = np.sqrt(np.nanmean(np.square(residual) / sums.usual, axis=1, keepdims=True))
+    whole, known = _Sums.of(mean, place, len(share)), sums.square > 0
     logs = np.log(np.where(known, sums.square / sums.usual, 1.0))
     together = np.log(np.where(whole.square > 0, whole.square, 1.0))
     of_cell = _shrunk(together, whole.of_log(share), whole.square > 0)
-    return np.exp(of_cell + _shrunk(logs - together, sums.of_log(share), known))
+    return np.exp((of_cell + _shrunk(logs - together, sums.of_log(share), known)) / 2)
 
 
 def _shrunk(values: FloatArray, chance: FloatArray, known: BoolArray) -> FloatArray:

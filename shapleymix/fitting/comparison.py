@@ -8,6 +8,7 @@ from typing import ClassVar, Unpack
 
 import numpy as np
 
+from shapleymix.display import Drawn
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fields import AMOUNT, SHARE, Range
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
@@ -58,6 +59,7 @@ class Comparison(Tabular, Record):
     """
 
     kind = "comparison"
+    plot = Drawn("laws.plot_compare")
     axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
     ranges: ClassVar[Mapping[str, Range]] = {
         "better": SHARE, "rows": AMOUNT, "mixtures": AMOUNT, "gap_error": AMOUNT

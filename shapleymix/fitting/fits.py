@@ -9,7 +9,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import cut, short
+from shapleymix.display import Drawn, cut, short
 from shapleymix.errors import caution
 from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
@@ -81,6 +81,7 @@ class Fit(Tabular, Record):
     """
 
     kind = "fit"
+    plot = Drawn("fits.plot_fit")
     axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K", "residuals": "QK"}
     ranges: ClassVar[Mapping[str, Range]] = {"rows": AMOUNT}
 

@@ -19,6 +19,7 @@ from typing import ClassVar, Unpack
 
 import numpy as np
 
+from shapleymix.display import Drawn
 from shapleymix.errors import FitError, UsageError, described
 from shapleymix.fitting.candidates import Candidate, candidate, law_of, predicted_in_parts
 from shapleymix.fitting.comparison import selected
@@ -77,6 +78,7 @@ class LearningCurve(Tabular, Record):
     """
 
     kind = "learning-curve"
+    plot = Drawn("laws.plot_learning_curve")
     axes: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(("mixtures", "PE", "error"), "S")
         | dict.fromkeys(("ahead", "expected", "low", "high"), "A")

@@ -48,6 +48,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         If runs hold the new source, none hold the other, or the law has no coefficients of single sources.
     """
     pairs = _pairs(sources)
+    fit = Fit.taken(fit)
     _require_coefficients(fit)
     rng = np.random.default_rng([parse_whole(seed, "seed"), STREAM])
     for new, known in pairs.items():

@@ -172,6 +172,10 @@ class Terms:
         at = self.slopes(p)
         return product(at.inner, at.first[..., None, :])
 
+    def sensitivity(self, p: FloatArray, losses: FloatArray, w: FloatArray) -> FloatArray:
+        """What sum_j w_j loss_j changes by for a change of each log loss (K,) at p (M,), where the losses are these."""
+        return np.where(w > 0, w * np.nan_to_num(losses, posinf=0.0), 0.0)
+
     def scaled(self, factor: FloatArray) -> Self:
         """The terms of losses that are `factor` (..., K) times as high."""
         return self._changed(lambda name, value: value * factor if name in LINEAR else value)

@@ -15,9 +15,11 @@ from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, effect_of, little_told, misfit_of
 from shapleymix.mixing.doubts import NO_GAIN, interval
+from shapleymix.mixing.engine.branching import NAME as BRANCHING
+from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.mixtures import ERROR, LOSS, Mixture
 from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens
@@ -28,11 +30,13 @@ from shapleymix.mixing.what_if import Change, answered
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import epochs_of
 
-CONVERGED = 1e-6
+CONVERGED, BRANCHED = 1e-6, 1e-4
+"""A certificate is loose where its relative gap is larger: of a solver, and of a search by branch and bound."""
 NO_SUPPLY = "no available tokens are given (languages table): no natural or smoothed mixture to compare with"
 
 NO_REPLICATES = "the fit has no bootstrap replicates: ratios, the objective and gains have no intervals"
 SCATTER_ALONE = "no bootstrap replicates: ratios have no intervals; the others hold how held-out runs scatter, no more"
+SEARCHED = "the certificate is of a search by branch and bound, and intervals of ratios of local optima"
 MANY = "so that many mixtures are as good, and ratios have no intervals"
 TOLD_IN_THE_RESULT = (NO_SUPPLY, NO_REPLICATES, SCATTER_ALONE)
 """Notices of what is not there, which are no reason to distrust what is: no warnings."""
@@ -71,7 +75,7 @@ class Summary:
         drawn = little_told(self.fit, bounds.sources)
         regime = supplied(self.fit, self.N, bounds) if self.answer.proved else None  # else losses are predictions
         effect = effect_of(self.fit, self.N, self.D)
-        misfit = misfit_of(self.fit)
+        misfit = misfit_of(self.fit, self.N, self.D)
         return Beliefs(self.problem, self.replicates, misfit, self.choices, self.level, drawn, regime, effect)
 
     @property
@@ -113,6 +117,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         binding=prices_of(problem, answer) if exact and answer.proved else (),
         available=bounds.available,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
+        max_epochs=bounds.epochs,
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)
@@ -129,6 +134,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         kl=problem.kl,
         anchor=problem.anchor,
         cautious=summary.cautious,
+        measure=ERROR if getattr(summary.fit, "measure", LOSS) == ERROR else LOSS,
         repetition=costs(problem.terms, answer.p),
         repetition_cost=cost_of(problem, answer.p),
         token_worths=_worths(problem, answer) if exact and answer.proved else np.full(len(answer.p), np.nan),
@@ -183,11 +189,16 @@ def _notices(
         found.append(f"the law is of no use at this mixture: its prediction is {undefined}")
     if not answer.proved:
         found.append("the law is not convex in the mixture: the best of a random search, without a certificate")
+    bent = unproved(problem)
+    if bent.any():
+        names = short([name for name, one in zip(summary.fit.targets, bent.tolist(), strict=True) if one])
+        found.append(f"scores of {names} are not convex in the mixture: {SEARCHED}")
     if summary.method != EXACT and violation(answer.p, problem.constraints) > FEASIBLE:
         found.append(f"method {summary.method!r} breaks the bounds: it knows nothing of them")
     if summary.method == "first-order-printed":
         found.append("the printed first-order correction has the wrong sign; it is here for reproduction only")
-    if summary.method == EXACT and answer.proved and not answer.certificate.relative_gap <= CONVERGED:
+    enough = CONVERGED if answer.engine != BRANCHING else BRANCHED
+    if summary.method == EXACT and answer.proved and not answer.certificate.relative_gap <= enough:
         found.append(f"the certificate is loose: relative gap {answer.certificate.relative_gap:.1e}")
     if np.isnan(problem.constraints.available).all():
         found.append(NO_SUPPLY)

@@ -184,7 +184,8 @@ def compare_mixtures(
     law = AtBudget(fit.law, size, tokens)
     found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
     replicates = replicated(fit, p, supply, (size, tokens))
-    outlooks = outlooks_of(fit, p, predicted, replicates, found.mean)
+    doubts = doubts_of(fit, replicates, level, (size, tokens))
+    outlooks = outlooks_of(fit, p, predicted.losses, replicates, found.mean, doubts.misfit)
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
@@ -194,7 +195,7 @@ def compare_mixtures(
         weights_origin=found.origin,
         level=level,
         replicates=0 if replicates is None else len(replicates),
-        entries=_entries(tuple(named), predicted, outlooks, doubts_of(fit, replicates, level, (size, tokens))),
+        entries=_entries(tuple(named), predicted, outlooks, doubts),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import root_scalar
 
+from shapleymix.downstream.pieces import Scored
 from shapleymix.errors import SolveError, UsageError, did_you_mean
 from shapleymix.laws.terms import PowerTerms, Terms
 from shapleymix.mixing.bounds import Constraints
@@ -122,6 +123,8 @@ _USE_EXACT = "use method 'exact'"
 
 
 def _ingredients(method: str, terms: Terms, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    if isinstance(terms, Scored):
+        raise SolveError(f"method {method!r} is for losses, not for scores", hint=_USE_EXACT)
     if not isinstance(terms, PowerTerms) or (terms.s is not None and np.any(terms.s != 1)):
         raise SolveError(f"method {method!r} is for laws with Theta linear in p", hint=_USE_EXACT)
     if terms.base is not None:

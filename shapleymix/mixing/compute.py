@@ -16,6 +16,7 @@ from shapleymix.keywords import checked
 from shapleymix.laws import Law
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
 from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
+from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.mixtures import Mixture
@@ -118,6 +119,9 @@ def _optima(fit: FitLike, grid: FloatArray, flops: float, demands: Demands) -> F
             refusal = error
     if not problems and refusal is not None:
         raise refusal
+    if any(unproved(problem).any() for problem in problems):
+        message = "scores are not convex in the mixture at every N and D of that budget"
+        raise SolveError(message, hint="ask for several N and D of it, and take the best")
     values[index] = [
         _objective(problem, answer.p) for problem, answer in zip(problems, solve_all(tuple(problems)), strict=True)
     ]

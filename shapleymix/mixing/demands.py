@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from shapleymix.downstream.scoring import ScoredFit
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.cells import Cells, Effect
 from shapleymix.fitting.misfit import Misfit
@@ -268,6 +269,8 @@ class Demands(Bounds):
     def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:
         """The weights of the targets; `terms` None = the law has none, and predicts no monolingual losses."""
         given = self.weights
+        if given is None and isinstance(fit, ScoredFit):
+            given = fit.weights(None, self.objective)
         if given is None:
             given = UNWEIGHTED if self.table is None or self.table.weight is None else self.table
         return weights_of(given, fit.targets, fit.sources, terms, self.monolingual)
@@ -291,9 +294,12 @@ def effect_of(fit: object, N: float, D: float) -> Effect | None:
     return cells.common(N, D) if isinstance(cells, Cells) else None
 
 
-def misfit_of(fit: FitLike) -> Misfit | None:
-    """How held-out losses scatter about the law; a fit of a user's own need not know."""
-    return getattr(fit, "misfit", None)
+def misfit_of(fit: object, N: float, D: float) -> Misfit | None:
+    """How held-out losses of one budget scatter about the law; a fit of a user's own need not know."""
+    misfit, cells = getattr(fit, "misfit", None), getattr(fit, "cells", None)
+    if misfit is None or not isinstance(cells, Cells):
+        return misfit
+    return replace(misfit, scale=misfit.scale * cells.factors(np.array([N]), np.array([D]), apart=True)[0])
 
 
 def little_told(fit: object, sources: Sequence[str]) -> BoolArray:
@@ -317,8 +323,8 @@ def notices_of(demands: Demands, constraints: Constraints, weights: Weights) -> 
     return tuple(found)
 
 
-def fit_of(given: FitSpec) -> FitLike:
-    """A fit, or the one that a file holds.
+def fit_of(given: FitSpec, *, for_losses: str = "") -> FitLike:
+    """A fit, or the one that a file holds; not of scores where only losses will do, for what is named.
 
     Raises
     ------
@@ -332,6 +338,8 @@ def fit_of(given: FitSpec) -> FitLike:
     if not isinstance(given, FitLike):
         hint = "give what `fit` returns, or the file in which it was saved"
         raise UsageError(f"{described(given)} is no fit", hint=hint)
+    if for_losses and isinstance(given, ScoredFit):
+        raise UsageError(f"{for_losses} is of losses, not of scores", hint="give the fit of the losses")
     return given
 
 

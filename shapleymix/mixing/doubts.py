@@ -135,10 +135,15 @@ def told(low: float, probability: float) -> bool | None:
     return None if np.isnan(low) else bool(low > 0 and probability >= SURE)
 
 
-def parts_of(losses: FloatArray, w: FloatArray, *, worst: bool = False) -> FloatArray:
-    """(K,) what the mean or worst of weighted losses (K,) changes by for a change of each log loss."""
-    parts = np.where(w > 0, w * np.nan_to_num(losses, posinf=0.0), 0.0)
-    return np.where(np.arange(len(parts)) == parts.argmax(), parts, 0.0) if worst else parts
+def parts_of(losses: FloatArray, w: FloatArray) -> FloatArray:
+    """(K,) what the mean of weighted losses (K,) changes by for a change of each log loss."""
+    return np.where(w > 0, w * np.nan_to_num(losses, posinf=0.0), 0.0)
+
+
+def counted_of(losses: FloatArray, w: FloatArray) -> FloatArray:
+    """(K,) the weights of which only that of the largest weighted loss is left."""
+    top = int(parts_of(losses, w).argmax())
+    return np.where(np.arange(len(w)) == top, w, 0.0)
 
 
 def about(middle: float, values: FloatArray, mixtures: FloatArray, drawn: BoolArray | None) -> FloatArray:

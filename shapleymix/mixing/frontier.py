@@ -16,6 +16,7 @@ from typing import ClassVar, Unpack
 
 import numpy as np
 
+from shapleymix.display import Drawn
 from shapleymix.errors import SolveError, UsageError, caution
 from shapleymix.fields import AMOUNT, FINITE, POSITIVE, SHARE, Range
 from shapleymix.files import Json
@@ -109,6 +110,7 @@ class Frontier(Tabular, Record):
     """
 
     kind = "frontier"
+    plot = Drawn("frontiers.plot_frontier")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
     }  # fmt: skip
@@ -172,7 +174,7 @@ def frontier(
     """
     checked("frontier", keywords, DemandKeywords.__annotations__)
     demands = Demands(**keywords)
-    fit, size, tokens = fit_of(fit), parse_size(N), parse_size(D)
+    fit, size, tokens = fit_of(fit, for_losses="a trade-off curve"), parse_size(N), parse_size(D)
     _require_plain(demands)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
@@ -330,7 +332,7 @@ def _entries(
     """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
     bounds, entries, told = problem.constraints, [], []
     regime, effect = supplied(fit, N, bounds), effect_of(fit, N, bounds.D)
-    every = Beliefs(problem, replicates, misfit_of(fit), None, demands.level, regime=regime, effect=effect)
+    every = Beliefs(problem, replicates, misfit_of(fit, N, bounds.D), None, demands.level, regime=regime, effect=effect)
     believed = [replace(every, problem=replace(problem, w=side)) for side in w]
     for share, answer in zip(shares.tolist(), answers, strict=True):
         seen = judged(fit, answer.p, {}, N, bounds, demands)

@@ -22,7 +22,7 @@ from shapleymix.fields import AMOUNT, FINITE, SHARE, Range
 from shapleymix.fitting.cells import Effect
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.doubts import Doubts, Gain, Outlook, parts_of, told
+from shapleymix.mixing.doubts import Doubts, Gain, Outlook, counted_of, told
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.regimes import Regime, rougher
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -148,9 +148,10 @@ class Beliefs:
 
     def outlook(self, p: FloatArray) -> Outlook:
         """What is believed of the mean or worst loss of a mixture (M,)."""
-        parts = parts_of(self._losses(p), self.problem.w, worst=self.problem.worst)
+        losses, problem = self._losses(p), self.problem
+        counted = counted_of(losses, problem.w) if problem.worst else problem.w
         rough = 1.0 if self.regime is None else rougher(self.regime.absent, self.misfit, p)
-        return Outlook(p, self.value(p), self._values(p), parts * rough)
+        return Outlook(p, self.value(p), self._values(p), problem.terms.sensitivity(p, losses, counted * rough))
 
     def value(self, p: FloatArray) -> float:
         """The mean or worst loss of a mixture (M,) under the law."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.files import Json
-from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.mixtures import LOSS, Mixture
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
@@ -70,7 +70,9 @@ class MixtureGrid(Tabular, Record):
 
     def summary(self) -> str:
         """How many budgets there are, and the objective at each."""
-        told = [f"  {_named(one.N, one.D)}: {one.objective_kind} loss {one.objective:.4f} nats" for one in self.entries]
+        told = [
+            f"  {_named(one.N, one.D)}: {one.objective_kind} {one.measure} {one.objective:.4f}" for one in self.entries
+        ]
         more = [f"  ... and {len(told) - 8} more budgets"] if len(told) > 8 else []
         return "\n".join([f"Mixtures at {len(told)} budgets under law {self.law}", *told[:8], *more])
 
@@ -90,14 +92,15 @@ def rows_of(found: Mixture) -> Iterator[Row]:
     for source, epochs in zip(found.sources, found.epochs.tolist(), strict=True):
         if np.isfinite(epochs):
             yield _alone("epochs", source, epochs)
-    yield from _spread("loss", found.targets, found.losses, found.losses_low, found.losses_high)
-    yield ("objective", f"{found.objective_kind} loss", found.objective, found.objective_low, found.objective_high)
+    yield from _spread(found.measure, found.targets, found.losses, found.losses_low, found.losses_high)
+    kind = f"{found.objective_kind} {found.measure}"
+    yield ("objective", kind, found.objective, found.objective_low, found.objective_high)
     if found.kl > 0:
         yield _alone("penalty", "kl", found.penalty)
     if found.repetition is not None and found.repetition.any():
         for target, cost in zip(found.targets, found.repetition.tolist(), strict=True):
             yield _alone("loss by repetition", target, cost)
-    yield _alone("gap", "nats", found.gap)
+    yield _alone("gap", "nats" if found.measure == LOSS else found.measure, found.gap)
     yield _alone("gap", "relative", found.relative_gap)
     for price in found.binding:
         yield _alone(f"price of the {price.side}", price.source, price.per_ratio)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
-from shapleymix.display import cut, text_table
+from shapleymix.display import Drawn, cut, text_table
+from shapleymix.errors import UsageError
+from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
@@ -20,6 +22,7 @@ from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
 
+LOSS, ERROR = "loss", "error"
 UNIT_SUM = 1e-6  # how far the ratios of a stored mixture may be from a sum of 1
 
 
@@ -50,22 +53,28 @@ class Mixture(Tabular, Record):
         is repeated, and for a fit that does not know.
     token_worths : array (M,), optional
         Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
+    max_epochs : array (M,), optional
+        How often each source's tokens may be seen, infinite for no limit.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
+    measure : str
+        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
     excess, distance : float
         For methods other than `exact`: the objective's excess over the exact one's, and the L1 distance to it.
     """
 
     kind = "mixture"
+    plot = Drawn("bars.plot_mixture")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
-        "repetition": "K", "token_worths": "M",
+        "repetition": "K", "token_worths": "M", "max_epochs": "M",
     }  # fmt: skip
     ranges: ClassVar[Mapping[str, Range]] = {
         "weights": AMOUNT, "caps": SHARE, "available": AMOUNT, "epochs": AMOUNT, "level": SHARE, "replicates": AMOUNT,
         "penalty": AMOUNT, "kl": AMOUNT, "distance": (-ROUNDING, 2 + ROUNDING), "repetition": AMOUNT,
-        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "objective": FINITE, "excess": FINITE,
+        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "objective": FINITE,
+        "excess": FINITE,
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -107,6 +116,8 @@ class Mixture(Tabular, Record):
     repetition: FloatArray | None = None
     repetition_cost: float = 0.0
     token_worths: FloatArray | None = None
+    measure: Literal["loss", "error"] = "loss"
+    max_epochs: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -127,7 +138,8 @@ class Mixture(Tabular, Record):
     def summary(self) -> str:
         """The ratios, the objective with its proof, and what to beware of."""
         budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
-        loss = f"{self.objective_kind} loss {self.objective:.4f} nats ({self.weights_origin.split(':')[0]})"
+        value = f"loss {self.objective:.4f} nats" if self.measure == LOSS else f"score {1 - self.objective:.4f}"
+        loss = f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
         proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
         told = [cut(f"warning: {notice}") for notice in self.notices if notice != self.verdict][:3]
         head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]
@@ -157,10 +169,30 @@ class Mixture(Tabular, Record):
             "rivals": rivals,
         }
 
+    def export(self, format: str, **keywords: Unpack[ExportKeywords]) -> Export:
+        """The mixture in the form that a trainer takes: `mix.export("megatron", paths="paths.csv").write("blend.txt")`.
+
+        See `shapleymix.export` for the formats and keywords.
+        """
+        return export(self, format, **keywords)
+
     @property
     def mixture(self) -> dict[str, float]:
         """Ratio of every source, unrounded."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Predicted score of every task.
+
+        Raises
+        ------
+        UsageError
+            If the mixture was chosen by losses.
+        """
+        if self.measure != ERROR:
+            raise UsageError("this mixture was chosen by losses: it has no scores", hint="optimize a scored_fit")
+        return dict(zip(self.targets, (1 - self.losses).tolist(), strict=True))
 
     @property
     def verdict(self) -> str:

@@ -31,6 +31,7 @@ from shapleymix.mixing.demands import (
     notices_of,
     takes_demands,
 )
+from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
 from shapleymix.mixing.grids import notices_over
@@ -202,6 +203,9 @@ def _reported(summary: Summary) -> Mixture:
     rivals = named_baselines(sources, available, demands.smoothing, demands.compare_to, D)
     if not demands.wary:
         return assemble(summary, rivals)
+    if unproved(summary.problem).any():
+        hint = "leave out cautious: gains over every rival are shown with their intervals"
+        raise UsageError("a cautious mixture needs scores that are convex in the mixture", hint=hint)
     name, baseline = demands.cautious_of(sources, available, D)
     name = next((known for known, p in rivals.items() if np.allclose(p, baseline, rtol=0, atol=1e-12)), name)
     found = cautious(summary.beliefs, summary.best, baseline)

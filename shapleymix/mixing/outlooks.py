@@ -13,8 +13,9 @@ import numpy as np
 
 from shapleymix import laws
 from shapleymix.fitting.absent import of_replicates
+from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.mixing.demands import FitLike, Predicted, effect_of, little_told
+from shapleymix.mixing.demands import FitLike, Predicted, effect_of, little_told, misfit_of
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import usable_replicates
@@ -128,19 +129,19 @@ class AtBudget:
 def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float, budget: tuple[float, float]) -> Doubts:
     """What is unsure of every loss at one budget (N, D)."""
     drawn, effect = little_told(fit, fit.sources), effect_of(fit, *budget)
-    return Doubts(getattr(fit, "misfit", None), replicates is not None, level, drawn, effect)
+    return Doubts(misfit_of(fit, *budget), replicates is not None, level, drawn, effect)
 
 
 def outlooks_of(
-    fit: PredictingFit, p: FloatArray, predicted: Predicted, replicates: FloatArray | None, weights: FloatArray
-) -> list[Outlook]:
-    """What is believed of the objective of each mixture (R, M)."""
-    objectives = weighted(predicted.losses, weights)
-    values = _objectives(objectives, replicates, weights)
-    known, misfit = absent_of(fit), getattr(fit, "misfit", None)
+    fit: PredictingFit, p: FloatArray, losses: FloatArray, replicates: FloatArray | None, weights: FloatArray,
+    misfit: Misfit | None,
+) -> list[Outlook]:  # fmt: skip
+    """What is believed of the objective of each mixture (R, M), of losses (R, K)."""
+    objectives = weighted(losses, weights)
+    values, known = _objectives(objectives, replicates, weights), absent_of(fit)
     return [
-        Outlook(one, float(objective), spread, parts_of(losses, weights) * rougher(known, misfit, one))
-        for one, objective, spread, losses in zip(p, objectives, values.T, predicted.losses, strict=True)
+        Outlook(one, float(objective), spread, parts_of(each, weights) * rougher(known, misfit, one))
+        for one, objective, spread, each in zip(p, objectives, values.T, losses, strict=True)
     ]
 
 

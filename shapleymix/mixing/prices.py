@@ -13,6 +13,7 @@ import numpy as np
 
 from shapleymix.laws.repeated import slope_in_supply
 from shapleymix.mixing.certificate import Answer
+from shapleymix.mixing.engine.branching import NAME as BRANCHING
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.problem import Problem
 from shapleymix.mixing.relaxing import CAP, FLOOR, GROUP_CAP, GROUP_FLOOR, Kinks
@@ -106,7 +107,8 @@ def prices_of(problem: Problem, answer: Answer) -> tuple[Price, ...]:
     """The prices of caps, floors and groups that bind at an answer, the dearest first."""
     found = sorted(_one_sided(problem, answer, _binding(problem, answer)), key=lambda bound: -bound.worth)
     many = len(problem.constraints.sources) >= MANY
-    ranges = _ranges(problem, found[: RANGED if problem.standard and not many else RANGED_DEAR])
+    alone = answer.engine == BRANCHING  # each range would be a search of its own
+    ranges = [] if alone else _ranges(problem, found[: RANGED if problem.standard and not many else RANGED_DEAR])
     worths = worths_of_tokens(problem, answer)
     return tuple(
         _price(problem, bound, worths, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))

@@ -13,7 +13,6 @@ import numpy as np
 
 from shapleymix.fitting.absent import Absent, traceless
 from shapleymix.fitting.misfit import Misfit
-from shapleymix.fitting.uncertainty import Spread
 from shapleymix.laws.terms import SOURCES, Terms
 from shapleymix.mixing.repeating import repeated, repeated_replicates
 from shapleymix.records import BoolArray, FloatArray
@@ -38,8 +37,8 @@ class Regime:
         known = absent_of(fit)
         if known is None:
             return None
-        again = Spread(known.replicates, known.residuals, known.coverage).terms(N, D)
-        return cls(known, terms, replicates, known.law.terms(N, D), None if replicates is None else again)
+        again = None if replicates is None else known.replicate_terms(N, D)
+        return cls(known, terms, replicates, known.terms(N, D), again)
 
     def with_supply(self, fit: object, available: FloatArray, D: float) -> Regime:
         """The same with `available` unique tokens (M,)."""

@@ -284,8 +284,9 @@ def _gained(
     """What the new optimum saves, each with its own tokens at hand, both under the same replicate."""
     (old, base), (new, answer) = before, after
     again = repeated_replicates(fit, replicates, new.constraints.available, new.constraints.D)
+    misfit = misfit_of(fit, N, new.constraints.D)
     now, then = (
-        Beliefs(problem, law, misfit_of(fit), None, level, regime=supplied(fit, N, problem.constraints))
+        Beliefs(problem, law, misfit, None, level, regime=supplied(fit, N, problem.constraints))
         for problem, law in ((old, replicates), (new, again))
     )
     return then.gain_over(now, answer.p, base.p)

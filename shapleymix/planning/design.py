@@ -130,6 +130,7 @@ def design(
         raise UsageError(f"{parts} batches of {count} runs", hint="give no more batches than runs")
     demands = Demands(**keywords, allow_unseen=True)
     least = None if min_own_tokens is None else parse_size(min_own_tokens, "min_own_tokens")
+    fit = None if fit is None else Fit.taken(fit)
     if least is not None and fit is not None:
         hint = "leave out min_own_tokens here, and give it where the law is fitted"
         raise UsageError("min_own_tokens does nothing to a fit that is given", hint=hint)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import cut, short
+from shapleymix.display import Drawn, cut, short
 from shapleymix.files import Json
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.tables.frames import Columns, Tabular
@@ -57,6 +57,7 @@ class Design(Tabular, Record):
     """
 
     kind = "design"
+    plot = Drawn("designs.plot_design")
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "targets": "K", "runs": "R", "p": "RM", "batch": "R", "candidate": "R", "region_error": "V",
         "optimum_error": "V", "optimum": "M",

@@ -117,9 +117,9 @@ def read_languages(table: Table) -> Languages:
     found = Languages(
         names=names,
         family=_families(sheet, faults),
-        available_tokens=_amounts(sheet, "available_tokens", faults),
+        available_tokens=amounts_above_zero(sheet, "available_tokens", faults),
         weight=_weights(sheet, faults),
-        max_epochs=_amounts(sheet, "max_epochs", faults),
+        max_epochs=amounts_above_zero(sheet, "max_epochs", faults),
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in COLUMNS),
@@ -153,7 +153,7 @@ def _families(sheet: Sheet, faults: list[Fault]) -> tuple[str | None, ...]:
     return tuple(family or None for family in texts(sheet, "family", faults, empty=True))
 
 
-def _amounts(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
+def amounts_above_zero(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
     """A column (L,) of amounts above zero; NaN where the table does not know."""
     if column not in sheet.columns:
         return np.full(sheet.rows, np.nan)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, text_table
+from shapleymix.display import Column, Drawn, text_table
 from shapleymix.errors import DataError, Location, StoreError, UsageError, printable
 from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -49,6 +49,7 @@ class TransferMatrix(Tabular, Record):
     """
 
     kind: ClassVar[str] = "transfer"
+    plot = Drawn("heatmaps.plot_transfer")
     axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "sv": "MK", "nsv": "MK", "stderr": "MK"}
     sources: tuple[str, ...]
     targets: tuple[str, ...]

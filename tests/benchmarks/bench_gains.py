@@ -27,7 +27,7 @@ from scipy.special import ndtri
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
-from shapleymix.mixing.demands import Demands, drawn_sources, little_told
+from shapleymix.mixing.demands import Demands, drawn_sources, little_told, misfit_of
 from shapleymix.mixing.doubts import Gain
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.pieces import supplied
@@ -172,7 +172,7 @@ def one_choice(fit: sm.Fit, others: sm.RunLog, w: FloatArray, rng: np.random.Gen
     N, D = float(others.N[0]), float(others.D[0])
     free = Demands(allow_unseen=True).bounds(fit.sources, D)
     problem, regime = Problem(fit.terms(N, D), w, free), supplied(fit, N, free)
-    now = Beliefs(problem, fit.replicate_terms(N, D), fit.misfit, None, LEVEL, regime=regime)
+    now = Beliefs(problem, fit.replicate_terms(N, D), misfit_of(fit, N, D), None, LEVEL, regime=regime)
     values = np.array([now.value(p) for p in others.p])
     replicated = np.stack([now.outlook(p).values for p in others.p], axis=1)  # (B, R)
     best, measured = int(values.argmin()), others.loss @ w

@@ -15,8 +15,8 @@ from workshop import BUDGET, checked, folder
 CAMPAIGN = Campaign("command lines")
 COUNT = 1200
 FILES = (
-    "runs.csv", "coalitions.csv", "sv.csv", "irds_raw.csv", "languages.csv", "fit.json", "sv-fit.json", "mix.json",
-    "missing.csv", ".", "/dev/null",
+    "runs.csv", "coalitions.csv", "sv.csv", "irds_raw.csv", "languages.csv", "paths.csv", "fit.json", "sv-fit.json",
+    "mix.json", "missing.csv", ".", "/dev/null",
 )  # fmt: skip
 TEXTS = (
     "", "0", "-1", "1", "2", "0.5", "1.5", "nan", "inf", "1e400", "243M", "2M", "100B", "1e-300", "40%", "en", "xx",
@@ -42,6 +42,10 @@ MEANT = {
     "max_epochs": ("1", "4", "en=2", "0.001"),
     "mixtures": ("uniform", "natural", "mix.json", "mono=en=1", "unimax:4", "temperature:3", "en=0.5,de=0.5"),
     "compare_to": ("natural", "unimax:2", "mono=en=1", "mix.json"),
+    "form": ("megatron", "hf", "mosaic", "olmo-core", "litdata", "torchtitan", "nanotron", "levanter", "json"),
+    "paths": ("paths.csv", "paths.csv", "languages.csv"),
+    "mean_tokens": ("2048", "en=300,de=200,fr=100,zh=5,ja=9", "en=1", "0"),
+    "point": ("1", "99"),
     "sizes": ("97600", "24k,97600", "1"),
     "tokens": ("2M", "1M,2M,4M", "400B"),
     "weights": ("normalized", "unweighted", "en=1,de=2", "languages.csv"),
@@ -92,6 +96,7 @@ def _usual(name: str) -> list[str]:
         "compare": ["runs.csv", *CHEAP["compare"]],
         "predict": ["fit.json", "--mixture", "uniform", *BUDGET],
         "evaluate": ["fit.json", "runs.csv"],
+        "export": ["mix.json", "--format", "hf", "--paths", "paths.csv"],
         "optimize": ["fit.json", *BUDGET],
         "laws": [],
         "baselines": ["languages.csv", "-D", "2M"],

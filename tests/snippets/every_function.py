@@ -29,6 +29,14 @@ lessons = assert_type(sm.learning_curve(log, "learned-base", "sv.csv", parts=(4,
 assert_type(lessons.needed(0.02, level=0.8), tuple[float, float, float])
 assert_type(sm.evaluate(fit, "other.csv", level=0.8, strict=True), sm.Evaluation)
 
+scored = assert_type(
+    sm.calibrate_scores(log, "scores.csv", chance="hellaswag=0.25", task_language={"hellaswag": "en"}), sm.Downstream
+)
+sm.calibrate_scores("runs.csv", "lm-eval-output", metric="acc_norm", shots=5, run_pattern="{run}/*", transform="exp")
+scored.score("hellaswag/en", 2.4).max()
+tasks = sm.scored_fit(fit, scored)
+sm.optimize(tasks, "243M", 1e11, weights=tasks.weights("hellaswag=1,cloze/de=0.5")).scores["hellaswag/en"]
+
 assert_type(sm.like(fit, "cs=pl"), sm.Fit)
 sm.like(fit, {"cs": "pl"}, seed=1).save("alike.json")
 predicted = assert_type(fit.predict("en=0.5,de=50%", "243M", ["1B", "2B"], level=0.8, strict=True), sm.Prediction)
@@ -71,6 +79,9 @@ assert_type(
     sm.optimize_scales(Path("fit.json"), ["1B", 2e9], 1e11, caps=0.5, groups="en+de<=0.3"), tuple[sm.Mixture, ...]
 )
 assert_type(sm.optimize_compute(fit, "1e22", weights="normalized", languages="languages.csv"), sm.Mixture)
+assert_type(mix.export("hf", mean_tokens={"en": 810, "de": "640"}, seed=1), sm.Export).names.index("en")
+assert_type(sm.export("en=0.5,de=0.5", "megatron", paths="paths.csv", D="100B", available="en=5T"), sm.Export)
+sm.export({"en": 0.5}, "olmo-core", paths={"language": ["en"], "path": ["en.npy"]}, languages=table).write("mix.yaml")
 curve = assert_type(sm.frontier(fit, 1e8, "2B", "en:rest", points=5, caps="en=0.5"), sm.Frontier)
 both = assert_type(sm.compare_mixtures(fit, ["uniform", mix], "243M", "100B", weights="en=1"), sm.Candidates)
 
@@ -86,10 +97,14 @@ picture.figure.axes[0].set_title(picture.caption)
 sm.plot_agreement("exact.csv", matrix).save(Path("agreement.svg"))
 sm.plot_fit(fit, log, "others.csv", targets=["en"], D="1B", against="prediction", level=0.8).to_bytes("pdf")
 sm.plot_mixture(mix).save("mixture.pdf")
+drawn = assert_type(mix.plot(), sm.Picture)
+drawn = assert_type(fit.plot(log, targets=["en"]), sm.Picture)
 sm.plot_compare(compared).to_polars()
 sm.plot_frontier(curve).summary().lower()
 sm.plot_learning_curve(lessons).caption.lower()
 sm.plot_design("plan.json").columns()
+page: sm.Report = sm.report(fit, "mixture.json", comparison=compared, transfer=matrix)
+page.save("report.html", force=True)
 
 names: list[str] = [price.source for price in mix.binding] + [entry.name for entry in both.entries]
 numbers: list[float] = [mix.objective, mix.gap, curve.entries[0].first, both.best().gain, mix.mixture["en"]]

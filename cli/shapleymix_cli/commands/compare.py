@@ -10,6 +10,7 @@ from shapleymix.errors import UsageError
 from shapleymix.fitting.settings import Settings
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.fitting.comparison import Comparison
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix compare example/runs.csv --laws shapley,shapley-tempered,learned-base --transfer sv.csv",
     "shapleymix compare example/runs.csv --laws exponential,family --leave-largest-N --languages example/languages.csv",
+    project={"log": always, "transfer": always, "languages": always},
 )
 @reading.logs
 @click.option(

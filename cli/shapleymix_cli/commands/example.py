@@ -7,8 +7,11 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "wandb.csv")
-"""Run log, coalition runs, languages table, a transfer matrix measured within one run, and runs as W&B exports them."""
+FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "wandb.csv", "paths.csv", "scores.csv")
+FILES += ("shapleymix.toml",)
+"""Run log, coalition runs, languages table, a transfer matrix measured within one run, runs as W&B exports them, where
+a corpus of each might lie, scores on tasks, which are made up (see the fixtures' README), and a project file; five
+languages."""
 
 
 @options.command("shapleymix example", "shapleymix example some-other-folder")
@@ -17,7 +20,8 @@ FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "wandb.c
 def command(out: Output, folder: str, force: bool) -> None:
     """Write small tables to try the program on: real runs of tiny models on five languages.
 
-    They go into FOLDER, by default `example`. A file that is there already is kept, unless it is one of these.
+    They go into FOLDER, by default `example`, with a project file that says what commands take from there. A file that
+    is there already is kept, unless it is one of these.
     """
     from shapleymix_cli.documents.example import write_example
 

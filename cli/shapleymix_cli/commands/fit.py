@@ -10,6 +10,7 @@ from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.settings import BEYOND, WITHIN, Settings
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix fit example/runs.csv --law shapley-tempered --transfer sv.csv -o fit.json",
     "shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
+    project={"log": always, "transfer": always, "languages": always},
 )
 @reading.logs
 @click.option(

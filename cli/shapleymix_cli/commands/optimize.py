@@ -11,8 +11,10 @@ from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
+    from shapleymix.downstream.scoring import ScoredFit
     from shapleymix.fitting.fits import Fit
     from shapleymix.mixing.demands import DemandKeywords
     from shapleymix.mixing.grids import MixtureGrid
@@ -35,6 +37,14 @@ WEIGHTS = (
     click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2."),
     click.option("--monolingual", metavar="en=2.1,...", help="Measured monolingual losses, for normalized weights."),
     click.option("--objective", type=click.Choice(["mean", "worst"]), default="mean", show_default=True),
+    click.option(
+        "--downstream", metavar="FILE", help="Maximise scores on tasks, as `shapleymix downstream -o` has them."
+    ),
+    click.option(
+        "--task-weights",
+        metavar="TASK=1,TASK/LANG=2",
+        help="What tasks count for, in equal shares for their languages; others for nothing.  [every task alike]",
+    ),
 )
 BOUNDS = (
     options.languages,
@@ -97,11 +107,15 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix example",
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --project example/shapleymix.toml",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights normalized --cap zh=0.3 -o grid.csv",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --what-if zh+1M",
     "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
+    "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
+    "shapleymix optimize fit.json -N 97600 -D 1M --downstream downstream.json --task-weights cloze=2,choice=1",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
+    project={"languages": always, "weights": always, "caps": always},
 )
 @options.fit_file
 @options.law_file
@@ -121,6 +135,8 @@ def command(
     frontier: str | None,
     points: int | None,
     stages: str | None,
+    downstream: str | None,
+    task_weights: str | None,
     **asked: Unpack[DemandKeywords],
 ) -> None:
     """Find the mixture that minimises the weighted loss, and prove it.
@@ -135,7 +151,7 @@ def command(
 
     options.require_ending(output)
     _refuse_stages(stages)
-    fit = load_fit(out, fit_path, law_file, like)
+    fit, asked = _scored(out, load_fit(out, fit_path, law_file, like), (downstream, task_weights), asked)
     demands = _demands(out, asked)
     _require_budget(flops, sizes, tokens)
     if frontier is not None or points is not None:
@@ -147,6 +163,29 @@ def command(
     if output:
         write_mixtures(out, found, output, force)
     out.emit(lambda: mixtures_document(found), lambda: _view(found, out.verbose))
+
+
+def _scored(
+    out: Output, fit: Fit, tasks: tuple[str | None, str | None], asked: DemandKeywords
+) -> tuple[Fit | ScoredFit, DemandKeywords]:
+    """The fit, or what it says of scores, with the weights of tasks."""
+    downstream, weights = tasks
+    if downstream is None:
+        if weights is not None:
+            raise UsageError("--task-weights does nothing without --downstream", hint="give --downstream, or --weights")
+        return fit, asked
+    from shapleymix.downstream.calibrations import Downstream
+    from shapleymix.downstream.scoring import scored_fit
+    from shapleymix_cli.inputs import load_record
+
+    for option, given in (("--weights", asked.get("weights")), ("--monolingual", asked.get("monolingual"))):
+        if given is not None:
+            raise UsageError(f"{option} weighs losses, and --downstream asks for scores", hint="give --task-weights")
+    known = load_record(out, Downstream, downstream)
+    out.warn(known.warnings)
+    scored = scored_fit(fit, known)
+    objective = asked.get("objective", "mean")
+    return scored, {**asked, "weights": scored.weights(weights, objective)}
 
 
 def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:
@@ -181,7 +220,7 @@ def _refuse_stages(stages: str | None) -> None:
 
 def _trade_off(
     out: Output,
-    fit: Fit,
+    fit: Fit | ScoredFit,
     budgets: tuple[float | None, tuple[float, ...] | None, tuple[float, ...] | None],
     asked: tuple[str | None, int | None],
     demands: DemandKeywords,
@@ -212,7 +251,7 @@ def _trade_off(
 
 
 def _solve(
-    fit: Fit,
+    fit: Fit | ScoredFit,
     flops: float | None,
     sizes: tuple[float, ...] | None,
     tokens: tuple[float, ...] | None,

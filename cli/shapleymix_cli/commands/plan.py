@@ -11,8 +11,9 @@ from shapleymix_cli import options, reading
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 from shapleymix_cli.groups import grouped
-from shapleymix_cli.listing import Kinds, kinds, list_mixtures, plan_design, refuse_design
+from shapleymix_cli.listing import LISTED, Kinds, kinds, list_mixtures, plan_design, refuse_design
 from shapleymix_cli.planning import Named, OneSize, game, grid, number_of
+from shapleymix_cli.project import always, unless
 
 if TYPE_CHECKING:
     from shapleymix.planning.design import PlanKeywords
@@ -31,6 +32,12 @@ def command() -> None:
     "shapleymix plan mixtures example/runs.csv --n 6 --law learned-base --cap en=0.4 --batches 2",
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix plan mixtures example/runs.csv --fit fit.json --n 4 --purpose region --json",
+    project={
+        "log": unless("sources", *LISTED),
+        "languages": always,
+        "weights": unless(*LISTED),
+        "caps": lambda given: "random" in given or unless(*LISTED)(given),
+    },
 )
 @reading.some_logs
 @click.option("--n", "n", type=options.Count(1), help="Design so many mixtures: those to train next.")

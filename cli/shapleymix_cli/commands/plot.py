@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from shapleymix_cli.figures.curves import learning_curve
 from shapleymix_cli.figures.fits import fit
-from shapleymix_cli.figures.laws import compare, learning_curve
 from shapleymix_cli.figures.matrices import agreement, transfer
-from shapleymix_cli.figures.mixtures import design, frontier, mixture
+from shapleymix_cli.figures.saved import compare, design, frontier, mixture
 from shapleymix_cli.groups import grouped
 
 

@@ -13,6 +13,7 @@ from shapleymix.errors import UsageError
 from shapleymix_cli import options, reading
 from shapleymix_cli.budgets import budget
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import Given, always
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
@@ -39,12 +40,19 @@ class Points:
     unique: FloatArray | None = None
 
 
+def _compares(given: Given) -> bool:
+    """Whether mixtures are compared, so that weights count."""
+    mixtures = given.get("mixtures")
+    return isinstance(mixtures, Sequence) and len(mixtures) > 1
+
+
 @options.command(
     "shapleymix example",
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 50 -o fit.json",
     "shapleymix predict fit.json --mixture en=0.5,de=50% -N 97600 -D 2M",
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 -N 97600 -D 1M,2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
+    project={"languages": always, "weights": _compares},
 )
 @options.fit_file
 @options.law_file

@@ -11,6 +11,7 @@ from shapleymix.files import Json
 from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
 
 if TYPE_CHECKING:
+    from shapleymix.downstream.calibrations import Downstream
     from shapleymix.mixing.frontier import Frontier
     from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.planning.designs import Design
@@ -69,7 +70,9 @@ def write_columns(out: Output, columns: Mapping[str, Column], path: str, force: 
     out.note([f"wrote {path}" if _holds_metadata(path) else f"wrote {path} (.parquet and .json hold provenance, too)"])
 
 
-def save_or_tabulate(out: Output, record: MixtureGrid | Frontier | Design | Listed, path: str, force: bool) -> None:
+def save_or_tabulate(
+    out: Output, record: MixtureGrid | Frontier | Design | Listed | Downstream, path: str, force: bool
+) -> None:
     """The document of a result with `.json`; else its table, with an empty cell where there is no number."""
     if path.lower().endswith(".json"):
         save(out, record, path, force)

@@ -9,6 +9,7 @@ import click
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import names_of, output, require_place, show
+from shapleymix_cli.project import having
 
 
 @options.command(
@@ -16,6 +17,7 @@ from shapleymix_cli.figures.drawing import names_of, output, require_place, show
     "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 20 --folds 3 -o fit.json",
     "shapleymix plot fit fit.json example/runs.csv --held-out example/coalitions.csv -o fit.png",
     "shapleymix plot fit fit.json example/runs.csv --targets zh,ja --against prediction --json",
+    project={"log": having("fit_path")},
 )
 @options.fit_file
 @reading.logs

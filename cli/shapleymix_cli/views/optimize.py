@@ -11,6 +11,7 @@ from shapleymix.mixing.grids import verdicts_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import round_tokens
 from shapleymix.records import FloatArray
+from shapleymix_cli.views.measures import measure_of
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
 from shapleymix_cli.views.tables import Part, heading, table
 
@@ -35,7 +36,7 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     ]
     parts += [
         "",
-        heading("Predicted losses in nats"),
+        heading(measure_of(found).heading),
         *_losses(found, verbose),
         "",
         *_prices(found, verbose),
@@ -49,11 +50,12 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
     """Two rows per budget, numbers and their intervals: first the mixture and its proof, then losses, then gains."""
     first = found[0]
     shown, hidden = _largest(np.array([one.p for one in found]), verbose)
-    headers = [f"{first.objective_kind} loss", "relative gap", *(first.sources[i] for i in shown)]
+    measure = measure_of(first)
+    headers = [f"{first.objective_kind} {measure.noun}", "relative gap", *(first.sources[i] for i in shown)]
     rows = [
         (
-            [fixed(one.objective, 4), _relative(one), *each(one.p[shown])],
-            [interval(one.objective_low, one.objective_high), "", *_intervals(one.p_low, one.p_high, shown)],
+            [measure.fixed(one.objective, 4), _relative(one), *each(one.p[shown])],
+            [measure.interval(one.objective_low, one.objective_high), "", *_intervals(one.p_low, one.p_high, shown)],
         )
         for one in found
     ]
@@ -76,11 +78,17 @@ def _verdicts(found: Sequence[Mixture]) -> list[Part]:
 
 def _losses_by_budget(found: Sequence[Mixture], verbose: bool) -> list[Part]:
     """The predicted loss of every target at every budget; of many, of those of the highest loss."""
-    losses = np.nan_to_num(np.array([one.losses for one in found]), nan=np.inf)
+    losses, measure = np.nan_to_num(np.array([one.losses for one in found]), nan=np.inf), measure_of(found[0])
     shown, hidden = _largest(losses, verbose)
-    rows = [(each(one.losses[shown]), _intervals(one.losses_low, one.losses_high, shown)) for one in found]
+    rows = [
+        (
+            each(one.losses[shown], measure.fixed),
+            [measure.interval(one.losses_low[i], one.losses_high[i]) for i in shown],
+        )
+        for one in found
+    ]
     targets = [found[0].targets[i] for i in shown]
-    return ["", *_by_budget("Predicted losses in nats", found, targets, rows), *_more(hidden, "target")]
+    return ["", *_by_budget(measure.heading, found, targets, rows), *_more(hidden, measure.of)]
 
 
 def _gains_by_budget(found: Sequence[Mixture]) -> list[Part]:
@@ -92,7 +100,8 @@ def _gains_by_budget(found: Sequence[Mixture]) -> list[Part]:
         ([_gain(one.gain) for one in row], [interval(one.gain_low, one.gain_high, _gain) for one in row])
         for row in rivals
     ]
-    return ["", *_by_budget("Nats that the optimum saves over other mixtures", found, names, rows)] if names else []
+    title = f"{measure_of(found[0]).gained.capitalize()} by the optimum over other mixtures"
+    return ["", *_by_budget(title, found, names, rows)] if names else []
 
 
 def _by_budget(
@@ -197,24 +206,26 @@ def _unproved(found: Sequence[Mixture], law: str) -> list[Part]:
 
 def _proof(found: Mixture, law: str) -> list[Part]:
     """The objective and what the certificate says of it."""
-    spread = interval(found.objective_low, found.objective_high)
-    kind = "mean loss" if found.objective_kind == "mean" else "worst loss"
+    measure = measure_of(found)
+    spread = measure.interval(found.objective_low, found.objective_high)
+    kind = measure.objective(found)
     within = f", {percent(found.level, 0)} interval {spread}" if spread else ""
-    objective = f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {fixed(found.objective, 4)} nats"
-    lines: list[Part] = [f"{objective}{within}"]
+    value = measure.fixed(found.objective, 4) if measure.flipped else measure.amount(fixed(found.objective, 4))
+    lines: list[Part] = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {value}{within}"]
     if found.kl > 0:
-        lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {fixed(found.penalty, 4)} nats more")
+        penalty = measure.amount(fixed(found.penalty, 4))
+        lines.append(f"Penalty (KL to the anchor, weight {significant(found.kl)}): {penalty} more")
     if found.repetition_cost >= SHOWN_COST:
-        lines.append(f"Repeated tokens cost {fixed(found.repetition_cost, 4)} nats of it, against unlimited data.")
+        lines.append(f"Repeated tokens cost {measure.amount(fixed(found.repetition_cost, 4))}, against unlimited data.")
     if not np.isfinite(found.objective):
         lines.append("No proof: where the law gives more than an untrained model's loss, its optimum says nothing.")
     elif np.isfinite(found.gap):
-        bound = f"{_small(found.gap)} nats ({_small(found.relative_gap)} of the objective)"
+        bound = f"{measure.amount(_small(found.gap))} ({_small(found.relative_gap)} of the objective)"
         bound = "rounding (1e-15 of the objective)" if found.relative_gap < ROUNDING else bound
         lines.append(f"Certificate: no mixture within the bounds is better by more than {bound}.")
     lines += [*_unproved([found], law), *_caution(found)]
     if found.method != "exact" and np.isfinite(found.excess):
-        excess = f"{_small(found.excess)} nats" if abs(found.excess) < 5e-5 else f"{fixed(found.excess, 4)} nats"
+        excess = measure.amount(_small(found.excess) if abs(found.excess) < 5e-5 else fixed(found.excess, 4))
         lines.append(f"The exact optimum is lower by {excess}, at L1 distance {fixed(found.distance, 4)}.")
     return lines
 
@@ -224,7 +235,8 @@ def _caution(found: Mixture) -> list[Part]:
     rival = next((one for one in found.baselines if one.name == found.cautious), None)
     if rival is None or np.array_equal(rival.p, found.p):
         return []
-    bound = f"at least {fixed(rival.gain_low, 4)} nats with {percent(0.5 + found.level / 2, 0)} probability"
+    least = measure_of(found).amount(fixed(rival.gain_low, 4))
+    bound = f"at least {least} with {percent(0.5 + found.level / 2, 0)} probability"
     return [f"Its gain over {rival.name} is {bound}: the most that was found on the way to the optimum, not proved."]
 
 
@@ -233,12 +245,13 @@ def _losses(found: Mixture, verbose: bool) -> list[Part]:
     costs = np.zeros(len(found.targets)) if found.repetition is None else found.repetition
     dear = bool((costs >= SHOWN_COST).any())
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, costs, strict=True)
+    measure = measure_of(found)
     cells = [
-        [name, fixed(loss), interval(low, high), significant(weight), *_when(dear, fixed(cost, 4))]
+        [name, measure.fixed(loss), measure.interval(low, high), significant(weight), *_when(dear, fixed(cost, 4))]
         for name, loss, low, high, weight, cost in rows
     ]
-    headers = ["target", "loss", f"{percent(found.level, 0)} interval", "weight", *_when(dear, "by repetition")]
-    return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), "target", verbose)
+    headers = [measure.of, measure.noun, f"{percent(found.level, 0)} interval", "weight", *_when(dear, "by repetition")]
+    return _shortened(headers, cells, np.nan_to_num(found.losses, nan=np.inf), measure.of, verbose)
 
 
 def _prices(found: Mixture, verbose: bool) -> list[Part]:
@@ -259,7 +272,7 @@ def _prices(found: Mixture, verbose: bool) -> list[Part]:
     headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
     worth = np.array([price.per_percent for price in found.binding])
     shown = _shortened(headers, rows, worth, "language", verbose)
-    return [heading("Shadow prices: nats saved where a bound gives way"), *shown, ""]
+    return [heading(f"Shadow prices: {measure_of(found).gained} where a bound gives way"), *shown, ""]
 
 
 CHANGED = 3
@@ -270,7 +283,7 @@ def _what_ifs(found: Mixture) -> list[Part]:
     """The gain of each change of the data at hand, and which ratios move most."""
     if not found.what_if:
         return []
-    spread = any(np.isfinite(other.gain_low) for other in found.what_if)
+    spread, measure = any(np.isfinite(other.gain_low) for other in found.what_if), measure_of(found)
     headers = [
         "data",
         "objective",
@@ -281,14 +294,15 @@ def _what_ifs(found: Mixture) -> list[Part]:
     rows = [
         [
             other.name,
-            other.reason or fixed(other.objective, 4),
+            other.reason or measure.fixed(other.objective, 4),
             fixed(other.gain, 4),
             *_when(spread, interval(other.gain_low, other.gain_high, _gain)),
             _moves(found, other.p),
         ]
         for other in found.what_if
     ]
-    return [heading("With other data at hand (gain: what the optimum then saves, in nats)"), table(headers, rows), ""]
+    brings = "brings" if measure.flipped else f"saves, in {measure.unit}"
+    return [heading(f"With other data at hand (gain: what the optimum then {brings})"), table(headers, rows), ""]
 
 
 def _moves(found: Mixture, p: FloatArray) -> str:
@@ -300,14 +314,14 @@ def _moves(found: Mixture, p: FloatArray) -> str:
 
 def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
-    spread = any(np.isfinite(rival.gain_low) for rival in found.baselines)
+    spread, measure = any(np.isfinite(rival.gain_low) for rival in found.baselines), measure_of(found)
     outside = any(not rival.within_bounds for rival in found.baselines)
     headers = ["mixture", "objective", "promised", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
     headers += [*_when(spread, "P(better)"), *_when(outside, "within bounds")]
     rows = [
         [
             rival.name,
-            rival.reason or fixed(rival.objective, 4),
+            rival.reason or measure.fixed(rival.objective, 4),
             fixed(rival.promised, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, _gain)),
@@ -316,7 +330,8 @@ def _rivals(found: Mixture) -> list[Part]:
         ]
         for rival in found.baselines
     ]
-    title = "Against other mixtures (gain: nats that one run saves, less the luck of the choice in what is promised)"
+    brings = "score that one run gains" if measure.flipped else f"{measure.unit} that one run saves"
+    title = f"Against other mixtures (gain: {brings}, less the luck of the choice in what is promised)"
     return [heading(title), table(headers, rows)]
 
 

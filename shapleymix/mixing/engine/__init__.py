@@ -10,5 +10,7 @@ Modules, in reading order:
   rows            all bounds as the rows of one system
   program         one problem as a smooth convex program for the interior point: values and derivatives
   interior_point  one problem with groups, or with the worst-case objective
+  envelopes       error rates that are not convex in the mixture, and the convex functions below them
+  branching       such a problem by branch and bound: the best mixture that was found, and how good any can be
   solving         which engine solves which problem
 """

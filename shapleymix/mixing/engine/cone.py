@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from shapleymix.downstream.pieces import Scored
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.mixing.problem import Problem
@@ -78,8 +79,13 @@ def least_tangent(problem: Problem, p: FloatArray) -> tuple[float, float]:
     return here + unit * float(np.asarray(program.value)), 1e-7 * (unit + abs(problem.total(p)))
 
 
+_NO_SCORES = "write them as caps, floors, groups or near, or minimise losses"
+
+
 def losses_expression(cp: ModuleType, terms: Terms, p: Expression) -> tuple[Expression, list[Constraint]]:
     """Losses (K,) as a convex expression in the cvxpy variable p, and the cones that it needs."""
+    if isinstance(terms, Scored):
+        raise SolveError("cvxpy is not told of scores: constraints of one's own are for losses", hint=_NO_SCORES)
     if isinstance(terms, ExponentialTerms):
         return terms.floor + cp.multiply(terms.k, cp.exp(terms.t.T @ p)), []
     if not isinstance(terms, PowerTerms):

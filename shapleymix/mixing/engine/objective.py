@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shapleymix.downstream.pieces import Lines, Scored
 from shapleymix.errors import SolveError
 from shapleymix.laws.repeated import effective_slopes
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
@@ -47,12 +48,34 @@ class Local(NamedTuple):
         return matrix
 
 
+class Scoring(NamedTuple):
+    """Error rates of tasks in place of losses: their lines, and of the law floor, a or k, and weights, all (B, T)."""
+
+    lines: Lines
+    floor: FloatArray
+    amount: FloatArray
+    w: FloatArray
+
+    def chained(self, u: FloatArray, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weighted derivatives (B, T) by the inner quantity, from those of losses that are u above their floor.
+
+        A curvature below zero counts as none: steps go downhill all the same.
+        """
+        once, twice = self.lines.slopes(self.floor + u)
+        return self.w * once * first, self.w * np.maximum(once * second + twice * first**2, 0.0)
+
+    def take(self, rows: BoolArray) -> Scoring:
+        """The members of the batch where `rows` holds."""
+        return Scoring(self.lines.take(rows), self.floor[rows], self.amount[rows], self.w[rows])
+
+
 class Smooth(NamedTuple):
     """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
 
     `scale` (B, K) is w a gamma for powers and w k for exponentials; `matrix` holds phi or t, `slope` the same with
     the rows of fixed sources zeroed; `free` (B, M) is 1 where a source may move; `unique` and `rate` (B, M) are those
-    of the terms, where tokens are repeated; `base` (B, K) is added to Theta.
+    of the terms, where tokens are repeated; `base` (B, K) is added to Theta. Where tasks are scored, `scoring` has the
+    weights, and `scale` has none.
     """
 
     scale: FloatArray
@@ -66,6 +89,7 @@ class Smooth(NamedTuple):
     unique: FloatArray | None = None
     rate: FloatArray | None = None
     base: FloatArray | None = None
+    scoring: Scoring | None = None
 
     def at(self, p: FloatArray) -> Local:
         """Derivatives at the interior mixtures p (B, M)."""
@@ -86,6 +110,7 @@ class Smooth(NamedTuple):
             unique=None if self.unique is None else _vectors(self.unique, rows),
             rate=None if self.rate is None else _vectors(self.rate, rows),
             base=None if self.base is None else self.base[rows],
+            scoring=None if self.scoring is None else self.scoring.take(rows),
         )
 
     @property
@@ -122,21 +147,32 @@ class Smooth(NamedTuple):
         if self.s is not None:
             return self._concave(p, exponent, self.s)
         theta = self._based(_weigh_rows(p, self.matrix))
+        pull, second = self._outer(theta, exponent)
+        return Local(-_weigh(self.slope, pull), self.slope, second, None, pull * theta)
+
+    def _outer(self, theta: FloatArray, exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """By how much weighted losses fall in Theta, and their second derivative (B, K)."""
         pull = self.scale * theta**-exponent
-        return Local(-_weigh(self.slope, pull), self.slope, pull * exponent / theta, None, pull * theta)
+        second = pull * exponent / theta
+        if self.scoring is None:
+            return pull, second
+        return self.scoring.chained(self.scoring.amount * theta ** (1 - exponent), pull, second)
 
     def _concave(self, p: FloatArray, exponent: FloatArray, s: FloatArray) -> Local:
         column = np.maximum(p, TINY)[:, :, None]
         part = column**s
         theta = self._based(np.sum(self.matrix * part, axis=1))
         inner = s * self.slope * part / column
-        pull = self.scale * theta**-exponent
+        pull, second = self._outer(theta, exponent)
         bend = _weigh(inner * (1 - s) / column, pull)
-        return Local(-_weigh(inner, pull), inner, pull * exponent / theta, bend, pull * theta)
+        return Local(-_weigh(inner, pull), inner, second, bend, pull * theta)
 
     def _exponential(self, p: FloatArray) -> Local:
         value = self.scale * np.exp(_weigh_rows(p, self.matrix))
-        return Local(_weigh(self.slope, value), self.slope, value, None, value)
+        if self.scoring is None:
+            return Local(_weigh(self.slope, value), self.slope, value, None, value)
+        first, second = self.scoring.chained(value, value, value)
+        return Local(_weigh(self.slope, first), self.slope, second, None, first)
 
     def _anchored(self, local: Local, p: FloatArray) -> Local:
         inside = np.maximum(p, TINY)
@@ -161,8 +197,11 @@ def smooth_of(
     """
     mask = free.astype(float)
     log_anchor = None if anchor is None else np.log(np.where(anchor > 0, anchor, 1.0))
+    scoring = _scoring(terms, w)
+    if scoring is not None:
+        w = np.where(w > 0, 1.0, 0.0)
     if isinstance(terms, ExponentialTerms):
-        return Smooth(w * terms.k, terms.t, _masked(terms.t, free), mask, kl=kl, log_anchor=log_anchor)
+        return Smooth(w * terms.k, terms.t, _masked(terms.t, free), mask, kl=kl, log_anchor=log_anchor, scoring=scoring)
     if not isinstance(terms, PowerTerms):
         raise SolveError(f"the engine does not know terms of type {type(terms).__name__}")
     scale = w * terms.a * terms.gamma
@@ -172,7 +211,16 @@ def smooth_of(
         phi, base = terms.phi, np.broadcast_to(terms.base, scale.shape)
     exponent = np.broadcast_to(terms.gamma + 1, scale.shape)
     slope = _masked(phi, free)
-    return Smooth(scale, phi, slope, mask, exponent, terms.s, kl, log_anchor, terms.unique, terms.rate, base)
+    return Smooth(scale, phi, slope, mask, exponent, terms.s, kl, log_anchor, terms.unique, terms.rate, base, scoring)
+
+
+def _scoring(terms: Terms, w: FloatArray) -> Scoring | None:
+    """What scored tasks need beside the law; None for losses."""
+    if not isinstance(terms, Scored):
+        return None
+    amount = terms.k if isinstance(terms, ExponentialTerms) else terms.a if isinstance(terms, PowerTerms) else w
+    floor, amount = (np.broadcast_to(value, w.shape) for value in (terms.floor, amount))
+    return Scoring(Lines(*(np.broadcast_to(value, w.shape) for value in terms.lines)), floor, amount, w)
 
 
 def _reaching(phi: FloatArray, scale: FloatArray, absent: BoolArray) -> FloatArray:

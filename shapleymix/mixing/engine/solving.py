@@ -12,6 +12,8 @@ from shapleymix.errors import SolveError
 from shapleymix.laws.terms import MATRICES, SOURCES, Terms
 from shapleymix.mixing.certificate import Answer, certified
 from shapleymix.mixing.engine.barrier import minimise
+from shapleymix.mixing.engine.branching import branch_and_bound
+from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.engine.interior_point import solve_interior
 from shapleymix.mixing.engine.rows import Rows
 from shapleymix.mixing.problem import Problem
@@ -39,12 +41,28 @@ def solve_all(problems: tuple[Problem, ...]) -> tuple[Answer, ...]:
     SolveError
         If no engine finds a mixture within the bounds.
     """
+    bent = [bool(unproved(problem).any()) for problem in problems]
+    if any(bent):
+        return tuple(_global(problem) if one else solve(problem) for problem, one in zip(problems, bent, strict=True))
     if all(problem.standard for problem in problems):
         found = [
             (certified(problem, p, BARRIER), problem) for problem, p in zip(problems, _batch(problems), strict=True)
         ]
         return tuple(answer if _proven(answer) else _first_proven(problem, answer) for answer, problem in found)
     return tuple(_first_proven(problem, None) for problem in problems)
+
+
+def _global(problem: Problem) -> Answer:
+    """The optimum of scores that are not convex in the mixture, from those that are found downhill."""
+    if problem.further:
+        raise SolveError("constraints of one's own are for objectives that are convex", hint="write them as bounds")
+    starts = []
+    for engine in (lambda: _batch((problem,))[0] if problem.standard else None, lambda: solve_interior(problem)):
+        try:
+            starts.append(engine())
+        except SolveError:
+            continue
+    return branch_and_bound(problem, tuple(p for p in starts if p is not None))
 
 
 def solve_replicates(problems: tuple[Problem, ...], replicates: tuple[Terms, ...]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""`shapleymix plot compare` and `plot learning-curve`: held-out errors of laws, and of one against the runs."""
+"""`shapleymix plot learning-curve`: the held-out error of a law against the number of mixtures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix_cli.inputs import Kind
@@ -16,24 +17,8 @@ if TYPE_CHECKING:
 
 @options.command(
     "shapleymix example",
-    "shapleymix compare example/runs.csv --laws exponential,learned-base,chinchilla --folds 3 -o laws.json",
-    "shapleymix plot compare laws.json -o laws.png",
-)
-@click.argument("path", metavar="COMPARISON")
-@output
-def compare(out: Output, path: str, output: str | None, force: bool) -> None:
-    """Laws on the same held-out runs, from what `compare -o` wrote: the best on top, with standard errors."""
-    from shapleymix.fitting.comparison import Comparison
-    from shapleymix.plotting.laws import plot_compare
-    from shapleymix_cli.inputs import load_record
-
-    require_place(out, output)
-    show(out, plot_compare(load_record(out, Comparison, path)), output, force)
-
-
-@options.command(
-    "shapleymix example",
     "shapleymix plot learning-curve example/runs.csv --law hellinger --folds 3 -o curve.png",
+    project={"log": always, "transfer": always, "languages": always},
 )
 @reading.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law, by its name.")
@@ -62,7 +47,6 @@ def learning_curve(
     """The held-out error of a law against the number of mixtures of LOG, and where more would lead."""
     from shapleymix.fitting.learning_curve import learning_curve as curve_of
     from shapleymix.fitting.settings import Settings
-    from shapleymix.plotting.laws import plot_learning_curve
     from shapleymix_cli import inputs
     from shapleymix_cli.own_laws import chosen_law
 
@@ -80,4 +64,4 @@ def learning_curve(
         progress=out.progress,
         **options.estimation_settings(settings),
     )
-    show(out, plot_learning_curve(found), output, force)
+    show(out, found.plot(), output, force)
