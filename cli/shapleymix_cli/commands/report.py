@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 @click.option("--compare", metavar="COMPARISON", help="Laws on the same held-out runs, as `compare -o` wrote them.")
 @options.transfer
 @options.kind
-@reading.reading
 @options.output("the page, as .html")
 def command(
     out: Output,
@@ -59,7 +58,6 @@ def command(
     compare: str | None,
     transfer: str | None,
     kind: Kind,
-    how: ReadingKeywords,
     output: str | None,
     force: bool,
 ) -> None:
