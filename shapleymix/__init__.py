@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import DataError as DataError
     from shapleymix.errors import FitError as FitError
     from shapleymix.errors import InfeasibleError as InfeasibleError
+    from shapleymix.errors import LayoutError as LayoutError
     from shapleymix.errors import OutsideError as OutsideError
     from shapleymix.errors import ShapleyMixError as ShapleyMixError
     from shapleymix.errors import ShapleyMixWarning as ShapleyMixWarning
@@ -115,6 +116,7 @@ _HOME = {
     "Inputs": "laws",
     "LAWS": "laws",
     "Languages": "tables.languages",
+    "LayoutError": "errors",
     "Law": "laws",
     "LearningCurve": "fitting.learning_curve",
     "Mixture": "mixing.mixtures",
@@ -181,6 +183,7 @@ __all__ = [
     "Inputs",
     "Languages",
     "Law",
+    "LayoutError",
     "LearningCurve",
     "Mixture",
     "OutsideError",

@@ -137,5 +137,6 @@ try:
     sm.optimize(fit, 1e8, 1e9, caps=0.01)
 except sm.InfeasibleError as error:
     print(error.hint, error.location.line, error.faults)
-except (sm.SolveError, sm.OutsideError, sm.DataError, sm.FitError, sm.StoreError, sm.UsageError, sm.ShapleyMixError):
+except (sm.SolveError, sm.OutsideError, sm.DataError, sm.FitError, sm.StoreError, sm.UsageError, sm.LayoutError):
+    print(sm.ShapleyMixError.exit_code)
     print(sm.ShapleyMixWarning("seen"))
