@@ -36,6 +36,7 @@ amounts = st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=60)
 @given(amounts)
 @example([0.1] * 10)
 @example([1e-300, 1.0])
+@settings(deadline=None)
 def test_weights_sum_to_one_exactly_and_stay_in_proportion(given: list[float]) -> None:
     found = exact(given)
     assert math.fsum(found) == 1.0
@@ -97,6 +98,7 @@ PRINTABLE = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")
 
 
 @given(st.dictionaries(PRINTABLE, st.one_of(PRINTABLE, st.floats(1e-300, 1e300), st.integers(), st.booleans())))
+@settings(deadline=None)
 def test_any_mapping_reads_back_from_both_notations(given: dict[str, object]) -> None:
     nested = {"outer": given, "list": [given, [1.5, "no"], []]}
     assert yaml.safe_load(yaml_text(nested)) == nested
@@ -104,6 +106,7 @@ def test_any_mapping_reads_back_from_both_notations(given: dict[str, object]) ->
 
 
 @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
+@settings(deadline=None)
 def test_numbers_of_yaml_are_numbers(given: float) -> None:
     assert yaml.safe_load(number(given)) == given
 
