@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_tools import Run, runner
-from report_tools import HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_node, needs_node, small_fit
+from report_tools import FIXTURES, HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_node, needs_node, small_fit
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
@@ -145,6 +145,7 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(run, saved, mixtur
     page = goal.read_text(encoding="utf-8")
     assert data_of(page)["fit"] == str(saved)
     assert "The runs, measured and predicted" in page
+    assert "not the log that was fitted" not in page
     again = run("report", saved, "-o", goal)
     assert (again.code, "exists already" in again.err) == (2, True)
     found = run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force", "--json").document
@@ -152,6 +153,11 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(run, saved, mixtur
     first = goal.read_bytes()
     run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force")
     assert goal.read_bytes() == first, "the same inputs give the same bytes"
+
+
+def test_another_log_than_the_fitted_one_is_called_so(fit):
+    page = sm.report(fit, log=FIXTURES / "multilingual5_coalitions.csv").html
+    assert "This is not the log that was fitted." in page
 
 
 def test_without_a_mixture_the_page_begins_at_the_largest_fitted_budget(run, saved, fit, tmp_path):
@@ -192,6 +198,17 @@ def test_a_law_without_convex_pieces_stands_still_and_says_why(run, law, tmp_pat
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "page-data" not in page
     assert "script-src 'none'" in page
+
+
+def test_a_mixture_chosen_by_scores_is_shown_and_not_moved(fit, mixture):
+    tasks = replace(mixture, measure="error", targets=tuple(f"hellaswag/{name}" for name in fit.targets))
+    found = sm.report(fit, tasks)
+    assert found.notices == (
+        "nothing to move: the mixture was chosen by scores of tasks, and the sliders know losses alone",
+    )
+    assert "page-data" not in found.html
+    assert "Predicted error rates of tasks" in found.html
+    assert "hellaswag/zh" in found.html
 
 
 @needs_node

@@ -128,7 +128,7 @@ function absurd(data, answer) {
   return off.length ? [`no prediction for ${listed(off)}: the law gives more than the loss of an untrained model`] : [];
 }
 
-/** The same question for a terminal; null where a name holds a comma, which no flag can tell from the next name. */
+/** The same question for a terminal, wherever it is asked: no project file adds to it. Null where a name holds a comma, which no flag can tell from the next name. */
 function commandOf(data, state) {
   if ([...data.sources, ...data.targets].some((name) => name.includes(","))) return null;
   const pairs = (names, values, wanted) =>
@@ -142,7 +142,7 @@ function commandOf(data, state) {
     ["--available", pairs(data.sources, available, (tokens) => tokens !== null)],
     ["--max-epochs", pairs(data.sources, epochs, (most, i) => most !== null && available[i] !== null)],
   ].filter(([, value]) => value !== "");
-  const words = ["shapleymix", "optimize", data.fit, ...data.flags, ...flags.flat()];
+  const words = ["shapleymix", "optimize", data.fit, ...data.flags, ...flags.flat(), "--project", "none"];
   return words.map(quoted).join(" ");
 }
 
