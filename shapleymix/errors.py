@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -102,6 +102,24 @@ class DataError(ShapleyMixError):
     """A table is wrong: its text, its numbers, or its labels."""
 
     code = "bad_data"
+
+
+class LayoutError(DataError):
+    """A table that is no run log as it stands, and the options with which it may be read (`reading`)."""
+
+    code = "other_layout"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: Location | None = None,
+        faults: Iterable[Fault] = (),
+        reading: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, location=location, faults=faults)
+        self.reading = dict(reading or {})
 
 
 class OutsideError(DataError):

@@ -30,7 +30,7 @@ def fit_path(fixtures: Path, tmp_path: Path) -> Path:
 BAD_LOGS = {
     "empty": ("", "log.csv: is empty", None),
     "header alone": (HEADER, "log.csv: holds no rows", None),
-    "semicolons": (HEADER.replace(",", ";") + "a;1;1;1;0;2;2\n", "separated by semicolons", 1),
+    "semicolons": (HEADER.replace(",", ";") + "a;1;1;1;0;2\n", "has 6 cells, the header has 7", 2),
     "ratios": (HEADER + "a,1,1,0.5,0.6,2,2\n", "p_en + p_de = 1.1, expected 1", 2),
     "nan": (HEADER + "a,1,1,0.5,0.5,nan,2\n", "loss_en", 2),
     "text": (HEADER + "a,1,1,0.5,0.5,2,2\nb,1,1,x,0.5,2,2\n", "p_en", 3),

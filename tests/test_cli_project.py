@@ -78,7 +78,7 @@ SMALLEST = {
     "plot fit": "fit.json",
     "plot learning-curve": "--law chinchilla --folds 2 --min-own-tokens 20k",
     "baselines": "-D 2M",
-    "export": "unimax:4 --format json -D 2M",
+    "export": "natural --format json -D 2M",
     "downstream": "--scores scores.csv --chance 0.25",
     "report": "fit.json -o page.html --force",
 }

@@ -38,6 +38,7 @@ PUBLIC = {
     "LAWS",
     "Languages",
     "Law",
+    "LayoutError",
     "LearningCurve",
     "Mixture",
     "OutsideError",
@@ -242,7 +243,7 @@ def _flags(name: str) -> dict[str, bool]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_flag_is_a_keyword_of_the_same_word(name):
     """--fix was `fixed`, --compare-to `baselines`, --split `use_split`; a flag given many times is in the plural."""
-    keywords = {one for function in COMMANDS[name] for one in inspect.signature(function).parameters}
+    keywords = {one for function in (*COMMANDS[name], sm.read_runs) for one in inspect.signature(function).parameters}
     flags = _flags(name)
     alone = [flag for flag, many in flags.items() if flag not in keywords and not (many and f"{flag}s" in keywords)]
     assert sorted(set(alone) - set(ON_THE_COMMAND_LINE_ONLY)) == []

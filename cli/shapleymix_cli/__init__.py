@@ -14,6 +14,7 @@ Modules, in reading order:
   forms      the form of all commands: help that begins with examples, what the project adds, the call as provenance
   health     what a run rests on, checked one by one
   options    options that commands share, and the types of their values
+  reading    run logs on the command line: their names, and the options that say how they are written
   groups     commands with commands of their own, whose help begins with all their examples
   chosen     the one mixture that a command was given: a text, or the document that another command wrote
   bounding   the options that bound a mixture, as `optimize` and `plan` take them

@@ -16,7 +16,8 @@ from shapleymix.errors import ShapleyMixError
 Flags = Mapping[str, str]
 """The flag of each keyword: `min_own_tokens` is `--min-own-tokens`, `caps` is `--cap`."""
 
-_GIVEN = re.compile(r"(?<![\w-])(\w+)=(?:(True\b)|'([\w.-]+)')?")
+_GIVEN = re.compile(r"(?<![\w\"'-])(\w+)=(?:(True\b)|'([\w.-]+)')?")
+"""A keyword; what stands in double quotes is its value, such as `map="N=params"`."""
 _NAMED = re.compile(r"\((not )?([a-z_]+)\)")
 
 
@@ -46,7 +47,8 @@ def typed(text: str, flags: Flags) -> str:
             return found[0]
         if word:
             return f"{flags[name]} {word}"
-        ends = found.end() == len(found.string) or not found.string[found.end()].isalnum()
+        after = found.string[found.end() : found.end() + 1]
+        ends = not (after.isalnum() or after == '"')
         return flags[name] if truth or ends else f"{flags[name]} "
 
     return bracketed(_GIVEN.sub(flag, text), flags)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import ClassVar
 
 import click
 
@@ -48,6 +49,23 @@ class Command(click.Command):
         lines = "".join(f"  {example}\n" for example in self.examples)
         formatter.write(f"Examples:\n{lines}\n")
         super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, and below them those that have a section of their own."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not isinstance(param, click.Argument):
+                found.setdefault(param.section if isinstance(param, Sectioned) else "Options", []).append(record)
+        for section, records in sorted(found.items(), key=lambda item: item[0] != "Options"):
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+class Sectioned(click.Option):
+    """An option that stands in a section of its own in a command's help."""
+
+    section: ClassVar[str]
 
 
 def recorded_command(arguments: Sequence[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from shapleymix.errors import Location, StoreError, UsageError
-from shapleymix.files import is_table_name
+from shapleymix.errors import LayoutError, Location, StoreError, UsageError
+from shapleymix.files import STANDARD_INPUT, is_table_name
 from shapleymix_cli.console import Output
+from shapleymix_cli.reading import Logs, import_command
 
 if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
@@ -22,19 +23,26 @@ R = TypeVar("R", bound="Record")
 Kind = Literal["raw", "normalized"] | None
 
 
-def read_log(out: Output, paths: Sequence[str], *, losses: Literal["required", "optional"] = "required") -> RunLog:
+def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"] = "required") -> RunLog:
     """One or several run logs as one, saying what reading changed."""
-    from shapleymix.tables.joining import concat
     from shapleymix.tables.run_reading import read_runs
 
-    if len([path for path in paths if path == "-"]) > 1:
+    if len([path for path in logs.paths if path == "-"]) > 1:
         raise UsageError("standard input can be read only once", hint="give - once")
-    logs = [read_runs(path, losses=losses) for path in paths]
-    for path, one in zip(paths, logs, strict=True):
-        out.used(path, one.digest)
-    log = concat(logs, losses=losses)
+    try:
+        log = read_runs(logs.paths, losses=losses, **logs.how)
+    except LayoutError as error:
+        raise LayoutError(error.message, hint=_command(error, logs), location=error.location) from error
+    for one in log.files:
+        out.used("-" if one.file == STANDARD_INPUT else one.file, one.sha256)
     out.note(log.notices)
     return log
+
+
+def _command(error: LayoutError, logs: Logs) -> str:
+    """The command that may read a table of another kind."""
+    path = error.location.file if error.location.file in logs.paths else "-"
+    return f"if that is so, read it with: {import_command(str(path), {**logs.how, **error.reading})}"
 
 
 def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:

@@ -16,6 +16,7 @@ from shapleymix_cli.failures import OK, close_stdout, exit_code_of
 from shapleymix_cli.streams import prepare
 
 COMMANDS = {
+    "import": "Runs that W&B, MLflow, TensorBoard, trainers or tables keep, as a run log.",
     "shapley": "Shapley values of the languages, from coalition runs.",
     "transfer": "Show a transfer matrix, compare two, or calibrate one.",
     "fit": "Fit a law to run logs.",

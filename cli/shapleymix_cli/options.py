@@ -160,7 +160,6 @@ COUNT = Count()
 FRACTION = Number(0, 1, open_ends=True)
 POSITIVE = Number(0, open_ends=True)
 
-logs = click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 fit_file = click.argument("fit_path", metavar="FIT")
 law_file = click.option("--law-file", metavar="my_law.py:MyLaw", help="The law of a fit of a law of your own.")
 like = click.option(

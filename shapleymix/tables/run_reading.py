@@ -1,76 +1,79 @@
-"""Run logs read from tables: which column is what, and every fault of every cell at once."""
+"""Run logs read from tables: every fault of every cell at once."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, did_you_mean
+from shapleymix.errors import DataError, Fault, LayoutError, Location, UsageError
 from shapleymix.files import Origin
+from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
+from shapleymix.tables.importing.arranging import arranged
+from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.recognising import guessed
+from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
-from shapleymix.tables.names import check_label
-from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, RunLog
+from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
+from shapleymix.tables.run_ids import made_ids, repeated_rows, told_apart
+from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.spelling import SAME_NAME, lookalikes, mistyped, twin_fault
+from shapleymix.tables.sources.opening import read_source
+from shapleymix.tables.spelling import mistyped
 
-REQUIRED = ("run", "N", "D")
-OPTIONAL = ("weight", "split", "seed")
 SPLITS = ("fit", "held-out")
-_PREFIXES = ("p_", "loss_", "tokens_")
-_NAMED_LIKE = (
-    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>"
-)
+OURS = Units()
+"""Nats a token, and ratios that sum to 1."""
 
 
-@dataclass
-class _Roles:
-    """What each column of a sheet is; `ratios`, `tokens`, `unique` and `losses` map labels to columns."""
-
-    ratios: dict[str, str] = field(default_factory=dict)
-    tokens: dict[str, str] = field(default_factory=dict)
-    unique: dict[str, str] = field(default_factory=dict)
-    losses: dict[str, str] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
-
-    def group(self, column: str) -> dict[str, str]:
-        """The labels that a prefixed column belongs to."""
-        prefix = column.split("_", 1)[0]
-        return {"p": self.ratios, "loss": self.losses, "tokens": self.tokens}[prefix]
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Labels of the sources, in the order of their columns."""
-        return tuple(self.ratios or self.tokens)
-
-
-def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -> RunLog:
+@spelt_out(ReadingOptions, ReadingKeywords.__annotations__)
+def read_runs(
+    tables: Table | Sequence[Table], *, losses: Losses = "required", **reading: Unpack[ReadingKeywords]
+) -> RunLog:
     """Read a run log, or several as one.
+
+    Other tables than our own are read with the keywords of `ReadingOptions`: a `map` of their columns, `long` tables,
+    other units, tables to `join`.
 
     Parameters
     ----------
     tables : Table or sequence of Table
-        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, a list of rows
+        A path (CSV, `.csv.gz`, Parquet, JSON), `-` for standard input, a frame, a mapping of columns, a list of rows
         (each a mapping), or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
+    **reading : ReadingKeywords
+        How the tables are written, all in one way.
 
     Raises
     ------
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
     """
+    checked("read_runs", reading, ReadingKeywords.__annotations__)
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
+    how = Reading.of(ReadingOptions(**reading))
+    beside = [read_sheet(table, how.layout) for table in how.join]
+    sheets = told_apart([read_source(table, how.layout) for table in listed(tables)])
+    logs = [_one_log(sheet, beside, how, need) for sheet in sheets]
     return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
 
 
-def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
+def _one_log(sheet: Sheet, beside: Sequence[Sheet], how: Reading, need_losses: bool) -> RunLog:
+    """The log of one table and those that are joined to it, which count among its files."""
+    log = parse_runs(arranged(sheet, beside, how), need_losses=need_losses, units=how.units)
+    files = (*log.files, *(Origin(one.origin, one.digest) for one in beside), *how.files)
+    digest = hashlib.sha256("".join(one.digest for one in (sheet, *beside)).encode()).hexdigest()
+    return replace(log, files=files, digest=digest if beside else log.digest)
+
+
+def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLog:
     """The run log in a sheet.
 
     Raises
@@ -80,88 +83,39 @@ def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
     """
     faults: list[Fault] = []
     notices = list(sheet.notices)
-    roles = _roles(sheet, faults)
-    faults.extend(_header_faults(sheet, roles, need_losses))
+    roles = roles_of(sheet, faults)
+    faults.extend(header_faults(sheet, roles, need_losses))
     if faults:
-        raise DataError.of(faults, sheet.origin)
-    log = _parse_rows(sheet, roles, faults, notices)
-    faults.extend(_repeated_rows(sheet, log))
+        raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
+    log = _parse_rows(sheet, roles, units, faults, notices)
+    repeats = list(repeated_rows(sheet, log))
+    if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
+        raise other
+    faults.extend(repeats)
     if faults:
         # Sorted by line, as a person would go through the file; the order within a line is that of the checks.
         raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
     return log
 
 
-def _roles(sheet: Sheet, faults: list[Fault]) -> _Roles:
-    roles = _Roles()
-    for column in sheet.columns:
-        if column.startswith(UNIQUE):
-            roles.unique[column.removeprefix(UNIQUE)] = column
-        elif column.startswith(_PREFIXES):
-            label = column.split("_", 1)[1]
-            problem = check_label(label)
-            if problem:
-                hint = "write p_<source> and loss_<target> with plain labels such as p_en"
-                faults.append(sheet.header_fault(column, f"the label {label!r} of column {column!r} {problem}", hint))
-            roles.group(column)[label] = column
-        elif column not in (*REQUIRED, *OPTIONAL, "loss"):
-            roles.ignored.append(column)
-    if "loss" in sheet.columns and roles.losses:
-        roles.ignored.append("loss")
-    elif "loss" in sheet.columns:
-        roles.losses["loss"] = "loss"
-    faults.extend(_twins(sheet, roles))
-    faults.extend(_strays(sheet, roles))
-    return roles
-
-
-def _strays(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
-    """Unique tokens of what is no source."""
-    for label, column in roles.unique.items():
-        if label not in roles.sources:
-            message = f"{column!r} is of a source {label!r} that has no ratios"
-            yield sheet.header_fault(column, message, did_you_mean(label, roles.sources))
-
-
-def _twins(sheet: Sheet, roles: _Roles) -> Iterator[Fault]:
-    """Labels that look alike and differ, also of a source and a target: one language would be taken for two."""
-    column = {**roles.losses, **roles.tokens, **roles.ratios}
-    for name, twin in lookalikes([*roles.sources, *roles.losses]).items():
-        yield sheet.header_fault(column[name], f"the label {twin_fault(name, twin)}", SAME_NAME)
-
-
-def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:
-    has_budget = REQUIRED[:2] if roles.tokens else REQUIRED
-    for column in (name for name in has_budget if name not in sheet.columns):
-        near = _near(column, roles.ignored)
-        yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
-    if need_losses and not roles.losses:
-        near = _near("loss_<target>", [name for name in roles.ignored if "los" in name.lower()])
-        yield sheet.header_fault("loss", "has no loss_<target> column", near or _NAMED_LIKE)
-    if roles.ratios and roles.tokens:
-        yield sheet.header_fault("tokens", "has both p_ and tokens_ columns", "keep one of the two kinds")
-
-
-def _near(name: str, candidates: list[str]) -> str | None:
-    """A hint that names a column which looks like a misspelt `name`."""
-    lowered = {candidate.lower(): candidate for candidate in candidates}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
-    return f"is the column {lowered[close[0]]!r} meant? rename it to {name!r}" if close else None
-
-
-def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[str]) -> RunLog:
+def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], notices: list[str]) -> RunLog:
     N = numbers(sheet, "N", faults, sizes=True)
     require(sheet, "N", N, N <= 0, "expected more than 0", faults)
     _budget(sheet, "N", N, faults)
     tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
-    D = _tokens_seen(sheet, tokens, faults)
+    D = _tokens_seen(sheet, tokens, units, faults)
+    if roles.tokens and units.ratio != "fraction":
+        raise UsageError("ratio_unit does nothing to tokens_ columns", hint="leave it out (ratio_unit)")
     ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
-    p = _checked_ratios(sheet, roles, ratios, D, faults, notices)
-    loss = _losses(sheet, roles, faults)
-    notices.extend(_ignored_notices(roles))
+    p = _checked_ratios(sheet, roles, ratios, D, OURS if roles.tokens else units, faults, notices)
+    loss = _losses(sheet, roles, units, faults)
+    seed = texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None
+    unique = _unique(sheet, roles, faults)
+    notices.extend(units.notices())
+    notices.extend(ignored_notices(roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
     return RunLog(
-        runs=texts(sheet, "run", faults),
+        runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
         N=N,
         D=D,
         p=p,
@@ -170,14 +124,26 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault], notices: list[
         targets=tuple(roles.losses),
         weight=_weight(sheet, faults),
         split=_split(sheet, faults),
-        seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
-        unique=_unique(sheet, roles, faults),
+        seed=seed,
+        unique=unique,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
+
+
+def _of_other_kind(sheet: Sheet) -> LayoutError | None:
+    """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
+    guess = guessed(sheet)
+    if not guess.certain or sheet.places:
+        return None
+    lacks = lacking(sheet, need_losses=True)
+    kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
+    message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
+    hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
+    return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
 
 
 def _matrix(
@@ -191,7 +157,7 @@ def _matrix(
     return matrix
 
 
-def _unique(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray | None:
+def _unique(sheet: Sheet, roles: Roles, faults: list[Fault]) -> FloatArray | None:
     """Unique tokens (R, M), NaN where a run has no limit; None where the table does not speak of them."""
     if not roles.unique:
         return None
@@ -220,12 +186,12 @@ def _budget(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) 
 _BUDGET_HINT = "N counts parameters, and D tokens"
 
 
-def _tokens_seen(sheet: Sheet, tokens: FloatArray, faults: list[Fault]) -> FloatArray:
+def _tokens_seen(sheet: Sheet, tokens: FloatArray, units: Units, faults: list[Fault]) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
     total = row_sums(np.nan_to_num(tokens)) if tokens.shape[1] else None
     if total is not None and "D" not in sheet.columns:
         return total
-    D = numbers(sheet, "D", faults, sizes=True, empty=total is not None)
+    D = numbers(sheet, "D", faults, sizes=True, empty=total is not None) * units.tokens_per_step
     _nonnegative(sheet, "D", D, faults)
     _budget(sheet, "D", D, faults)
     if total is None:
@@ -244,11 +210,18 @@ def _from_tokens(tokens: FloatArray) -> FloatArray:
 
 
 def _checked_ratios(
-    sheet: Sheet, roles: _Roles, ratios: FloatArray, D: FloatArray, faults: list[Fault], notices: list[str]
+    sheet: Sheet,
+    roles: Roles,
+    written: FloatArray,
+    D: FloatArray,
+    units: Units,
+    faults: list[Fault],
+    notices: list[str],
 ) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
     if not roles.sources:
-        return ratios
+        return written
+    ratios = _parts_of_one(written, units)
     trained = ~(D == 0)
     columns = roles.ratios or roles.tokens
     blank = np.isnan(ratios)
@@ -258,9 +231,11 @@ def _checked_ratios(
     clean = ~blank.any(axis=1) & (ratios >= 0).all(axis=1)
     off = np.abs(sums - 1)
     wrong = (off > ROUNDED) & np.where(trained, clean, sums > 0)
-    hint = "ratios of a row sum to 1; within 0.005 they are renormalised"
+    told = row_sums(np.nan_to_num(written))
     for row in np.flatnonzero(wrong).tolist():
-        faults.append(sheet.fault(row, None, f"{_sum_text(columns)} = {sums[row]:.6g}, expected 1", hint))
+        wanted = "more than 0" if units.whole is None else f"{units.whole:g}"
+        message = f"{_sum_text(columns)} = {told[row]:.6g}, expected {wanted}"
+        faults.append(sheet.fault(row, None, message, _sum_hint(told[wrong], units)))
     rounded = int(((off > EXACT) & (off <= ROUNDED)).sum())
     if rounded:
         notices.append(
@@ -268,6 +243,25 @@ def _checked_ratios(
             f"{off[off <= ROUNDED].max():.2g})"
         )
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
+
+
+def _parts_of_one(written: FloatArray, units: Units) -> FloatArray:
+    """Ratios (R, M) as parts of one; weights are divided by the sum of their row."""
+    if units.whole is not None:
+        return written / units.whole
+    total = row_sums(np.nan_to_num(written))[:, None]
+    return np.where(total > 0, written / np.where(total > 0, total, 1.0), written)
+
+
+def _sum_hint(sums: FloatArray, units: Units) -> str:
+    """What rows that do not sum to the whole may be; `sums` are those of all such rows."""
+    if units.whole == 1 and (np.abs(sums - 100) <= 100 * ROUNDED).all():
+        return "the ratios are percentages: read them with ratio_unit=percent"
+    if units.whole == 1 and (sums > 1.5).all():
+        return "ratios of a row sum to 1; weights that sum to anything are read with ratio_unit=weights"
+    if units.whole is None:
+        return "give each trained model a weight above 0"
+    return f"ratios of a row sum to {units.whole:g}; within {units.whole * ROUNDED:g} they are renormalised"
 
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
@@ -282,18 +276,24 @@ def _sum_text(columns: dict[str, str]) -> str:
     return " + ".join(names) if len(names) <= 6 else f"{names[0]} + ... + {names[-1]} ({len(names)} columns)"
 
 
-def _losses(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> FloatArray:
-    """Losses (R, K), positive where measured."""
+def _losses(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault]) -> FloatArray:
+    """Losses (R, K) in nats per token, positive where measured."""
     loss = np.empty((sheet.rows, len(roles.losses)))
-    for index, column in enumerate(roles.losses.values()):
-        values = numbers(sheet, column, faults, empty=True)
-        require(sheet, column, values, values <= 0, "expected more than 0 (nats per token)", faults)
-        too_high = "expected at most 1000: losses are nats per token"
-        require(sheet, column, values, values > 1000, too_high, faults)
-        too_low = f"expected at least {LOSSES[0]:g}: losses are nats per token"
-        require(sheet, column, values, (values > 0) & (values < LOSSES[0]), too_low, faults)
+    units.check_targets(tuple(roles.losses))
+    word = LOSS_UNITS[units.loss]
+    for index, (target, column) in enumerate(roles.losses.items()):
+        written = numbers(sheet, column, faults, empty=True)
+        require(sheet, column, written, written <= units.least, f"expected more than {units.least:g} ({word})", faults)
+        values = units.nats(written, target)
+        sound = written > units.least
+        require(sheet, column, written, sound & (values > 1000), f"expected at most 1000 nats: {_UNIT} {word}", faults)
+        too_low = f"expected at least {LOSSES[0]:g} nats: {_UNIT} {word}"
+        require(sheet, column, written, sound & (values < LOSSES[0]), too_low, faults)
         loss[:, index] = values
     return loss
+
+
+_UNIT = "losses are read as"
 
 
 def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
@@ -312,27 +312,3 @@ def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
         if value and value not in SPLITS:
             faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
     return split
-
-
-def _ignored_notices(roles: _Roles) -> Iterator[str]:
-    """A line for all columns that mean nothing here, and one for each that looks misspelt."""
-    labels = (*roles.sources, *roles.losses)
-    known = [*OPTIONAL, *(f"{prefix}{label}" for prefix in (*_PREFIXES[:2], UNIQUE) for label in labels)]
-    plain = []
-    for column in roles.ignored:
-        close = difflib.get_close_matches(column, known, n=1, cutoff=0.75) if column != "loss" else []
-        if close:
-            yield f"ignored the column {column!r}: did you mean {close[0]!r}?"
-        else:
-            plain.append(column)
-    if plain:
-        yield f"ignored {len(plain)} columns: {', '.join(plain[:8])}{', ...' if len(plain) > 8 else ''}"
-
-
-def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
-    first: dict[tuple[str, float], int] = {}
-    for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
-        earlier = first.setdefault(key, row)
-        if earlier != row and key[0] and key[1] == key[1]:
-            message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
-            yield sheet.fault(row, "run", message, "give each trained model its own run id, or remove the row")

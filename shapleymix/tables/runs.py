@@ -29,6 +29,8 @@ BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
+PREFIXES = {"p": "p_", "tokens": "tokens_", "loss": "loss_", "unique": UNIQUE}
+"""Beginnings of the columns that hold something of each language, by what they hold."""
 _ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from numbers import Real
 from types import NoneType
@@ -23,7 +24,8 @@ from shapleymix.display import Column
 from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.formats import Cells, plain, read_cells
+from shapleymix.tables.cells import NO_ROWS, Cells, Layout, plain
+from shapleymix.tables.formats import read_cells
 from shapleymix.tables.names import repeated
 from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.spelling import composed
@@ -37,6 +39,8 @@ A cell is empty where Polars has null, pandas or a NumPy array NaN, and a list N
 """
 
 _EMPTY_HINT = "leave the cell empty where nothing was measured"
+_WITH_COMMA = re.compile(r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:e[+-]?\d+)?\s*[a-z]?", re.IGNORECASE)
+"""A number with a decimal comma, perhaps with points between its thousands or a size's letter."""
 
 
 @runtime_checkable
@@ -50,8 +54,22 @@ class PandasLike(Protocol):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a column of a sheet was written, if it was under another name, in another file or on other lines."""
+
+    column: str
+    origin: str
+    lines: IntArray
+    decimal: str = "."
+
+
+@dataclass(frozen=True)
 class Sheet:
-    """A table as read: named columns of cells, one line number a row (row numbers where there are no lines)."""
+    """A table as read: named columns of cells, one line number a row (row numbers where there are no lines).
+
+    `places` says of the columns that were moved or renamed where they stood; `kind` what wrote the table, where its
+    form tells.
+    """
 
     origin: str
     digest: str
@@ -59,6 +77,9 @@ class Sheet:
     lines: IntArray
     metadata: dict[str, str]
     notices: tuple[str, ...] = ()
+    decimal: str = "."
+    kind: str = ""
+    places: dict[str, Place] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -67,16 +88,27 @@ class Sheet:
 
     def fault(self, row: int, column: str | None, message: str, hint: str | None = None) -> Fault:
         """What is wrong in a row, with its place and, if it is one cell, its value."""
-        value = None if column is None else str(self.columns[column][row])
-        return Fault(message, Location(self.origin, int(self.lines[row]), column), value, hint)
+        if column is None:
+            return Fault(message, Location(self.origin, int(self.lines[row])), None, hint)
+        place = self.place(column)
+        where = Location(place.origin, int(place.lines[row]), place.column)
+        return Fault(message, where, str(self.columns[column][row]), hint)
+
+    def place(self, column: str) -> Place:
+        """Where a column was written."""
+        return self.places.get(column) or Place(column, self.origin, self.lines, self.decimal)
 
     def header_fault(self, column: str | None, message: str, hint: str | None = None) -> Fault:
         """What is wrong with a column, or with the table as a whole."""
-        return Fault(message, Location(self.origin, 1 if column else None, column), column, hint)
+        known = self.places.get(column or "")
+        where = Location(self.origin, 1 if column else None, column)
+        return Fault(message, Location(known.origin, 1, known.column) if known else where, column, hint)
 
 
-def read_sheet(table: Table) -> Sheet:
+def read_sheet(table: Table, layout: Layout | None = None) -> Sheet:
     """Read a table without judging its cells. A file is read once: `digest` is the hash of the bytes that were read.
+
+    `layout` says how a text is written, where the text itself does not.
 
     Raises
     ------
@@ -85,8 +117,8 @@ def read_sheet(table: Table) -> Sheet:
         line or wrong byte, with its line.
     """
     if isinstance(table, (str, os.PathLike)):
-        return sheet_of(*bytes_of(table))
-    return _from_columns(_columns_of(table))
+        return sheet_of(*bytes_of(table), layout)
+    return from_columns(_columns_of(table))
 
 
 def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
@@ -98,17 +130,17 @@ def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
         raise DataError(f"cannot be read: {error.strerror or error}", location=place) from error
 
 
-def sheet_of(data: bytes, origin: Origin) -> Sheet:
+def sheet_of(data: bytes, origin: Origin, layout: Layout | None = None) -> Sheet:
     """The sheet in the bytes of a file."""
-    return _sheet(read_cells(data, origin.file), origin.file, origin.sha256)
+    return _sheet(read_cells(data, origin.file, layout or Layout()), origin.file, origin.sha256)
 
 
 def _sheet(cells: Cells, origin: str, digest: str) -> Sheet:
     if not cells.columns or not len(cells.lines):
-        hint = "a table needs a header and at least one row"
-        raise DataError("holds no rows", location=Location(file=origin), hint=hint)
+        raise DataError("holds no rows", location=Location(file=origin), hint=NO_ROWS)
     lines = np.array(cells.lines, dtype=np.int64)
-    return Sheet(origin, digest, _composed(cells.columns, origin), lines, cells.metadata, cells.notices)
+    columns = _composed(cells.columns, origin)
+    return Sheet(origin, digest, columns, lines, cells.metadata, cells.notices, cells.decimal, cells.kind)
 
 
 def _composed(columns: dict[str, list[object]], origin: str) -> dict[str, list[object]]:
@@ -173,14 +205,15 @@ def _scalar(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _from_columns(columns: dict[str, list[object]]) -> Sheet:
+def from_columns(columns: dict[str, list[object]], origin: str = "<memory>", kind: str = "") -> Sheet:
+    """The sheet of columns that no file holds."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(f"the columns differ in length: {lengths}", location=Location(file="<memory>"))
+        raise DataError(f"the columns differ in length: {lengths}", location=Location(file=origin))
     cells = {name: plain(column) for name, column in columns.items()}
     rows = next(iter(lengths.values()), 0)
     digest = hashlib.sha256(repr(sorted(cells.items())).encode("utf-8", "replace")).hexdigest()
-    return _sheet(Cells(cells, list(range(1, rows + 1))), "<memory>", digest)
+    return _sheet(Cells(cells, list(range(1, rows + 1)), kind=kind), origin, digest)
 
 
 def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = False, sizes: bool = False) -> FloatArray:
@@ -195,16 +228,38 @@ def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = Fal
     sizes : bool
         Whether `243M` is a number.
     """
-    cells = sheet.columns[column]
+    cells, mixed = sheet.columns[column], set[int]()
+    if sheet.place(column).decimal == ",":
+        cells, mixed = _with_points(sheet, column, faults)
     values = _quick(cells)
     if values is None:
         values = np.array([_number(cell, sizes) for cell in cells], dtype=np.float64)
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
-        problem = _problem(cells[row], empty, sizes)
+        problem = None if row in mixed else _problem(cells[row], empty, sizes)
         if problem:
             faults.append(sheet.fault(row, column, f"{column} {problem[0]}", problem[1]))
     values[np.isinf(values)] = np.nan
     return values
+
+
+def _with_points(sheet: Sheet, column: str, faults: list[Fault]) -> tuple[list[object], set[int]]:
+    """The cells with a decimal point for their comma, and the rows that hold a point already: a fault, and empty."""
+    found: list[object] = []
+    mixed: set[int] = set()
+    for row, cell in enumerate(sheet.columns[column]):
+        text = cell.strip() if isinstance(cell, str) else cell
+        if isinstance(text, str) and _WITH_COMMA.fullmatch(text):
+            text = text.replace(".", "").replace(",", ".")
+        elif isinstance(text, str) and "." in text and math.isfinite(_number(text, sizes=True)):
+            message = f"{column} is {text!r}, in a table that writes decimals with commas"
+            faults.append(sheet.fault(row, column, message, _MIXED))
+            mixed.add(row)
+            text = ""
+        found.append(text)
+    return found, mixed
+
+
+_MIXED = "write all decimals in one way, and say which (decimal)"
 
 
 def texts(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = False) -> tuple[str, ...]:
@@ -267,7 +322,7 @@ def _number_hint(text: str, sizes: bool) -> str | None:
     if text.lower() in ("na", "n/a", "null", "none", "-", "--", "?", "missing"):
         return _EMPTY_HINT
     if text.count(",") == 1 and text.replace(",", "").lstrip("+-").isdigit():
-        return "write decimals with a point"
+        return "write decimals with a point, or say that commas are decimal marks (decimal)"
     return "write it like 243M, 100B, 1.5e9 or 23712" if sizes else None
 
 

@@ -12,6 +12,7 @@ Modules, in reading order:
   example    `shapleymix example`: the small tables on which the examples of every help run
   export     `shapleymix export`: a mixture in the form that a trainer takes
   fit        `shapleymix fit`: from run logs to a fitted law
+  import     `shapleymix import`: the runs that other tools have kept, as a run log
   launch     `shapleymix launch`: all runs of a plan, so many at a time; again, to resume
   laws       `shapleymix laws`: the laws there are
   optimize   `shapleymix optimize`: the best mixture at a budget, with its certificate

@@ -8,7 +8,7 @@ import click
 
 from shapleymix.errors import UsageError
 from shapleymix.fitting.settings import Settings
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "shapleymix compare example/runs.csv --laws exponential,family --leave-largest-N --languages example/languages.csv",
     project={"log": always, "transfer": always, "languages": always},
 )
-@options.logs
+@reading.logs
 @click.option(
     "--laws", metavar="LAW,...", help="Laws by name, or my_law.py:MyLaw; by default all that the inputs allow."
 )
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @options.output("the comparison (.json), which `shapleymix plot compare` draws")
 def command(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     laws: str | None,
     transfer: str | None,
     kind: Kind,

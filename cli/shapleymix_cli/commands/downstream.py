@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
 
@@ -23,7 +23,7 @@ TRANSFORMS = ("minus", "loss", "log", "exp", "inverse", "sigmoid")
     "shapleymix downstream example/runs.csv --scores example/scores.csv --transform exp --json",
     project={"log": always},
 )
-@options.logs
+@reading.logs
 @click.option(
     "--scores",
     metavar="SCORES",
@@ -57,7 +57,7 @@ TRANSFORMS = ("minus", "loss", "log", "exp", "inverse", "sigmoid")
 @options.output("the calibration, for --downstream of optimize (.json), or as a table")
 def command(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     scores: str,
     task_language: tuple[str, ...],
     chance: str | None,

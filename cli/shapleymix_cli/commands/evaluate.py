@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 )
 @options.fit_file
 @options.law_file
-@options.logs
+@reading.logs
 @options.strict
 @options.level
-def command(
-    out: Output, fit_path: str, law_file: str | None, logs: tuple[str, ...], strict: bool, level: float
-) -> None:
+def command(out: Output, fit_path: str, law_file: str | None, logs: reading.Logs, strict: bool, level: float) -> None:
     """Score a fit on a log: PE, R2, rank correlation, and how often its intervals hold the loss.
 
     PE is the mean absolute error over the mean loss. Give runs that were not fitted; the fit's own held-out scores

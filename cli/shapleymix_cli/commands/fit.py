@@ -8,7 +8,7 @@ import click
 
 from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.settings import BEYOND, WITHIN, Settings
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "shapleymix fit example/runs.csv --transfer sv.csv --min-own-tokens 50k --folds 3 --bootstrap 50",
     project={"log": always, "transfer": always, "languages": always},
 )
-@options.logs
+@reading.logs
 @click.option(
     "--law",
     default="auto",
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 @options.output("the fit, for predict, evaluate and optimize (.json)")
 def command(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     law: str,
     transfer: str | None,
     kind: Kind,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 from shapleymix_cli.groups import grouped
@@ -39,7 +39,7 @@ def command() -> None:
         "caps": lambda given: "random" in given or unless(*LISTED)(given),
     },
 )
-@click.argument("logs", metavar="[LOG]...", nargs=-1)
+@reading.some_logs
 @click.option("--n", "n", type=options.Count(1), help="Design so many mixtures: those to train next.")
 @kinds
 @click.option("--sources", metavar="en,de,...", help="The sources, where no log and no --languages says them.")
@@ -82,7 +82,7 @@ def command() -> None:
 def mixtures(
     out: Output,
     listed: Kinds,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     n: int | None,
     sources: str | None,
     targets: str | None,
@@ -116,10 +116,12 @@ def mixtures(
     from shapleymix_cli.own_laws import chosen_law
 
     options.require_ending(output)
+    if not logs.paths:
+        reading.refuse_idle(logs.how, "a LOG")
     table = asked.get("languages")
     known = inputs.read_table(out, None if table is None else str(table))
     if listed.asked:
-        refuse_design(listed, n, logs)
+        refuse_design(listed, n, logs.paths)
         list_mixtures(out, listed, asked, known, sources, run_N, run_D, output, force)
         return
     if n is None:
@@ -127,7 +129,7 @@ def mixtures(
     chosen = chosen_law(law)
     found = design(
         n,
-        inputs.read_log(out, logs, losses="optional") if logs else None,
+        inputs.read_log(out, logs, losses="optional") if logs.paths else None,
         sources=_names(sources),
         targets=_names(targets),
         fit=None if fit_path is None else inputs.load_fit(out, fit_path, law_file),
@@ -138,8 +140,10 @@ def mixtures(
         run_N=number_of(run_N),
         run_D=run_D,
         purpose=purpose,
-        candidates=None if candidates is None else inputs.read_log(out, [candidates], losses="optional"),
-        region=None if region is None else inputs.read_log(out, [region], losses="optional"),
+        candidates=None
+        if candidates is None
+        else inputs.read_log(out, reading.Logs((candidates,), {}), losses="optional"),
+        region=None if region is None else inputs.read_log(out, reading.Logs((region,), {}), losses="optional"),
         batches=batches,
         progress=out.progress,
         **{**asked, "languages": known},

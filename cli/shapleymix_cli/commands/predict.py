@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.budgets import budget
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import Given, always
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shapleymix.mixing.bounds import Bounds
     from shapleymix.mixing.candidates import Candidates
     from shapleymix.records import FloatArray
+    from shapleymix.tables.importing.reading import ReadingKeywords
     from shapleymix.tables.languages import Languages
     from shapleymix.tables.simplex import MixtureSpec
     from shapleymix_cli.views.tables import Part
@@ -69,6 +70,7 @@ def _compares(given: Given) -> bool:
 @options.weights
 @options.languages
 @options.available
+@reading.reading
 @options.strict
 @options.level
 @options.output("the predictions (.csv, .csv.gz, .parquet, .jsonl or .json)")
@@ -86,6 +88,7 @@ def command(
     available: str | None,
     strict: bool,
     level: float,
+    how: ReadingKeywords,
     output: str | None,
     force: bool,
 ) -> None:
@@ -107,8 +110,10 @@ def command(
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)
+    if not table:
+        reading.refuse_idle(how, "a TABLE")
     if table:
-        points = _table_points(out, fit, table)
+        points = _table_points(out, fit, reading.Logs((table,), how))
         _require_one_supply(out, table, points, known, available)
     else:
         from shapleymix.mixing.bounds import Bounds
@@ -138,14 +143,14 @@ def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> N
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
 
 
-def _table_points(out: Output, fit: Fit, path: str) -> Points:
+def _table_points(out: Output, fit: Fit, table: reading.Logs) -> Points:
     """The trained rows of a table."""
     from shapleymix_cli.inputs import read_log
 
-    log = read_log(out, [path], losses="optional").aligned(fit.sources)
+    log = read_log(out, table, losses="optional").aligned(fit.sources)
     untrained = len(log) - int(log.trained.sum())
     if untrained == len(log):
-        raise UsageError(f"{path} holds no point with D above 0")
+        raise UsageError(f"{table.paths[0]} holds no point with D above 0")
     out.note([f"left out {untrained} untrained rows (D = 0)"] if untrained else [])
     kept = log.select(log.trained)
     return Points(kept.runs, kept.p, kept.N, kept.D, kept.unique)

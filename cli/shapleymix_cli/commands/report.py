@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shapleymix.errors import Location, SolveError, UsageError
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import Kind
 from shapleymix_cli.project import always, unless
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shapleymix.fitting.fits import Fit
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix.reports.pages import Report
+    from shapleymix.tables.importing.reading import ReadingKeywords
 
 
 @options.command(
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @options.weights
 @options.languages
 @click.option("--log", "logs", metavar="LOG", multiple=True, help="The runs, to be shown beside the law; repeatable.")
+@reading.reading
 @click.option("--compare", metavar="COMPARISON", help="Laws on the same held-out runs, as `compare -o` wrote them.")
 @options.transfer
 @options.kind
@@ -52,6 +54,7 @@ def command(
     weights: str | None,
     languages: str | None,
     logs: tuple[str, ...],
+    how: ReadingKeywords,
     compare: str | None,
     transfer: str | None,
     kind: Kind,
@@ -69,6 +72,8 @@ def command(
     from shapleymix_cli.documents.writing import provenance
 
     name = _page_name(output)
+    if not logs:
+        reading.refuse_idle(how, "--log")
     fit = inputs.load_fit(out, fit_path, law_file, like)
     asked = {"-N": N, "-D": D, "--weights": weights, "--languages": languages}
     found = _given(out, mixture, asked) if mixture is not None else _solved(out, fit, N, D, weights, languages)
@@ -77,7 +82,7 @@ def command(
         found,
         comparison=None if compare is None else inputs.load_record(out, Comparison, compare),
         transfer=inputs.read_matrix(out, transfer, kind),
-        log=inputs.read_log(out, logs) if logs else None,
+        log=inputs.read_log(out, reading.Logs(logs, how)) if logs else None,
         name=fit_path,
         flags=_reading(law_file, like),
         provenance=provenance(out),

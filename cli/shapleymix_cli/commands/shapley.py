@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix shapley example/coalitions.csv --sampled --samples 14 --seed 1",
 )
-@options.logs
+@reading.logs
 @click.option("--sampled", is_flag=True, help="Estimate, with standard errors, where coalitions are missing.")
 @click.option("--samples", type=options.COUNT, help="With --sampled: use only so many coalitions, drawn at random.")
 @options.seed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @options.output("the matrix, as .csv, .csv.gz, .parquet or .jsonl, with its provenance")
 def command(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     sampled: bool,
     samples: int | None,
     seed: int,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from shapleymix.errors import UsageError
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
+    from shapleymix.tables.importing.reading import ReadingKeywords
     from shapleymix.tables.similarity import Similarity
     from shapleymix.tables.transfer import TransferMatrix
     from shapleymix_cli.inputs import Kind
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     help="Calibrate A with these loss drops: the untrained less the trained model of a run log, or numbers.",
 )
 @options.kind
+@reading.reading
 @options.output("A, calibrated if asked for, as .csv, .csv.gz, .parquet or .jsonl")
 def command(
     out: Output,
@@ -45,6 +47,7 @@ def command(
     calibrate: bool,
     drops: str | None,
     kind: Kind,
+    how: ReadingKeywords,
     output: str | None,
     force: bool,
 ) -> None:
@@ -57,9 +60,11 @@ def command(
     from shapleymix_cli.documents.writing import write_matrix
     from shapleymix_cli.inputs import matrix_of
 
+    if drops is None or "=" in drops:
+        reading.refuse_idle(how, "a LOG of --drops")
     first = matrix_of(out, matrix, kind)
     if calibrate or drops:
-        first = first.calibrated(None if drops is None else _read_drops(out, drops))
+        first = first.calibrated(None if drops is None else _read_drops(out, drops, how))
     if output:
         write_matrix(out, first, output, force)
     if reference is None:
@@ -74,10 +79,10 @@ def command(
     out.emit(lambda: document | similarity_document(found), lambda: _similarity_view(found, names))
 
 
-def _read_drops(out: Output, text: str) -> dict[str, float]:
+def _read_drops(out: Output, text: str, how: ReadingKeywords) -> dict[str, float]:
     """Loss drops by target: from `en=2.9,de=2.8`, or from a run log with an untrained model."""
     if "=" not in text:
-        return _measured_drops(out, text)
+        return _measured_drops(out, reading.Logs((text,), how))
     try:
         pairs = [part.rpartition("=") for part in text.split(",")]
         return {name.strip(): float(number) for name, _, number in pairs}
@@ -85,15 +90,15 @@ def _read_drops(out: Output, text: str) -> dict[str, float]:
         raise UsageError(f"--drops: {text!r} is no list of loss drops", hint="write it like en=2.9,de=2.8") from error
 
 
-def _measured_drops(out: Output, path: str) -> dict[str, float]:
+def _measured_drops(out: Output, log: reading.Logs) -> dict[str, float]:
     """Loss of the untrained less that of the trained model, the one that saw all sources to the end."""
     from shapleymix.game.coalitions import coalition_game
     from shapleymix_cli.inputs import read_log
 
-    game = coalition_game(read_log(out, [path]))
+    game = coalition_game(read_log(out, log))
     everyone = game.members.all(axis=1)
     if not everyone.any():
-        raise UsageError(f"--drops: {path} holds no run on the uniform mixture of all sources")
+        raise UsageError(f"--drops: {log.paths[0]} holds no run on the uniform mixture of all sources")
     return dict(zip(game.targets, game.payoffs[everyone][0].tolist(), strict=True))
 
 

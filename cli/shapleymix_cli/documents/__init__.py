@@ -11,6 +11,7 @@ Modules, in reading order:
   transfer     transfer matrices, where they are from, and how alike two are, as JSON
   writing      writing results with `-o`: with the call in their provenance, and a word of what was written
   mixtures     optimal mixtures as JSON and as a table: one is the document in which it is saved; several are a grid
+  runs         a run log, and what a table holds for one, as JSON
   baselines    baselines as JSON and as a table
   sweeps       plans of runs, and how far they are, as JSON
   predictions  predictions, and mixtures side by side, as JSON and as a table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
 from shapleymix_cli.project import always
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "shapleymix plot learning-curve example/runs.csv --law hellinger --folds 3 -o curve.png",
     project={"log": always, "transfer": always, "languages": always},
 )
-@options.logs
+@reading.logs
 @click.option("--law", default="auto", show_default=True, metavar="LAW", help="The law, by its name.")
 @options.transfer
 @options.kind
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @output
 def learning_curve(
     out: Output,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     law: str,
     transfer: str | None,
     kind: Kind,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from shapleymix_cli import options
+from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import names_of, output, require_place, show
 from shapleymix_cli.project import having
@@ -20,7 +20,7 @@ from shapleymix_cli.project import having
     project={"log": having("fit_path")},
 )
 @options.fit_file
-@options.logs
+@reading.logs
 @options.law_file
 @click.option("--held-out", metavar="LOG", multiple=True, help="Runs that were not fitted, to be marked; repeatable.")
 @click.option("--targets", metavar="en,de,...", help="The targets to draw.  [default: the first twelve]")
@@ -35,7 +35,7 @@ from shapleymix_cli.project import having
 def fit(
     out: Output,
     fit_path: str,
-    logs: tuple[str, ...],
+    logs: reading.Logs,
     law_file: str | None,
     held_out: tuple[str, ...],
     targets: str | None,
@@ -54,6 +54,6 @@ def fit(
 
     require_place(out, output)
     fitted, log = load_fit(out, fit_path, law_file), read_log(out, logs)
-    others = read_log(out, held_out) if held_out else None
+    others = read_log(out, reading.Logs(held_out, logs.how)) if held_out else None
     found = plot_fit(fitted, log, others, targets=names_of(targets), D=D, against=against, level=level)
     show(out, found, output, force)

@@ -4,6 +4,7 @@ Modules, in reading order:
 
   numbers    numbers as people read them
   tables     aligned plain tables that fold between columns at the width of the page; coloured on a terminal only
+  runs       a run log, and what a table holds for one, on the screen
   baselines  baselines on the screen: their ratios and realised epochs side by side
   doctor     the checks of an installation on the screen
   laws       the list of laws on the screen

@@ -1,0 +1,203 @@
+"""What a table holds for a run log: which columns were found or may be meant, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from shapleymix.keywords import checked, spelt_out
+from shapleymix.tables.importing.column_map import LABELLED, LONG, SINGLE, ColumnMap
+from shapleymix.tables.importing.long_tables import LANGUAGES, USUAL
+from shapleymix.tables.importing.patterns import LANG, found, is_pattern
+from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.recognising import BLANK, Guess, guessed
+from shapleymix.tables.importing.table_joins import joined, qualified
+from shapleymix.tables.importing.usual_maps import with_usual
+from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.sheets import Sheet, Table, read_sheet
+from shapleymix.tables.sources.opening import read_source
+
+GIVEN, OWN, TOOL, GUESSED, MISSING = "given", "as in a run log", "as its tool writes", "may be meant", "missing"
+NEEDED = ("N", "D", "p", "loss")
+_MEANS = {
+    "run": "the id of a run",
+    "N": "non-embedding parameters",
+    "D": "tokens seen",
+    "p": "ratios of the languages",
+    "loss": "losses of the languages",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing of a run log, and where it stands in the table.
+
+    Attributes
+    ----------
+    role : str
+        What it is: `run`, `N`, `loss`.
+    written : str
+        The column, the pattern, or the number for all rows; empty where it is missing.
+    how : str
+        Whether that was given, is a run log's own name, is guessed, or is missing.
+    examples : tuple of str
+        Languages that the pattern stands for, or cells of the column.
+    """
+
+    role: str
+    written: str
+    how: str
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a table holds for a run log.
+
+    Attributes
+    ----------
+    origin, digest : str
+        The table's file, and its hash.
+    rows : int
+        Number of rows.
+    kind : str
+        What the table is, in words; empty where its form does not tell.
+    findings : tuple of Finding
+        In the order of a run log's columns.
+    ignored : tuple of str
+        Columns that nothing is made of.
+    keywords : dict
+        The keywords of `read_runs` that read it, if the guesses are right.
+    notices : tuple of str
+        What reading took for granted.
+    """
+
+    origin: str
+    digest: str
+    rows: int
+    kind: str
+    findings: tuple[Finding, ...]
+    ignored: tuple[str, ...]
+    keywords: Mapping[str, object]
+    notices: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What a run log needs and the table does not have."""
+        return tuple(one.role for one in self.findings if one.how == MISSING)
+
+    def toml(self) -> str:
+        """A map of the table, to be edited: what may be meant, and what must be filled in."""
+        name = Path(self.origin).name
+        lines = [f"# How {name} is read as a run log: to be edited, and given as the map of the table.", ""]
+        lines += [_line(one) for one in self.findings]
+        options = {key: value for key, value in self.keywords.items() if key not in ("map", "join")}
+        lines += [f"{'# ' if value == '...' else ''}{key} = {_toml(value)}" for key, value in options.items()]
+        unused = ", ".join(self.ignored[:40]) + (", ..." if len(self.ignored) > 40 else "")
+        return "\n".join([*lines, *([f"# not used: {unused}"] if unused else [])]) + "\n"
+
+
+def _line(one: Finding) -> str:
+    if one.how in (OWN, TOOL):
+        return f"# {one.role}: {one.how} ({one.written})"
+    if one.how == MISSING:
+        blank = BLANK.get(one.role, "...")
+        return f'# {one.role} = "{blank}"  # missing: {_MEANS[one.role]}; a column, or a number for all rows'
+    return f"{one.role} = {_toml(one.written)}"
+
+
+def _toml(value: object) -> str:
+    """A text, a number or a truth value as TOML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+@spelt_out(ReadingOptions, ReadingKeywords.__annotations__)
+def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
+    """What a table holds for a run log.
+
+    Parameters
+    ----------
+    table : Table
+        As `read_runs` takes it.
+    **reading : ReadingKeywords
+        What is known of how it is written.
+    """
+    checked("examined", reading, ReadingKeywords.__annotations__)
+    how = Reading.of(ReadingOptions(**reading))
+    sheet = read_source(table, how.layout)
+    run = how.map.roles.get("run")
+    if how.join:
+        others = [read_sheet(one, how.layout) for one in how.join]
+        sheet = joined(sheet, others, None if run is None else str(run))
+    names, known = qualified(sheet), with_usual(how.map, sheet)
+    guess = guessed(sheet, known)
+    long = how.long or bool(guess.options.get("long"))
+    findings = tuple(_findings(sheet, names, how.map, known, guess, long))
+    used = {one.written for one in findings} | {column for one in findings for column in _columns(sheet, names, one)}
+    return Examination(
+        origin=sheet.origin,
+        digest=sheet.digest,
+        rows=sheet.rows,
+        kind=guess.kind,
+        findings=findings,
+        ignored=tuple(name for name in sheet.columns if name not in used),
+        keywords={**reading, **_keywords(guess, findings)},
+        notices=sheet.notices,
+    )
+
+
+def _keywords(guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
+    named = {one.role: one.written for one in findings if one.how in (GIVEN, GUESSED)}
+    blank = {one.role: BLANK[one.role] for one in findings if one.how == MISSING}
+    return {"map": {**named, **blank}, **guess.options} if named or blank else dict(guess.options)
+
+
+def _findings(
+    sheet: Sheet, names: Mapping[str, str], asked: ColumnMap, known: ColumnMap, guess: Guess, long: bool
+) -> Iterator[Finding]:
+    """What was found of each role; `known` is what was asked for and what the tool calls its columns."""
+    for role in (*SINGLE, *LONG, *LABELLED):
+        how = known.roles.get(role, known.labelled.get(role))
+        if isinstance(how, Mapping):
+            yield Finding(role, ", ".join(map(str, how.values())), GIVEN, tuple(how))
+        elif how is not None:
+            given = role in asked.roles or role in asked.labelled
+            yield _with_examples(sheet, names, Finding(role, str(how), GIVEN if given else TOOL))
+        elif own := _own(sheet, role, long):
+            yield _with_examples(sheet, names, Finding(role, own, OWN))
+        elif role in guess.map:
+            yield _with_examples(sheet, names, Finding(role, guess.map[role], GUESSED))
+        elif role in NEEDED and role in guess.missing:
+            yield Finding(role, "", MISSING)
+
+
+def _own(sheet: Sheet, role: str, long: bool) -> str | None:
+    """The name of a run log's own that stands in the table."""
+    usual = {**USUAL, "language": LANGUAGES}.get(role, ())
+    if long and (name := next((one for one in usual if one in sheet.columns), None)):
+        return name
+    if role in PREFIXES:
+        prefix = PREFIXES[role]
+        own = [name for name in sheet.columns if name.startswith(prefix)]
+        if role == "tokens":
+            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
+        return f"{prefix}{LANG}" if own else "loss" if role == "loss" and "loss" in sheet.columns else None
+    return role if role in SINGLE and role in sheet.columns else None
+
+
+def _with_examples(sheet: Sheet, names: Mapping[str, str], one: Finding) -> Finding:
+    if is_pattern(one.written):
+        return Finding(one.role, one.written, one.how, tuple(found(one.written, sheet.columns, names)))
+    cells = sheet.columns.get(names.get(one.written, one.written), [])
+    texts = dict.fromkeys(text for cell in cells if (text := str(cell).strip()))
+    return Finding(one.role, one.written, one.how, tuple(texts)[:6])
+
+
+def _columns(sheet: Sheet, names: Mapping[str, str], one: Finding) -> list[str]:
+    """The columns of a finding."""
+    if is_pattern(one.written):
+        return list(found(one.written, sheet.columns, names).values())
+    return [names.get(part, part) for part in one.written.split(", ")]

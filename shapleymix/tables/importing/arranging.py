@@ -1,0 +1,185 @@
+"""Any table in the columns of a run log, as a reading asks for: joined, widened, and with its columns found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
+from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap, Columns, One
+from shapleymix.tables.importing.long_tables import widened
+from shapleymix.tables.importing.patterns import LANG, found, is_pattern, weight
+from shapleymix.tables.importing.reading import Reading
+from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
+from shapleymix.tables.importing.usual_maps import is_history, with_usual
+from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.sheets import Place, Sheet
+from shapleymix.tables.sizes import parse_size
+
+
+def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
+    """The sheet with the columns of a run log; `others` are joined to it.
+
+    Raises
+    ------
+    DataError
+        If a table to be joined does not fit, or a column of the map is not there.
+    """
+    run = reading.map.roles.get("run")
+    if others:
+        sheet = joined(sheet, others, None if run is None else str(run))
+    map = with_usual(reading.map, sheet)
+    if reading.long:
+        sheet, map = widened(sheet, map)
+    if not (map or others or reading.long):
+        return sheet
+    return _without_idle_steps(_Columns(sheet, qualified(sheet), map).taken())
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a sheet, by which a map's names are found."""
+
+    sheet: Sheet
+    qualified: Qualified
+    map: ColumnMap
+
+    def taken(self) -> Sheet:
+        """The sheet with the columns of the map, and a log's own columns where the map does not speak of them."""
+        faults: list[Fault] = []
+        chosen: dict[str, One] = {}
+        for role in SINGLE:
+            one = self.map.roles.get(role, role if role in self.sheet.columns else None)
+            if one is not None:
+                chosen |= self._single(role, one, faults)
+        claimed = {str(column) for column in chosen.values()} | set(self._ignored())
+        for role in sorted(LABELLED, key=self._weight, reverse=True):
+            for native, column in self._labelled(role, claimed, faults).items():
+                chosen[native] = column
+                claimed.add(str(column))
+        if faults:
+            raise DataError.of(faults, self.sheet.origin)
+        return self._renamed(chosen)
+
+    def _single(self, role: str, one: One, faults: list[Fault]) -> dict[str, One]:
+        column = self._column(one)
+        if column is None:
+            faults.append(self._unknown(role, str(one)))
+        return {} if column is None else {role: column}
+
+    def _column(self, one: One) -> One | None:
+        """A column by its name; a number or a size that names no column is itself; None for anything else."""
+        if not isinstance(one, str):
+            return one
+        if one in self.sheet.columns:
+            return one
+        return self.qualified.get(one, _size(one))
+
+    def _labelled(self, role: str, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
+        """The columns of a role by their names in a run log."""
+        how = self.map.labelled.get(role)
+        if how is None:
+            return self._own(role, claimed, faults)
+        if isinstance(how, str) and not is_pattern(how):
+            return self._bare(role, how, faults)
+        return self._called(role, self._by_label(role, how, claimed, faults), faults)
+
+    def _called(self, role: str, columns: Mapping[str, One], faults: list[Fault]) -> dict[str, One]:
+        """Columns by their names in a run log, with the languages as they are called there."""
+        named: dict[str, One] = {}
+        for label, column in columns.items():
+            name = f"{PREFIXES[role]}{self.map.called(label)}"
+            if name in named:
+                message = f"{column!r} and {named[name]!r} are both {name}"
+                faults.append(self.sheet.header_fault(str(column), message, 'ignore one of them: map="ignore=..."'))
+            named[name] = column
+        return named
+
+    def _own(self, role: str, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
+        """A log's own columns of a role."""
+        prefix = PREFIXES[role]
+        own = [name for name in self.sheet.columns if name.startswith(prefix) and name not in claimed]
+        if role == "tokens":
+            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
+        if role == "loss" and not own and "loss" in self.sheet.columns and "loss" not in claimed:
+            return {"loss": "loss"}
+        return self._called(role, {name.removeprefix(prefix): name for name in own}, faults)
+
+    def _bare(self, role: str, how: str, faults: list[Fault]) -> dict[str, One]:
+        if role != "loss":
+            hint = f"write {LANG} for the language, such as {role}_{LANG}; or ask for a long table (long)"
+            raise UsageError(f"map: {role} = {how!r} is one column, expected one of each language", hint=hint)
+        column = how if how in self.sheet.columns else self.qualified.get(how)
+        if column is None:
+            faults.append(self._unknown(role, how))
+        return {} if column is None else {"loss": column}
+
+    def _by_label(self, role: str, how: Columns, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
+        if isinstance(how, Mapping):
+            named = {label: self._column(one) for label, one in how.items()}
+            faults.extend(self._unknown(role, str(how[label])) for label, one in named.items() if one is None)
+            return {label: one for label, one in named.items() if one is not None}
+        assert isinstance(how, str)
+        columns = found(how, [name for name in self.sheet.columns if name not in claimed], self.qualified)
+        kept: dict[str, One] = {label: name for label, name in columns.items() if name not in claimed}
+        if not kept:
+            faults.append(self._unknown(role, how))
+        return kept
+
+    def _ignored(self) -> Iterator[str]:
+        for name in self.map.ignore:
+            if is_pattern(name):
+                yield from found(name, self.sheet.columns, self.qualified).values()
+            yield self.qualified.get(name, name)
+
+    def _weight(self, role: str) -> int:
+        how = self.map.labelled.get(role, PREFIXES[role])
+        return weight(how) if isinstance(how, str) else 10_000
+
+    def _unknown(self, role: str, name: str) -> Fault:
+        hint = did_you_mean(name, self.sheet.columns)
+        what = "no column matches" if is_pattern(name) else "has no column"
+        return self.sheet.header_fault(None, f"{what} {name!r}, which is to be {role}", hint)
+
+    def _renamed(self, taken: Mapping[str, One]) -> Sheet:
+        """The sheet with these columns alone; what is a number holds for all rows."""
+        sheet = self.sheet
+        columns = {
+            name: sheet.columns[one] if isinstance(one, str) else [one] * sheet.rows for name, one in taken.items()
+        }
+        places = {name: sheet.place(one) for name, one in taken.items() if isinstance(one, str)}
+        places |= {
+            name: Place(name, sheet.origin, sheet.lines) for name, one in taken.items() if not isinstance(one, str)
+        }
+        used = set(map(str, taken.values()))
+        spare = [name for name in sheet.columns if name not in used]
+        told = [f"ignored {len(spare)} columns: {', '.join(spare[:8])}{', ...' if len(spare) > 8 else ''}"]
+        notices = (*sheet.notices, *(told if spare else ()))
+        return replace(sheet, columns=columns, places=places, notices=notices)
+
+
+def _size(text: str) -> float | None:
+    try:
+        return parse_size(text)
+    except UsageError:
+        return None
+
+
+def _without_idle_steps(sheet: Sheet) -> Sheet:
+    """A history without the steps at which no loss was measured."""
+    losses = [cells for name, cells in sheet.columns.items() if name == "loss" or name.startswith(PREFIXES["loss"])]
+    if not is_history(sheet) or not losses:
+        return sheet
+    kept = [row for row in range(sheet.rows) if any(str(cells[row]).strip() for cells in losses)]
+    if len(kept) in (0, sheet.rows):
+        return sheet
+    index = np.array(kept, dtype=np.int64)
+    return replace(
+        sheet,
+        columns={name: [cells[row] for row in kept] for name, cells in sheet.columns.items()},
+        lines=sheet.lines[index],
+        places={name: replace(place, lines=place.lines[index]) for name, place in sheet.places.items()},
+        notices=(*sheet.notices, f"left out {sheet.rows - len(kept)} rows without a loss"),
+    )

@@ -1,0 +1,243 @@
+"""What a table seems to be: the options that may read it, for a hint; nothing is read by a guess."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shapleymix.records import FloatArray
+from shapleymix.tables.importing.column_map import ColumnMap
+from shapleymix.tables.importing.long_tables import LANGUAGES, NAMES, USUAL, VALUES
+from shapleymix.tables.importing.patterns import LANG, is_pattern, matches
+from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.sheets import Sheet, numbers
+
+_IDS = ("run", "runid", "runname", "name", "id", "runs", "experiment", "experimentname", "experimentid", "model")
+_SIZES = (
+    "n",
+    "params",
+    "nparams",
+    "numparams",
+    "parameters",
+    "numparameters",
+    "nonembeddingparams",
+    "modelsize",
+    "size",
+)
+_TOKENS = ("d", "tokens", "ntokens", "numtokens", "traintokens", "tokensseen", "totaltokens", "numinputtokensseen")
+_TOKENS += ("trainingtokens", "consumedtokens")
+_LANGUAGES = (*LANGUAGES, "locale", "langcode", "languagecode", "target", "domain")
+_LOSS = {"loss": "nats", "nll": "nats", "ce": "nats", "crossentropy": "nats", "xent": "nats"}
+_LOSS |= {
+    "bpb": "bpb",
+    "bitsperbyte": "bpb",
+    "bits": "bits",
+    "bpt": "bits",
+    "ppl": "perplexity",
+    "perplexity": "perplexity",
+}
+_RATIO = ("p", "w", "weight", "weights", "ratio", "ratios", "mix", "mixture", "share", "shares", "prop", "proportion")
+_RATIO += ("proportions", "frac", "fraction", "pct", "percent", "percentage", "prob", "blend")
+_NO_LANGUAGE = {"train", "eval", "val", "valid", "validation", "test", "total", "mean", "avg", "average", "all", "min"}
+_NO_LANGUAGE |= {"max", "std", "stderr", "best", "final", "last", "lr", "step", "epoch", "decay", "scale", "grad"}
+BLANK = {"N": "...", "D": "...", "p": f"...{LANG}", "loss": f"...{LANG}"}
+TOOLS = {
+    "trainer_state": "the state of a Hugging Face trainer",
+    "megatron": "a log of Megatron",
+    "tensorboard": "TensorBoard's events",
+    "mlflow": "runs of MLflow",
+    "wandb": "runs of Weights & Biases",
+    "olmix": "ratios and metrics of olmix",
+}
+"""What wrote a sheet, in words, by its kind."""
+
+_CUTS = re.compile(r"([/_.\-:| ]+)")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a table seems to be.
+
+    Attributes
+    ----------
+    map : dict
+        Which column may be what, where a log's own names do not say it.
+    options : dict
+        The other options with which it may be read.
+    missing : tuple of str
+        What a log needs and nothing in the table looks like.
+    kind : str
+        What the table is, in words.
+    """
+
+    map: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str | bool] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    kind: str = ""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the table is one of another kind, not one of ours with a name misspelt."""
+        return "long" in self.options or not {"p", "loss"}.isdisjoint(self.map)
+
+    @property
+    def keywords(self) -> dict[str, object]:
+        """The keywords of `read_runs` with which it may be read; `...` stands for what must be filled in."""
+        blank = {role: BLANK[role] for role in self.missing}
+        named = {**self.map, **blank}
+        return {**({"map": named} if named else {}), **self.options}
+
+
+def guessed(sheet: Sheet, known: ColumnMap | None = None) -> Guess:
+    """What a sheet seems to be; `known` is what is known of its columns."""
+    columns = list(sheet.columns)
+    known = known or ColumnMap()
+    found = {role: str(how) for role, how in {**known.roles, **known.labelled}.items()}
+    for role, names in (("run", _IDS), ("N", _SIZES), ("D", _TOKENS)):
+        if role not in columns and role not in found and (column := _named(columns, names, role)) is not None:
+            found[role] = column
+    options: dict[str, str | bool] = {}
+    long = _long(columns)
+    if long is not None:
+        options["long"] = True
+        found |= {role: column for role, column in long.items() if column not in LANGUAGES}
+    spare = [name for name in columns if name not in found.values()]
+    found |= _by_language(sheet, spare, found, options, long is not None)
+    missing = [role for role in ("N", "D") if role not in found and role not in columns]
+    if not _has(columns, found, "p") and not _has(columns, found, "tokens"):
+        missing.append("p")
+    if not _has(columns, found, "loss") and "loss" not in columns:
+        missing.append("loss")
+    named = {role: column for role, column in found.items() if not (long and column in USUAL.get(role, ()))}
+    return Guess(named, options, tuple(missing), TOOLS.get(sheet.kind) or _kind(columns, long))
+
+
+def _kind(columns: Sequence[str], long: Mapping[str, str] | None) -> str:
+    """What a table is, in words."""
+    names = set(columns)
+    if {"Name", "State"} <= names or {"_step", "_timestamp"} <= names:
+        return "an export of Weights & Biases"
+    if {"run_id", "experiment_id"} <= names:
+        return "an export of MLflow"
+    if long is not None:
+        return "a long table, with a row for each " + ("number" if "name" in long else "run and language")
+    return ""
+
+
+def _has(columns: Sequence[str], found: Mapping[str, str], role: str) -> bool:
+    return role in found or any(name.startswith(PREFIXES[role]) for name in columns)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _named(columns: Iterable[str], names: Sequence[str], role: str) -> str | None:
+    """The column with one of some names, itself or after its last slash or point; the first name that there is."""
+    known: dict[str, str] = {}
+    for column in columns:
+        for text in (column, re.split(r"[./]", column)[-1]):
+            known.setdefault(_plain(text), column)
+    return next((known[name] for name in names if name in known), None)
+
+
+def _long(columns: Sequence[str]) -> dict[str, str] | None:
+    """The columns of a long table: its languages, or names and values; None where it is wide."""
+    by_name = {_plain(name): name for name in reversed(columns)}
+    values = [by_name[name] for name in VALUES if name in by_name]
+    names = [by_name[name] for name in NAMES if name in by_name]
+    if values and names:
+        return {"name": names[0], "value": values[0]}
+    wide = any(name.startswith(PREFIXES["loss"]) for name in columns)
+    language = next((by_name[name] for name in _LANGUAGES if name in by_name), None)
+    return None if wide or language is None else {"language": language}
+
+
+def _by_language(
+    sheet: Sheet, columns: Sequence[str], found: Mapping[str, str], options: dict[str, str | bool], long: bool
+) -> dict[str, str]:
+    """Patterns of losses and ratios, and the units that their names and sums speak of."""
+    more: dict[str, str] = {}
+    if long and "name" not in found:
+        return _long_values(sheet, columns, options)
+    names = columns
+    if long:
+        names = list(dict.fromkeys(map(str, sheet.columns[found["name"]])))
+    if not any(name.startswith(PREFIXES["loss"]) for name in names) and "loss" not in found:
+        pattern = _pattern(names, tuple(_LOSS))
+        if pattern is not None:
+            more["loss"] = pattern
+            _unit(pattern, options)
+    if not any(name.startswith((PREFIXES["p"], PREFIXES["tokens"])) for name in names) and "p" not in found:
+        pattern = _pattern(names, _RATIO)
+        if pattern is not None:
+            more["p"] = pattern
+    if not long:
+        _ratio_unit(sheet, more.get("p", f"{PREFIXES['p']}{LANG}"), options)
+    return more
+
+
+def _long_values(sheet: Sheet, columns: Sequence[str], options: dict[str, str | bool]) -> dict[str, str]:
+    """The columns of losses and ratios of a long table, where they are not called so."""
+    plain = {_plain(name): name for name in reversed(columns)}
+    more: dict[str, str] = {}
+    for role, words in (("loss", tuple(_LOSS)), ("p", _RATIO)):
+        column = next((plain[word] for word in words if word in plain), None)
+        if column is not None:
+            more[role] = column
+        if column is not None and role == "loss":
+            _unit(column, options)
+    return more
+
+
+def _unit(text: str, options: dict[str, str | bool]) -> None:
+    """The unit of losses that a name speaks of."""
+    unit = next((_LOSS[word] for word in reversed(_words(text)) if word in _LOSS and _LOSS[word] != "nats"), None)
+    if unit is not None:
+        options["unit"] = unit
+        if unit == "bpb":
+            options["bytes_per_token"] = "..."
+
+
+def _words(text: str) -> list[str]:
+    """The words of a name, and two and three of them together, as in bits_per_byte."""
+    words = [word for word in _CUTS.split(text.lower()) if word and not _CUTS.fullmatch(word)]
+    return words + ["".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)]
+
+
+def _pattern(columns: Sequence[str], words: Sequence[str]) -> str | None:
+    """The pattern with one of the words in it that stands for most columns, and the longest of those."""
+    best: dict[str, set[str]] = {}
+    for column in columns:
+        for pattern, label in _templates(column):
+            if label.lower() not in _NO_LANGUAGE and any(word in words for word in _words(pattern.replace(LANG, "/"))):
+                best.setdefault(pattern, set()).add(label)
+    several = {pattern: labels for pattern, labels in best.items() if len(labels) > 1}
+    return max(several, key=lambda pattern: (len(several[pattern]), len(pattern)), default=None)
+
+
+def _templates(column: str) -> Iterable[tuple[str, str]]:
+    """The patterns that a name may be of, and the language that it then has."""
+    parts = _CUTS.split(column)
+    for first in range(0, len(parts), 2):
+        for last in range(first + 1, min(first + 6, len(parts)) + 1, 2):
+            before, label, after = ("".join(some) for some in (parts[:first], parts[first:last], parts[last:]))
+            if label and (before or after):
+                yield f"{before}{LANG}{after}", label
+
+
+def _ratio_unit(sheet: Sheet, pattern: str, options: dict[str, str | bool]) -> None:
+    """Whether the ratios of a row sum to a hundred, or to anything."""
+    if not is_pattern(pattern):
+        return
+    columns = list(matches(pattern, sheet.columns).values())
+    if not columns:
+        return
+    total: FloatArray = np.sum([np.nan_to_num(numbers(sheet, column, [], empty=True)) for column in columns], axis=0)
+    total = total[total > 0]
+    if not len(total) or (np.abs(total - 1) < 0.02).mean() > 0.5:
+        return
+    options["ratio_unit"] = "percent" if (np.abs(total - 100) < 2).mean() > 0.5 else "weights"
