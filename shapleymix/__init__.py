@@ -9,23 +9,23 @@ Names are loaded when they are first used: importing the package costs next to n
 
 The wings, in the order in which data flows; each imports only from those above it:
 
-  errors    every error: its place, what was expected, the next step
-  keywords  keywords that several functions share, named and typed once
-  files     files read once, with their hash, and written whole
-  display   results as people see them: a few lines, a table, a summary
-  fields    what the fields of a record hold: labels once, lengths that agree, numbers within their range
-  records   results as versioned JSON, read back bit for bit
-  tables    what comes in: run logs, transfer matrices, languages tables
-  game      coalitions, payoffs, exact and sampled Shapley values
-  laws      the laws: one equation with named symbols each
-  fitting   from logs to fitted laws, predictions and comparisons
-  exporting  a mixture as trainers take it: a file or keywords, exact, in the trainer's unit
+  errors      every error: its place, what was expected, the next step
+  keywords    keywords that several functions share, named and typed once
+  files       files read once, with their hash, and written whole
+  display     results as people see them: a few lines, a table, a summary
+  fields      what the fields of a record hold: labels once, lengths that agree, numbers within their range
+  records     results as versioned JSON, read back bit for bit
+  tables      what comes in: run logs, transfer matrices, languages tables
+  game        coalitions, payoffs, exact and sampled Shapley values
+  laws        the laws: one equation with named symbols each
+  fitting     from logs to fitted laws, predictions and comparisons
+  exporting   a mixture as trainers take it: a file or keywords, exact, in the trainer's unit
   downstream  what the losses of runs say of their scores on tasks, and mixtures chosen for scores
-  mixing    from a fitted law and a budget to a certified mixture
-  planning  which runs to train next: the mixtures that tell most
-  sweeping  sweeps as data: plans of runs, what each handed back, and the log that they make
-  plotting  figures of results, with a caption and the numbers that are drawn
-  reports   a page about a fit, on which its readers move the question themselves
+  mixing      from a fitted law and a budget to a certified mixture
+  planning    which runs to train next: the mixtures that tell most
+  sweeping    sweeps as data: plans of runs, what each handed back, and the log that they make
+  plotting    figures of results, with a caption and the numbers that are drawn
+  reports     a page about a fit, on which its readers move the question themselves
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from cli_tools import Run, runner
 from shapleymix_cli.completing import SHELLS, VARIABLE, script
@@ -93,6 +92,7 @@ def test_the_script_is_printed_as_it_is(run: Run, shell: str) -> None:
     assert run("completion", shell, "--json").document["script"] == text
     wrong = run("completion tcsh")
     assert (wrong.code, "bash" in wrong.err) == (2, True)
+    assert run("completion").err.startswith("error: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish\n")
 
 
 def asked(shell: str, *lines: str) -> list[list[str]]:
@@ -137,11 +137,3 @@ def test_zsh_reads_the_script(here: Path) -> None:
         pytest.skip("zsh is not installed")
     done = subprocess.run(["zsh", "-n"], input=script("zsh", commands), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_every_text_has_a_metavar_that_says_what_it_is() -> None:
-    """Completion, as people do, reads from the metavar what a value is."""
-    for name in COMMANDS:
-        found = commands.get_command(click.Context(commands), name)
-        for one in found.commands.values() if isinstance(found, click.Group) else [found]:
-            assert [known.name for known in one.params if known.type is click.STRING and not known.metavar] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from cli_tools import Run, runner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapleymix_cli.forms import Command
 from shapleymix_cli.main import COMMANDS
@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def prepared(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Path:
     """A folder with the tables of the examples, a matrix and a fit."""
     folder = tmp_path_factory.mktemp("project")
-    for name in ("runs", "coalitions", "languages"):
+    for name in ("runs", "coalitions", "languages", "scores"):
         (folder / f"{name}.csv").write_bytes((fixtures / f"multilingual5_{name}.csv").read_bytes())
     sm.shapley_values(folder / "coalitions.csv").write(folder / "sv.csv")
     found = sm.fit(folder / "runs.csv", law="learned-base", min_own_tokens=20_000, bootstrap=0, folds=0)
@@ -62,7 +62,9 @@ def commands() -> dict[str, Command]:
     for name in COMMANDS:
         made = import_module(f"shapleymix_cli.commands.{name}").command
         inner = made.commands.items() if isinstance(made, click.Group) else [("", made)]
-        found |= {f"{name} {one}".strip(): command for one, command in inner}
+        for one, command in inner:
+            assert isinstance(command, Command)
+            found[f"{name} {one}".strip()] = command
     return found
 
 
@@ -76,6 +78,9 @@ SMALLEST = {
     "plot fit": "fit.json",
     "plot learning-curve": "--law chinchilla --folds 2 --min-own-tokens 20k",
     "baselines": "-D 2M",
+    "export": "natural --format json -D 2M",
+    "downstream": "--scores scores.csv --chance 0.25",
+    "report": "fit.json -o page.html --force",
 }
 """The least that is typed for each command that takes entries: with the project it is a whole call."""
 
@@ -85,6 +90,8 @@ def said(name: str) -> tuple[str, str]:
     takes = TAKING[name].project or {}
     if name == "baselines":
         return "", "languages.csv"
+    if name == "report":  # whose log is an option
+        return " ".join(["--log runs.csv", *OPTIONS.values()]).partition(" --cap")[0], ""
     return " ".join(text for entry, text in OPTIONS.items() if entry in takes), "runs.csv" if "log" in takes else ""
 
 
@@ -127,6 +134,8 @@ def test_entries_that_would_do_nothing_are_left_out(run: Run, here: Path) -> Non
     assert (listed.code, "--cap" in listed.err, "runs.csv" in listed.err) == (0, False, False), listed.err
     drawn = run("plan mixtures --random 3 --json")
     assert (drawn.code, "--cap" in drawn.err) == (0, True), drawn.err
+    scored = run("optimize fit.json -N 97600 -D 2M --downstream absent.json --json")
+    assert "--weights" not in scored.err
     before = run("plan mixtures --n 2 -D 2M --sources en,de,fr,zh,ja --json")
     assert (before.code, "runs.csv" in before.err) == (0, False), before.err
 
@@ -215,16 +224,19 @@ def test_a_file_that_is_no_text_and_one_that_is_a_folder(tmp_path: Path) -> None
         find(str(path))
     with pytest.raises(sm.DataError, match="cannot be read"):
         find(str(tmp_path))
+    path.write_text(f"caps = {{en = {'9' * 5000}}}")
+    with pytest.raises(sm.DataError, match="is no TOML: Exceeds the limit"):
+        find(str(path))
     path.write_bytes("\ufefflog = 'a.csv'\r\n".encode())
     found = find(str(path))
     assert found is not None
     assert found.entries == {"log": (str(tmp_path / "a.csv"),)}
 
 
-LETTERS = st.characters(exclude_characters=",", exclude_categories=("Cs", "Cc"))
-NAMES = st.text(LETTERS, min_size=1).filter(str.strip)
+NAMES = st.text("ab=\"'\\ #[]{}.-~$*/é中\u0301", min_size=1, max_size=8).filter(str.strip)
 
 
+@settings(deadline=None, max_examples=60)
 @given(caps=st.dictionaries(NAMES, st.floats(0, 1), min_size=1), log=NAMES.filter(lambda name: name.strip() != "-"))
 def test_any_name_and_number_comes_through(
     tmp_path_factory: pytest.TempPathFactory, caps: dict[str, float], log: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import runpy
 import sys
@@ -119,6 +120,18 @@ def test_python_is_python_whatever_the_names_say(form: str, tmp_path) -> None:
     assert any(odd in str(value) or odd in list(value) for value in values)
     assert {type(node).__name__ for node in tree.body} == {"ImportFrom", "Assign", "FunctionDef"}
     compile(text, "module", "exec")
+
+
+@pytest.mark.parametrize("name", ["en\nimport os", "en\u2028x", " en", "", "a,b", "a\x1b[2J"])
+def test_a_name_that_no_language_has_gets_into_no_file(name: str) -> None:
+    """A line break in a name would end the comment that it stands in, and the rest be run."""
+    with pytest.raises(sm.UsageError, match="the mixture: "):
+        sm.export({name: 1.0}, "hf")
+    best = mixture()
+    document = best.to_document()
+    text = json.dumps(document).replace('"code"', json.dumps(name))
+    with pytest.raises(sm.ShapleyMixError):
+        sm.Mixture.from_document(json.loads(text)).export("hf")
 
 
 def test_megatron_as_its_argument_file_and_a_split_each() -> None:
@@ -273,8 +286,10 @@ def test_tokens_of_the_paths_are_those_that_are_there() -> None:
     names = list(best.mixture)
     paths = {"language": names, "path": names, "available_tokens": ["1T", "100B", "1B", "50B"]}
     found = best.export("json", paths=paths)
-    assert found.notices == ("fi has 1B tokens in the paths, not 2B as where its ratio is from",)
+    assert found.notices == ("fi has 1B tokens, not the 2B that the mixture was optimised for",)
     assert found.epochs[names.index("fi")] == pytest.approx(2 * best.epochs[names.index("fi")])
+    other = best.export("json", available="fi=4B").notices
+    assert other == ("fi has 4B tokens, not the 2B that the mixture was optimised for",)
 
 
 def test_baselines_are_exported_by_name() -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_tools import Run, runner
-from report_tools import HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_node, needs_node, small_fit
+from report_tools import FIXTURES, HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_node, needs_node, small_fit
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.reports.pages import SCRIPTS
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,14 @@ def test_the_page_is_whole_and_asks_for_nothing(fit, mixture):
     assert {values["href"][0] for tag, values in parsed.elements if "href" in values} == {"#"}
     ids = [values["id"] for _, values in parsed.elements if "id" in values]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("name", [*(f"{one}.js" for one in SCRIPTS), "style.css"])
+def test_scripts_are_short_and_no_markup(name):
+    text = (files("shapleymix.reports") / "web" / name).read_text(encoding="utf-8")
+    assert text.count("\n") < 350 or name == "style.css"
+    assert max(map(len, text.split("\n"))) <= 120
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org)", text)
 
 
 def test_every_part_is_there_with_its_numbers(fit, mixture):
@@ -145,6 +154,7 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(run, saved, mixtur
     page = goal.read_text(encoding="utf-8")
     assert data_of(page)["fit"] == str(saved)
     assert "The runs, measured and predicted" in page
+    assert "not the log that was fitted" not in page
     again = run("report", saved, "-o", goal)
     assert (again.code, "exists already" in again.err) == (2, True)
     found = run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force", "--json").document
@@ -152,6 +162,11 @@ def test_the_command_writes_the_page_and_says_how_large_it_is(run, saved, mixtur
     first = goal.read_bytes()
     run("report", saved, "--mixture", tmp_path / "mix.json", "-o", goal, "--force")
     assert goal.read_bytes() == first, "the same inputs give the same bytes"
+
+
+def test_another_log_than_the_fitted_one_is_called_so(fit):
+    page = sm.report(fit, log=FIXTURES / "multilingual5_coalitions.csv").html
+    assert "This is not the log that was fitted." in page
 
 
 def test_without_a_mixture_the_page_begins_at_the_largest_fitted_budget(run, saved, fit, tmp_path):
@@ -194,6 +209,17 @@ def test_a_law_without_convex_pieces_stands_still_and_says_why(run, law, tmp_pat
     assert "script-src 'none'" in page
 
 
+def test_a_mixture_chosen_by_scores_is_shown_and_not_moved(fit, mixture):
+    tasks = replace(mixture, measure="error", targets=tuple(f"hellaswag/{name}" for name in fit.targets))
+    found = sm.report(fit, tasks)
+    assert found.notices == (
+        "nothing to move: the mixture was chosen by scores of tasks, and the sliders know losses alone",
+    )
+    assert "page-data" not in found.html
+    assert "Predicted error rates of tasks" in found.html
+    assert "hellaswag/zh" in found.html
+
+
 @needs_node
 def test_a_name_with_a_comma_has_no_command(fit, mixture):
     names = ("en, old", *fit.sources[1:])
@@ -201,6 +227,29 @@ def test_a_name_with_a_comma_has_no_command(fit, mixture):
     (found,) = in_node(MOVED, {"data": data_of(sm.report(renamed, other).html), "moves": [{}]})
     assert found["command"] is None
     assert found["p"]
+
+
+@needs_node
+def test_words_are_quoted_for_a_shell(fit):
+    words = ["plain", "a b", "it's", "$(rm -rf x)", "`x`", "a\nb", "", "*", "~", "日本", "a=b,c=d", '"', "\\", "--x"]
+    assert shlex.split(in_node("return content.map(quoted).join(' ');", words)) == words
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ({"caps": [0.1] * 5}, "the caps leave room for 50.0% of the tokens: raise one"),
+        ({"D": 1e12}, "the tokens at hand fill"),
+        ({"floors": [0.3] * 5}, "the floors sum to more than all tokens"),
+        ({"floors": [0.3, 0, 0, 0, 0], "caps": [0.2, 1, 1, 1, 1]}, "the floor of en lies above its cap"),
+        ({"weights": [0.0] * 5}, "the weights are all zero: give a target some"),
+    ],
+)
+def test_a_question_without_an_answer_is_told(fit, move, told):
+    best = sm.optimize(fit, 97_600, "2M", languages=LANGUAGES, max_epochs=2)
+    body = "const data = opened(content.data); return answerOf(data, { ...begun(data), ...content.move }).fault;"
+    assert told in in_node(body, {"data": data_of(sm.report(fit, best).html), "move": move})
 
 
 @needs_node

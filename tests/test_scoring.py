@@ -279,3 +279,38 @@ def test_every_law_bound_and_objective(fixtures, law, objective):
     known = tasks.predict(mixtures, 97_600, 1e6, available=bounds.get("available")).losses
     values = known @ mix.weights if objective == "mean" else (known * mix.weights).max(axis=1)
     assert np.nanmin(values) >= mix.lower_bound - 1e-9
+
+
+def test_doubts_of_straight_lines_are_those_of_the_losses(tasks):
+    """With s = -l + b for one task a target and no scatter, an error is a loss, and so is all that is unsure of it."""
+    fit = tasks.fit
+    one = replace(tasks.tasks[0], transform="minus", a=1.0, b=1.0, scatter=0.0, covariance=np.zeros((2, 2)))
+    lines = tuple(replace(one, task=f"t{target}", target=target) for target in fit.targets)
+    plain = sm.scored_fit(fit, replace(tasks.downstream, calibrations=lines))
+    asked = {"weights": dict.fromkeys(plain.targets, 1.0), "compare_to": "en=0.6,zh=0.4"}
+    mix = sm.optimize(plain, 97_600, "1M", **asked)
+    known = sm.optimize(fit, 97_600, "1M", weights="unweighted", compare_to="en=0.6,zh=0.4")
+    np.testing.assert_allclose(mix.p, known.p, atol=1e-8)
+    np.testing.assert_allclose([mix.p_low, mix.p_high], [known.p_low, known.p_high], atol=1e-6)
+    pairs = [(mix.objective_low, known.objective_low), (mix.objective_high, known.objective_high)]
+    pairs += [
+        (getattr(ours, name), getattr(theirs, name))
+        for ours, theirs in zip(mix.baselines, known.baselines, strict=True)
+        for name in ("gain", "gain_low", "gain_high", "probability", "objective_low", "objective_high")
+    ]
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(mix.losses_low, known.losses_low, rtol=1e-9)
+
+
+def test_tasks_of_one_target_err_alike(tasks):
+    """Two tasks with one line are as unsure as one; two of different targets are surer in their mean."""
+    fit = tasks.fit
+    one = replace(tasks.tasks[0], transform="minus", a=1.0, b=1.0, scatter=0.0, covariance=np.zeros((2, 2)))
+    widths = {}
+    for name, pair in {"en": ["en"], "zh": ["zh"], "alike": ["en", "en"], "apart": ["en", "zh"]}.items():
+        lines = tuple(replace(one, task=f"t{place}", target=target) for place, target in enumerate(pair))
+        scored = sm.scored_fit(fit, replace(tasks.downstream, calibrations=lines))
+        mix = sm.optimize(scored, 97_600, "1M", fix="en=0.4,zh=0.3,de=0.1,fr=0.1,ja=0.1")
+        widths[name] = mix.objective_high - mix.objective_low
+    assert widths["alike"] == pytest.approx(widths["en"], rel=1e-9)
+    assert widths["apart"] < (widths["en"] + widths["zh"]) / 2

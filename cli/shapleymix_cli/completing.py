@@ -10,8 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
-from click.shell_completion import split_arg_string as split_words
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)  # fmt: skip
 
 from shapleymix.errors import ShapleyMixError
 from shapleymix_cli.project import find
@@ -29,7 +36,7 @@ class Value(click.types.StringParamType):
     def __init__(self, offer: Offer | None) -> None:
         self._offer = offer
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # type: ignore[type-arg]
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         if self._offer is None:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(text) for text in self._offer(ctx, incomplete) if text.startswith(incomplete)]
@@ -137,10 +144,10 @@ complete -F %(complete_func)s %(prog_name)s
 
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
-        words = split_words(line)
+        words = split_arg_string(line)
         return (words[1:], "") if line[-1:].isspace() or len(words) < 2 else (words[1:-1], words[-1])
 
-    def format_completion(self, item: CompletionItem) -> str:  # type: ignore[type-arg]
+    def format_completion(self, item: CompletionItem) -> str:
         incomplete = self.get_completion_args()[1]
         behind = max(incomplete.rfind("="), incomplete.rfind(":")) + 1
         return f"{item.type},{item.value[behind:]}"
@@ -163,4 +170,4 @@ def script(shell: str, program: click.Command) -> str:
 
 def prepare_completion() -> None:
     """Where a script asks for completions, let it have ours."""
-    click.shell_completion.add_completion_class(Bash)
+    add_completion_class(Bash)

@@ -50,7 +50,7 @@ def _own(error: ShapleyMixError | click.ClickException) -> ShapleyMixError:
         return error
     context = getattr(error, "ctx", None)
     hint = f"see `{context.command_path} --help`" if context else None
-    return UsageError(error.format_message().rstrip("."), hint=hint)
+    return UsageError(" ".join(error.format_message().split()).rstrip("."), hint=hint)
 
 
 def _report(error: ShapleyMixError, as_json: bool) -> int:

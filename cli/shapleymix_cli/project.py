@@ -77,7 +77,7 @@ def _number(name: str, value: object) -> str:
     """A number, or a text such as `50%`."""
     if isinstance(value, str) and value.strip() and "," not in value:
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise _Odd(f"gives {name!r} {value!r}, expected a finite number of at least 0")
     return repr(value)
 
@@ -202,7 +202,7 @@ def _text(path: str) -> str:
 def _parsed(path: str, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text.replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number may be too long for an int
         told, _, place_told = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", place_told)
         place = Location(file=path, line=int(line[1]) if line else None)

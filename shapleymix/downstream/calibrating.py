@@ -81,7 +81,8 @@ def calibrate_scores(
     found = tuple(_calibrated(one, only, level) for one in points if one.task.label not in refused)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
-        raise FitError(f"no task can be calibrated: {label}: {why}", hint="score more runs of different mixtures")
+        hint = _CHANCE_HINT if why == NO_CHANCE else "score more runs of different mixtures"
+        raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
     notices = (*rows.notices, *notes, *left)
     caution(questions_of(found))
     provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": digest, "transform": transform}
@@ -109,7 +110,11 @@ def _read(
 def _why_not(points: Points, only: Transform | None) -> str:
     why = why_not(points)
     unknown = only is not None and only.bent and np.isnan(points.chance)
-    return why or ("the sigmoid needs its chance level" if unknown else "")
+    return why or (NO_CHANCE if unknown else "")
+
+
+NO_CHANCE = "the sigmoid needs its chance level"
+_CHANCE_HINT = "say what a guess scores: chance 0.25, or a column chance"
 
 
 def _calibrated(points: Points, only: Transform | None, level: float) -> Calibration:

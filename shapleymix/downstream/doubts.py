@@ -14,6 +14,7 @@ from scipy.stats import t as student_t
 from shapleymix.downstream.calibrations import Calibration
 from shapleymix.downstream.pieces import Lines, lines_of_tasks, scored_terms
 from shapleymix.fitting.absent import Absent
+from shapleymix.fitting.cells import Cells, Effect
 from shapleymix.fitting.misfit import SAME, Misfit
 from shapleymix.laws import Terms
 from shapleymix.records import FloatArray, IntArray
@@ -55,6 +56,36 @@ class ScoredMisfit(Misfit):
         """Of the law's losses: tasks of one target err alike."""
         one, other = (np.bincount(self.places, factors * self.scale) for factors in (first, second))
         return float(self.shared * one.sum() * other.sum() + (1 - self.shared) * (one @ other))
+
+
+@dataclass(frozen=True)
+class ScoredEffect(Effect):
+    """What log losses of one budget have in common, by the targets of the tasks; factors are (2 T), as of a misfit."""
+
+    places: IntArray
+
+    def variance(self, factors: FloatArray) -> float:
+        """Variance of a sum of log losses, in which tasks of one target err alike."""
+        parts = np.bincount(self.places, np.split(factors, 2)[0] * self.scale)
+        return float(self.shared * parts.sum() ** 2 + (1 - self.shared) * (parts @ parts))
+
+
+@dataclass(frozen=True)
+class ScoredCells(Cells):
+    """The cells of the law's log, with the columns of each task's target."""
+
+    places: IntArray
+
+    @classmethod
+    def of(cls, own: Cells, places: IntArray) -> ScoredCells:
+        """Those of a fit."""
+        factor, apart = own.factor[:, places], own.apart[:, places]
+        return cls(own.N, own.D, own.runs, factor, apart, own.effect[places], own.shared, places)
+
+    def common(self, N: float, D: float) -> Effect:
+        """The whole of what losses of a budget have in common."""
+        known = super().common(N, D)
+        return ScoredEffect(known.scale, known.shared, self.places)
 
 
 @dataclass(frozen=True)

@@ -182,4 +182,4 @@ def _unit_covariance(points: Points, transform: Transform, found: FloatArray, ch
         share = (transform.score(points.loss, found[0], found[1], np.asarray(chance)) - chance) / (1 - chance)
         steep = (1 - chance) * share * (1 - share)
     jacobian = np.stack([steep * g, steep], axis=1)
-    return np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
+    return np.asarray(np.linalg.pinv(jacobian.T @ jacobian, hermitian=True), dtype=np.float64)

@@ -50,7 +50,8 @@ class Lines(NamedTuple):
 
     def slopes(self, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the error rates in the losses."""
-        first, second = np.empty((2, *np.broadcast_shapes(np.shape(loss), np.shape(self.a))))
+        shape = np.broadcast_shapes(np.shape(loss), np.shape(self.a))
+        first, second = np.empty(shape), np.empty(shape)
         for code, rows in self._by_shape():
             once, twice = SHAPES[code].slopes(loss[..., rows], *self._some(rows))
             first[..., rows], second[..., rows] = -once, -twice

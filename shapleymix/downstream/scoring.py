@@ -22,7 +22,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.downstream.calibrations import Calibration, Downstream
-from shapleymix.downstream.doubts import ScoredAbsent, ScoredMisfit, drawn_lines, spread
+from shapleymix.downstream.doubts import ScoredAbsent, ScoredCells, ScoredMisfit, drawn_lines, spread
 from shapleymix.downstream.pieces import Lines, Scored, lines_of_tasks, scored_terms
 from shapleymix.errors import Fault, OutsideError, UsageError, did_you_mean
 from shapleymix.files import Json
@@ -138,15 +138,18 @@ class ScoredFit:
     def _warnings(self, far: BoolArray, errors: FloatArray) -> list[str]:
         """Which tasks are asked about losses, or answer with scores, that no run had."""
         told = []
-        beyond = [name for name, one in zip(self.targets, far.any(axis=0).tolist(), strict=True) if one]
+        beyond = self._named(far)
         if beyond:
             told.append(f"the loss lies outside of what {short(beyond)} was calibrated on: the line goes on unseen")
         with np.errstate(invalid="ignore"):
-            odd = ((errors < 0) | (errors > 1)).any(axis=0).tolist()
-        absurd = [name for name, one in zip(self.targets, odd, strict=True) if one]
-        return told + (
-            [f"the line of {short(absurd)} gives a score that is none, below 0 or above 1"] if absurd else []
-        )
+            absurd = self._named((errors < 0) | (errors > 1))
+        if absurd:
+            told.append(f"the line of {short(absurd)} gives a score that is none, below 0 or above 1")
+        return told
+
+    def _named(self, mask: BoolArray) -> list[str]:
+        """The tasks that a mask (R, T) holds anywhere."""
+        return [self.targets[place] for place in np.flatnonzero(np.any(mask, axis=0)).tolist()]
 
     def weights(self, given: Mapping[str, float | str] | str | None = None, objective: str = MEAN) -> dict[str, float]:
         """Weights of every label: of a task for several targets its weight in equal shares, or that of a label alone.
@@ -197,6 +200,11 @@ class ScoredFit:
             return None
         scatter = np.array([task.scatter for task in self.tasks])
         return ScoredMisfit(own.scale[self.places], own.shared, own.smooth, own.reach, own.runs, self.places, scatter)
+
+    @cached_property
+    def cells(self) -> ScoredCells | None:
+        """What losses of one budget have in common; None where the log does not tell."""
+        return None if self.fit.cells is None else ScoredCells.of(self.fit.cells, self.places)
 
     @cached_property
     def absent(self) -> ScoredAbsent | None:

@@ -23,13 +23,14 @@ APART = 0.01
 class Asked:
     """A mixture as it was asked for: ratios p (M,) of tokens, the run's D, unique tokens (M,) and tokens a draw (M,).
 
-    What is not known is NaN.
+    `own` are the unique tokens (M,) that the mixture was optimised for. What is not known is NaN.
     """
 
     sources: tuple[str, ...]
     p: FloatArray
     D: float
     available: FloatArray
+    own: FloatArray
     mean_tokens: FloatArray
 
 
@@ -74,7 +75,7 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, 
         not known.
     """
     kept = _kept(asked)
-    tokens, told = _available(asked, corpora)
+    tokens, told = _available(asked, kept, corpora)
     _require_tokens(asked, kept, tokens)
     ratios, sources = exact(asked.p[kept]), _chosen(asked.sources, kept)
     shares = dict(zip(sources, ratios.tolist(), strict=True))
@@ -131,15 +132,13 @@ def _spare(asked: Asked, corpora: Corpora | None) -> list[str]:
     return [f"not in the mixture, and left out: {listed(spare)}"] if spare else []
 
 
-def _available(asked: Asked, corpora: Corpora | None) -> tuple[FloatArray, list[str]]:
-    """Unique tokens (M,): of the paths where the table knows them, else as the mixture was asked for."""
-    if corpora is None:
-        return asked.available, []
-    known = corpora.tokens_of(asked.sources, asked.available)
-    apart = np.abs(known - asked.available) > APART * asked.available
+def _available(asked: Asked, kept: BoolArray, corpora: Corpora | None) -> tuple[FloatArray, list[str]]:
+    """Unique tokens (M,): of the paths where the table knows them, else as asked; and where the optimum had others."""
+    known = asked.available if corpora is None else corpora.tokens_of(asked.sources, asked.available)
+    apart = kept & (np.abs(known - asked.own) > APART * asked.own)
     told = [
-        f"{asked.sources[i]} has {format_size(known[i])} tokens in the paths, not {format_size(asked.available[i])} as "
-        "where its ratio is from"
+        f"{asked.sources[i]} has {format_size(known[i])} tokens, not the {format_size(asked.own[i])} that the mixture "
+        "was optimised for"
         for i in np.flatnonzero(apart).tolist()
     ]
     return known, told

@@ -34,7 +34,7 @@ from shapleymix.tables.baselines import is_name, mixture_of
 from shapleymix.tables.by_source import Amounts, amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
-from shapleymix.tables.names import labels_of
+from shapleymix.tables.names import labels_of, require_labels
 from shapleymix.tables.simplex import EXACT, HasMixture, MixtureSpec, is_file_name
 from shapleymix.tables.sizes import format_size, parse_budget
 from shapleymix.tables.spelling import composed
@@ -188,7 +188,7 @@ def export(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeywords]
     mean_tokens : Amounts or float, optional
         Tokens a document (or a sample), by language or one for all; in place of the table's.
     available, languages : Amounts and LanguagesSpec, optional
-        Unique tokens where neither the table of paths nor the mixture has them.
+        Unique tokens, in place of those that the mixture was optimised for; those of the table of paths go first.
     D : float or str, optional
         Tokens of the run, in place of those the mixture was optimised for.
     seed : int
@@ -259,15 +259,16 @@ def _asked(mixture: MixtureSpec, keywords: ExportKeywords, corpora: Corpora | No
     table, given = languages_of(keywords.get("languages")), keywords.get("D")
     D = float(getattr(mixture, "D", np.nan)) if given is None else parse_budget(given, "D")
     sources = _sources(mixture, table, corpora)
+    require_labels(sources, "the mixture")  # they go into files that are run
     tokens = tokens_at_hand(sources, table, keywords.get("available"))
-    own = getattr(mixture, "available", None)
-    tokens = tokens if own is None else np.where(np.isnan(tokens), own, tokens)
+    nothing = np.full(len(sources), np.nan)
+    known = getattr(mixture, "available", None)
+    own = nothing if known is None else np.asarray(known, dtype=np.float64)
+    tokens = np.where(np.isnan(tokens), own, tokens)
     at_hand = tokens if corpora is None else corpora.tokens_of(sources, tokens)
     p = mixture_of(mixture, sources, at_hand, D)
-    lengths = amounts(
-        np.full(len(sources), np.nan), keywords.get("mean_tokens"), sources, parse_positive, "mean tokens"
-    )
-    return Asked(sources, p, D, tokens, lengths)
+    lengths = amounts(nothing, keywords.get("mean_tokens"), sources, parse_positive, "mean tokens")
+    return Asked(sources, p, D, tokens, own, lengths)
 
 
 def _sources(mixture: MixtureSpec, table: Languages | None, corpora: Corpora | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from shapleymix.errors import printable
 from shapleymix.exporting.blends import Blend
 from shapleymix.files import Json
 from shapleymix.tables.sizes import format_size
@@ -103,5 +104,5 @@ def _often(epochs: float) -> str:
 
 
 def commented(lines: list[str]) -> str:
-    """Lines as comments of YAML and Python."""
-    return "".join(f"# {line}\n" for line in lines)
+    """Lines as comments of YAML and Python, which none can leave."""
+    return "".join(f"# {printable(line)}\n" for line in lines)

@@ -229,11 +229,10 @@ class Fit(Tabular, Record):
         labels, drawn = (self.sources, self.targets), self.replicates is not None
         place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn, other)
         narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        repeated = counted.warnings(self.sources, None if runs is None else names)
         apart = () if self.absent is None else self.absent.warnings(self.targets, mixtures)
         by_folds = self.selection is not None and self.provenance.get("purpose") == WITHIN
         beyond = (*warnings_of(place, by_folds=by_folds), *warnings_of_losses(losses, place))
-        warnings = (*beyond, *narrow, *repeated, *apart)
+        warnings = (*beyond, *narrow, *counted.warnings(self.sources, None if runs is None else names), *apart)
         losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,

@@ -219,9 +219,10 @@ class Demands(Bounds):
 
     def _require_effect(self) -> None:
         """An option that would do nothing without another is a mistake, not a wish to be passed over."""
+        normalized = isinstance(self.weights, str) and self.weights == NORMALIZED
         pairs = (
             ("max_epochs", self.max_epochs, "languages or available", (self.languages, self.available)),
-            ("monolingual", self.monolingual, "weights 'normalized'", (_is_normalized(self.weights),)),
+            ("monolingual", self.monolingual, "weights 'normalized'", (normalized or None,)),
             ("anchor", self.anchor, "kl", (self.kl or None,)),
         )
         for option, given, other, needed in pairs:
@@ -341,11 +342,6 @@ def fit_of(given: FitSpec, *, for_losses: str = "") -> FitLike:
     if for_losses and isinstance(given, ScoredFit):
         raise UsageError(f"{for_losses} is of losses, not of scores", hint="give the fit of the losses")
     return given
-
-
-def _is_normalized(weights: object) -> bool | None:
-    """True, or None for not."""
-    return True if isinstance(weights, str) and weights == NORMALIZED else None
 
 
 takes_demands = spelt_out(Demands, DemandKeywords.__annotations__)

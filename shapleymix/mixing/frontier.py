@@ -3,9 +3,8 @@
 >>> curve = frontier(fit, "243M", "100B", "en:rest", points=9)
 >>> curve.entries[0].first, curve.entries[0].second, curve.entries[0].mixture
 
-Both mean losses are convex in the mixture, so each mixture on the curve minimises `share` times the one plus
-`1 - share` times the other, and each has its proof. Shares at equal distances would crowd the points at the ends:
-they are chosen, by solving a few rounds of problems, so that the points are spread along the curve.
+Both mean losses are convex: each mixture on the curve minimises `share` times the one plus `1 - share` times the other.
+Rounds of problems choose the shares so that points are spread along the curve, each with its proof.
 """
 
 from __future__ import annotations
@@ -111,9 +110,7 @@ class Frontier(Tabular, Record):
 
     kind = "frontier"
     plot = Drawn("frontiers.plot_frontier")
-    axes: ClassVar[Mapping[str, str]] = {
-        "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
-    }  # fmt: skip
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K"}
     ranges: ClassVar[Mapping[str, Range]] = {
         "N": POSITIVE, "D": POSITIVE, "first_weights": SHARE, "second_weights": SHARE, "level": SHARE,
         "replicates": AMOUNT,

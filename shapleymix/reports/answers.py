@@ -29,6 +29,10 @@ from shapleymix.tables.sizes import format_size
 
 PROVED = 1e-12
 """A gap below this share of the objective is called rounding."""
+_MEASURES = {
+    "loss": "Predicted losses, nats per token",
+    "error": "Predicted error rates of tasks, one less their score",
+}
 
 
 def optimum_section(mixture: Mixture) -> Element:
@@ -49,13 +53,18 @@ def _parts(mixture: Mixture) -> Iterator[Element]:
         yield _what_ifs(mixture)
 
 
-def proof_in_words(mixture: Mixture) -> str:
+def _unit(mixture: Mixture) -> str:
+    """What objective, gains and prices are counted in."""
+    return "nats" if mixture.measure == "loss" else "of the error rate"
+
+
+def _proof_in_words(mixture: Mixture) -> str:
     """What the certificate says."""
     if np.isnan(mixture.gap):
         return "No proof: the law is not convex in the mixture."
     if not np.isfinite(mixture.gap):
         return "No proof: the mixture breaks a bound."
-    small = f"{mixture.gap:.1e} nats"
+    small = f"{mixture.gap:.1e} {_unit(mixture)}"
     within = "rounding" if mixture.relative_gap < PROVED else small
     return f"No mixture within the bounds is better by more than {within}."
 
@@ -63,8 +72,10 @@ def proof_in_words(mixture: Mixture) -> str:
 def _proof(mixture: Mixture) -> Element:
     low, high = mixture.objective_low, mixture.objective_high
     spread = f", {percent(mixture.level, 0)} interval {interval(low, high)}" if np.isfinite(low) else ""
-    kind = f"{mixture.objective_kind} loss, {mixture.weights_origin}"
-    return node("p", f"Objective ({kind}): {number(mixture.objective, 4)} nats{spread}. {proof_in_words(mixture)}")
+    kind = f"{mixture.objective_kind} {mixture.measure}, {mixture.weights_origin}"
+    return node(
+        "p", f"Objective ({kind}): {number(mixture.objective, 4)} {_unit(mixture)}{spread}. {_proof_in_words(mixture)}"
+    )
 
 
 def _ratios(mixture: Mixture) -> Element:
@@ -97,8 +108,8 @@ def _losses(mixture: Mixture) -> Element:
         [name, bar(span, loss, low, high), number(loss), interval(low, high), significant(weight)]
         for name, loss, low, high, weight in columns
     ]
-    headers = ["target", "", "loss", f"{percent(mixture.level, 0)} interval", "weight"]
-    return table(headers, rows, caption="Predicted losses, nats per token")
+    headers = ["target", "", mixture.measure, f"{percent(mixture.level, 0)} interval", "weight"]
+    return table(headers, rows, caption=_MEASURES[mixture.measure])
 
 
 def _prices(mixture: Mixture) -> Element:
@@ -114,7 +125,7 @@ def _prices(mixture: Mixture) -> Element:
         for price in mixture.binding
     ]
     headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
-    return table(headers, rows, caption="Shadow prices: nats saved where a bound gives way", words=2)
+    return table(headers, rows, caption=f"Shadow prices: {_unit(mixture)}, saved where a bound gives way", words=2)
 
 
 def _rivals(mixture: Mixture) -> Element:
@@ -132,7 +143,8 @@ def _rivals(mixture: Mixture) -> Element:
         for one in rivals
     ]
     headers = ["mixture", "", "objective", "gain", f"{percent(mixture.level, 0)} interval", "P(better)"]
-    text = "Against other mixtures: gain in nats that one run saves, less the luck of the choice in what is promised"
+    unit = _unit(mixture)
+    text = f"Against other mixtures: gain ({unit}) that one run saves, less the luck of the choice in what is promised"
     return table(headers, rows, caption=text)
 
 
@@ -147,4 +159,4 @@ def _what_ifs(mixture: Mixture) -> Element:
         for one in mixture.what_if
     ]
     headers = ["data", "objective", "gain", f"{percent(mixture.level, 0)} interval"]
-    return table(headers, rows, caption="With other data at hand: what the optimum then saves, nats")
+    return table(headers, rows, caption=f"With other data at hand: what the optimum then saves ({_unit(mixture)})")

@@ -111,7 +111,7 @@ def _squares(values: FloatArray, full: FloatArray, size: float) -> list[Element]
         opacity = round(abs(float(share)), 3)
         found += [
             node("rect", x=x, y=y, width=size - 1, height=size - 1, fill_opacity=opacity, class_=kind),
-            node("text", number(values[i, j], 2), x=x + size / 2, y=y + size / 2, text_anchor="middle",
+            node("text", number(float(values[i, j]), 2), x=x + size / 2, y=y + size / 2, text_anchor="middle",
                  dominant_baseline="middle", class_=ink),
         ]  # fmt: skip
     return found

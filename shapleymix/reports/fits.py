@@ -46,7 +46,10 @@ def law_section(fit: Fit, comparison: Comparison | None) -> Element:
     law = type(fit.law)
     equation = " ".join(inspect.cleandoc(law.__doc__ or "").split("\n\n")[0].split()).replace("`", "")
     known = comparison if comparison is not None else fit.selection
-    parts = [node("p", node("strong", law.name), f": {law.assumption}."), node("p", equation, class_="equation")]
+    parts = [
+        node("p", node("strong", law.name), f": {law.assumption}." if law.assumption else ""),
+        node("p", equation, class_="equation"),
+    ]
     if known is not None:
         parts.append(_compared(known, law.name))
     else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import SolveError, UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.fits import Fit
 from shapleymix.laws.terms import Terms
@@ -118,9 +118,13 @@ def question_of(fit: Fit, mixture: Mixture) -> Question:
     UsageError
         If the mixture is of another fit.
     SolveError
-        If the law has no convex pieces.
+        If the law has no convex pieces, or the mixture was not chosen by losses.
     """
-    _require_same_labels(fit, mixture)
+    if mixture.measure != "loss":
+        _require_same(fit, mixture, "sources")
+        raise SolveError("the mixture was chosen by scores of tasks, and the sliders know losses alone")
+    for what in ("sources", "targets"):
+        _require_same(fit, mixture, what)
     N, D = mixture.N, mixture.D
     epochs = mixture.max_epochs
     epochs = np.full(len(fit.sources), epochs_allowed(fit)) if epochs is None else epochs
@@ -192,11 +196,10 @@ def _terms(question: Question, upper: FloatArray) -> Terms:
     return repeated(fit, plain, mixture.available, mixture.D)
 
 
-def _require_same_labels(fit: Fit, mixture: Mixture) -> None:
-    for what in ("sources", "targets"):
-        if getattr(fit, what) != getattr(mixture, what):
-            hint = "optimize this fit, and report the mixture that it gives"
-            raise UsageError(f"the mixture has other {what} than the fit", hint=hint)
+def _require_same(fit: Fit, mixture: Mixture, what: str) -> None:
+    if getattr(fit, what) != getattr(mixture, what):
+        hint = "optimize this fit, and report the mixture that it gives"
+        raise UsageError(f"the mixture has other {what} than the fit", hint=hint)
 
 
 def _require_same_law(question: Question) -> None:

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from shapleymix.fitting.evidence import Logs
+from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.fits import Fit
 from shapleymix.plotting.points import Points, points_of_log
 from shapleymix.records import FloatArray
@@ -38,17 +38,22 @@ def runs_section(fit: Fit, log: Logs) -> Element:
     DataError
         If the log does not have the fit's languages.
     """
-    points = points_of_log(fit, log, None, None, LEVEL)
+    read = one_log(log)
+    points = points_of_log(fit, read, None, None, LEVEL)
     sizes = sorted(points.budgets)
     drawn = ", ".join(f"N {format_size(N)} at D {format_size(points.budgets[N])}" for N in sizes)
     told = "; ".join(f"{name}: {points.told(where)}" for name, where in points.parts())
     left = f" {points.left_out} losses of another regime are not drawn." if points.left_out else ""
     shown = [_panel(points, j, name, sizes) for j, name in enumerate(fit.targets[:MOST])]
     hidden = len(fit.targets) - len(shown)
+    strange = bool(read.digest) and read.digest != fit.provenance.get("log_sha256")
+    whose = [node("p", "This is not the log that was fitted.", class_="warnings")] if strange else []
     more = [node("p", f"The first {MOST} targets; {hidden} more are not drawn.")] if hidden else []
     legend = f"Across: predicted; up: measured, nats; on the line both agree. {drawn}; larger models are darker."
-    return section("runs", "The runs, measured and predicted", node("p", f"{legend} {told}.{left}"),
-                   node("div", shown, class_="panels"), more)  # fmt: skip
+    panels = node("div", shown, class_="panels")
+    return section(
+        "runs", "The runs, measured and predicted", whose, node("p", f"{legend} {told}.{left}"), panels, more
+    )
 
 
 def _panel(points: Points, j: int, target: str, sizes: list[float]) -> Element:

@@ -142,4 +142,5 @@ except sm.InfeasibleError as error:
 except sm.LayoutError as error:
     sm.read_runs("wandb.csv", map=["run=Name"], sep=";") if error.reading else print(error.hint)
 except (sm.SolveError, sm.OutsideError, sm.DataError, sm.FitError, sm.StoreError, sm.UsageError, sm.ShapleyMixError):
+    print(sm.ShapleyMixError.exit_code)
     print(sm.ShapleyMixWarning("seen"))

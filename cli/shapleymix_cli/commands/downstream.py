@@ -8,6 +8,7 @@ import click
 
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.downstream.calibrations import Downstream
@@ -20,6 +21,7 @@ TRANSFORMS = ("minus", "loss", "log", "exp", "inverse", "sigmoid")
     "shapleymix example",
     "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
     "shapleymix downstream example/runs.csv --scores example/scores.csv --transform exp --json",
+    project={"log": always},
 )
 @reading.logs
 @click.option(

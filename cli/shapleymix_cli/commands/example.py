@@ -7,10 +7,18 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 
-FILES = ("runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "wandb.csv", "paths.csv", "scores.csv")
-FILES += ("shapleymix.toml",)
-"""Run log, coalition runs, languages table, a transfer matrix measured within one run, runs as W&B exports them, where
-a corpus of each might lie, scores on tasks, which are made up (see the fixtures' README), and a project file; five
+FILES = (
+    "runs.csv",
+    "coalitions.csv",
+    "languages.csv",
+    "irds_raw.csv",
+    "paths.csv",
+    "scores.csv",
+    "wandb.csv",
+    "shapleymix.toml",
+)
+"""Run log, coalition runs, languages table, a transfer matrix measured within one run, where a corpus of each might
+lie, scores on tasks (which are made up: see the fixtures' README), runs as W&B exports them, and a project file; five
 languages."""
 
 

@@ -11,6 +11,7 @@ from shapleymix.errors import Location, UsageError
 from shapleymix_cli import options
 from shapleymix_cli.chosen import Choice, chosen
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.exporting.export import Export, ExportKeywords
@@ -31,6 +32,7 @@ FORMATS = (
     "shapleymix export best.json --format hf --mean-tokens en=310,de=280,fr=290,zh=420,ja=380 -o mixing.py",
     "shapleymix export best.json --format mosaic --paths example/paths.csv --mean-tokens 2048 -o streams.yaml",
     "shapleymix export unimax:4 --format olmo-core --paths example/paths.csv -D 8M",
+    project={"languages": always},
 )
 @click.argument("mixture", metavar="MIX")
 @click.option("--format", "form", metavar="TRAINER", help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")

@@ -11,7 +11,7 @@ from shapleymix.errors import UsageError
 from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
-from shapleymix_cli.project import always
+from shapleymix_cli.project import always, unless
 
 if TYPE_CHECKING:
     from shapleymix.downstream.scoring import ScoredFit
@@ -115,7 +115,7 @@ def _all(*groups: Sequence[Decorator]) -> Decorator:
     "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
     "shapleymix optimize fit.json -N 97600 -D 1M --downstream downstream.json --task-weights cloze=2,choice=1",
     "shapleymix optimize fit.json -N 97600 -D 2M --group 'en+de<=0.3' --compare-to plan=en=0.5,zh=0.3,ja=0.2 --json",
-    project={"languages": always, "weights": always, "caps": always},
+    project={"languages": always, "weights": unless("downstream"), "caps": always},
 )
 @options.fit_file
 @options.law_file

@@ -11,6 +11,7 @@ from shapleymix.errors import Location, SolveError, UsageError
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import Kind
+from shapleymix_cli.project import always, unless
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     "shapleymix report fit.json --languages example/languages.csv -o first.html",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --cap ja=0.2 -o mixture.json",
     "shapleymix report fit.json --mixture mixture.json --log example/runs.csv -o report.html",
+    project={"log": always, "transfer": always, "languages": unless("mixture"), "weights": unless("mixture")},
 )
 @options.fit_file
 @options.law_file
@@ -36,10 +38,10 @@ if TYPE_CHECKING:
 @options.weights
 @options.languages
 @click.option("--log", "logs", metavar="LOG", multiple=True, help="The runs, to be shown beside the law; repeatable.")
+@reading.reading
 @click.option("--compare", metavar="COMPARISON", help="Laws on the same held-out runs, as `compare -o` wrote them.")
 @options.transfer
 @options.kind
-@reading.reading
 @options.output("the page, as .html")
 def command(
     out: Output,
@@ -52,10 +54,10 @@ def command(
     weights: str | None,
     languages: str | None,
     logs: tuple[str, ...],
+    how: ReadingKeywords,
     compare: str | None,
     transfer: str | None,
     kind: Kind,
-    how: ReadingKeywords,
     output: str | None,
     force: bool,
 ) -> None:

@@ -53,8 +53,7 @@ class Measure:
 
     def interval(self, low: float, high: float) -> str:
         """Its interval, the lower end first."""
-        ends = (high, low) if self.flipped else (low, high)
-        return interval(*map(self.shown, ends))
+        return interval(1 - high, 1 - low) if self.flipped else interval(low, high)
 
     def amount(self, text: str) -> str:
         """A difference with its unit."""
