@@ -97,6 +97,7 @@ def test_a_mixture_for_scores(run: Run, fitted: Path, tmp_path: Path):
         (("--task-weights", "close=1"), "'close', which is no task"),
         (("--task-weights", "cloze=0"), "no task counts"),
         (("--frontier", "cloze/en:rest"), "a trade-off curve is of losses, not of scores"),
+        (("--objective", "worst", "--task-weights", "cloze=2,choice=1"), "every task counts alike, or not"),
         (("--method", "clipped"), "is for losses, not for scores"),
     ],
 )

@@ -209,6 +209,8 @@ def test_weights_of_tasks(tasks):
         {"choice/en": 0.5, "choice/zh": 0.5, "cloze/de": 1 / 3, "cloze/en": 1 / 3, "cloze/fr": 1 / 3}
     )
     assert set(tasks.weights(None, "worst").values()) == {1.0}
+    with pytest.raises(sm.UsageError, match="of the worst score every task counts alike, or not"):
+        tasks.weights("cloze=2,choice=1", "worst")
     with pytest.raises(sm.UsageError, match="'close', which is no task\n  hint: did you mean 'cloze'"):
         tasks.weights("close=1")
     odd = replace(tasks.tasks[0], a=-1.0, transform="exp")

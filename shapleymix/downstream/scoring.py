@@ -182,6 +182,8 @@ class ScoredFit:
         }
         if not any(weight > 0 for weight in found.values()):
             raise UsageError("no task counts for anything", hint="give one of them a task weight above 0")
+        if objective != MEAN and len({weight for weight in found.values() if weight > 0}) > 1:
+            raise UsageError("of the worst score every task counts alike, or not", hint="give task weights of 1, or 0")
         self._require_sensible(found)
         return found
 

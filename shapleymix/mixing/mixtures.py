@@ -138,8 +138,7 @@ class Mixture(Tabular, Record):
     def summary(self) -> str:
         """The ratios, the objective with its proof, and what to beware of."""
         budget = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
-        value = f"loss {self.objective:.4f} nats" if self.measure == LOSS else f"score {1 - self.objective:.4f}"
-        loss = f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
+        loss = f"{self.told} ({self.weights_origin.split(':')[0]})"
         proof = f"  no mixture within the bounds is better by more than {self.gap:.1e}"
         told = [cut(f"warning: {notice}") for notice in self.notices if notice != self.verdict][:3]
         head = [f"Mixture at {budget}: {loss}", proof if np.isfinite(self.gap) else "  no certificate"]
@@ -158,7 +157,7 @@ class Mixture(Tabular, Record):
         document = {**head, "verdict": self.verdict or None, **fields}
         source = {"p": "ratio", "p_low": "low", "p_high": "high", "floors": "floor", "caps": "cap"}
         source |= {"available": "available", "epochs": "epochs"}
-        target = {"losses": "loss", "losses_low": "low", "losses_high": "high", "weights": "weight"}
+        target = {"losses": self.measure, "losses_low": "low", "losses_high": "high", "weights": "weight"}
         source |= {} if self.token_worths is None else {"token_worths": "token_worth"}
         target |= {} if self.repetition is None else {"repetition": "repetition"}
         rivals = {rival.name: dict(zip(self.sources, rival.p.tolist(), strict=True)) for rival in self.baselines}
@@ -180,6 +179,12 @@ class Mixture(Tabular, Record):
     def mixture(self) -> dict[str, float]:
         """Ratio of every source, unrounded."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def told(self) -> str:
+        """The objective in words: a loss in nats, or a score."""
+        value = f"loss {self.objective:.4f} nats" if self.measure == LOSS else f"score {1 - self.objective:.4f}"
+        return f"{self.objective_kind} {value}"
 
     @property
     def scores(self) -> dict[str, float]:

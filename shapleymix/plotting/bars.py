@@ -12,7 +12,7 @@ import numpy as np
 
 from shapleymix.errors import printable
 from shapleymix.mixing.gains import Rival
-from shapleymix.mixing.mixtures import Mixture
+from shapleymix.mixing.mixtures import LOSS, Mixture
 from shapleymix.plotting.canvas import WIDTH, in_letters
 from shapleymix.plotting.marks import COLOURS, FAINT, INK, colour, mark
 from shapleymix.plotting.pictures import Picture, picture
@@ -111,19 +111,19 @@ def _gains(axes: Axes, found: Mixture, gains: list[Rival]) -> None:
     axes.set_ylim(len(gains) - 0.5, -0.5)
     label_axis(axes, "y", [one.name for one in gains], 12.0)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("gain over it, nats")
+    axes.set_xlabel(f"gain over it, {_unit(found)}")
 
 
 def _caption(found: Mixture, rivals: list[Rival], gains: list[Rival]) -> str:
     budget = f"N = {format_size(found.N)}, D = {format_size(found.D)}"
     listed = ", ".join(f"{printable(name)} {ratio:.3f}" for name, ratio in _largest(found.sources, found.p))
-    what = f"{found.objective_kind} loss {found.objective:.4f} nats ({found.weights_origin.split(':')[0]})"
+    what = f"{found.told} ({found.weights_origin.split(':')[0]})"
     parts = [f"Mixture for {budget}: {listed}; {what}."]
     if np.isfinite(found.p_low).any():
         parts.append(f"Bars on ratios: {found.level:.0%} intervals of the optimum.")
     if gains:
         told = ", ".join(f"{printable(one.name)} {_gain(one)}" for one in gains)
-        parts.append(f"Gain over rivals in nats, {found.level:.0%} intervals for one run of each: {told}.")
+        parts.append(f"Gain over rivals in {_unit(found)}, {found.level:.0%} intervals for one run of each: {told}.")
     hidden = len(found.baselines) - len(rivals)
     same = [rival.name for rival in found.baselines if np.array_equal(rival.p, found.p)]
     parts += [f"It is {printable(name)} itself." for name in same]
@@ -158,3 +158,8 @@ def _table(found: Mixture, rivals: list[Rival]) -> Columns:
             for name in ("gain", "gain_low", "gain_high")
         },
     }
+
+
+def _unit(found: Mixture) -> str:
+    """What gains are counted in."""
+    return "nats" if found.measure == LOSS else "score"

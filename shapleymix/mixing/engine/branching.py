@@ -33,6 +33,8 @@ MOST_BOXES, FEWEST_BOXES, USUAL = 300, 8, 12
 NARROWEST = 1e-6
 """Of a ratio: no box is cut finer."""
 OUTSIDE = 1e-9
+AROUND = 0.05
+"""Of a ratio: how far around the best mixture a last search goes downhill."""
 
 Solver = Callable[[Problem], FloatArray]
 
@@ -82,6 +84,7 @@ def branch_and_bound(problem: Problem, starts: tuple[FloatArray, ...]) -> Answer
             done = min(done, box.least)
     if best is None:
         raise SolveError("no mixture within the bounds was found that has a finite error", hint="widen the bounds")
+    best = _better(problem, best, _nearby(problem, best))
     least = min([done, *(one[0] for one in heap)])
     return _answer(problem, best, least)
 
@@ -101,6 +104,16 @@ def _better(problem: Problem, best: FloatArray | None, p: FloatArray | None) -> 
     if p is None or violation(p, problem.constraints) > OUTSIDE or not np.isfinite(problem.total(p)):
         return best
     return p if best is None or problem.total(p) < problem.total(best) else best
+
+
+def _nearby(problem: Problem, p: FloatArray) -> FloatArray | None:
+    """The local optimum around a mixture, where an envelope's optimum is as near as boxes are narrow."""
+    bounds = problem.constraints
+    lower, upper = np.maximum(bounds.lower, p - AROUND), np.minimum(bounds.upper, p + AROUND)
+    try:
+        return solve_interior(replace(problem, constraints=replace(bounds, lower=lower, upper=upper)))
+    except SolveError:
+        return None
 
 
 def _bounded(problem: Problem, bounds: Constraints, known: float) -> _Box | None:
