@@ -20,7 +20,7 @@ JOBS ?= 2
 test: $(VENV)/.dev
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
-# the tracker inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
+# the tracker and exports inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
 # its own, which sees the packages of the main one below them; `make test-ecosystem FAMILY=hf` for one
 FAMILY ?= $(patsubst tests/ecosystem/%/requirements.txt,%,$(wildcard tests/ecosystem/*/requirements.txt))
 ECOSYSTEM := .venv-ecosystem

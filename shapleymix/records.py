@@ -233,6 +233,7 @@ def _decode_field(hint: Hint, value: object, place: _Place) -> object:
 
 
 def _decode(hint: Hint, value: object, place: _Place) -> object:
+    hint = _unfolded(hint)
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _decode(_only_member(hint), value, place)
@@ -250,6 +251,15 @@ def _decode(hint: Hint, value: object, place: _Place) -> object:
     if isinstance(hint, type) and issubclass(hint, Record):
         return _decode_record(*_kind_of(value, hint, place), place)
     return _decode_plain(hint, value)
+
+
+def _unfolded(hint: Hint) -> Hint:
+    """What a name of a type stands for: since NumPy 2.5, for Python 3.12 and newer, `NDArray` is such a name."""
+    stands_for = getattr(typing.get_origin(hint) or hint, "__value__", None)
+    if stands_for is None:
+        return hint
+    given = typing.get_args(hint)
+    return _unfolded(stands_for[given] if given else stands_for)
 
 
 def _decode_plain(hint: Hint, value: object) -> object:

@@ -17,6 +17,7 @@ from shapleymix.exporting.export import FORMATS
 from shapleymix.mixing.frontier import frontier
 from shapleymix.mixing.grids import MixtureGrid, grid_of
 from shapleymix.mixing.optimization import optimize, optimize_scales
+from shapleymix.tables.writing import write_table
 
 TOKENS = "en=1T,de=100B,fi=2B,code=50B"
 
@@ -35,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid_of("shapley", optimize_scales(fit, ["1B", "2B"], ["50B", "100B"])).save(place / "grid.json")
     frontier(fit, "1B", "100B", "en:rest", points=5).save(place / "frontier.json")
     (place / "ratios.json").write_text('{"en": 0.5, "de": 0.5}')
+    write_table(grid_of("shapley", [optimize(fit, "1B", "1B")]).columns(), place / "numbers.csv")
     (place / "half.json").write_text('{"en": 0.5, "de": "half"}')
     (place / "percent.json").write_text('{"en": 50, "de": 50}')
     (place / "list.json").write_text("[0.5, 0.5]")
@@ -161,6 +163,7 @@ def test_an_account_is_a_mixture_for_other_trainers(run: Run, tmp_path: Path) ->
         ("export plain.json --format megatron", 2, "give --paths paths.csv"),
         ("export none.json --format hf", 1, "none.json: cannot be read: No such file"),
         ("export paths.csv --format hf", 1, "paths.csv: has no p_<source>"),
+        ("export numbers.csv --format json", 1, "of optimize give the document: optimize -o mixture.json"),
         ("export log.csv --format json", 2, "log.csv: holds 2 mixtures, expected one"),
         ("export log.csv --format json --run seconds", 2, "did you mean 'second'?"),
         ("export log.csv --format json --run first -N 1B", 2, "-N chooses nothing in a plan"),

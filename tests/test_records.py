@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -295,3 +295,22 @@ def test_numbers_that_are_none_are_a_broken_file(tmp_path, text):
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(StoreError, match="not valid JSON"):
         read_json(tmp_path / "broken.json")
+
+
+def test_a_name_of_an_array_type_is_read_as_what_it_stands_for(tmp_path):
+    """NumPy 2.5 made `NDArray` such a name for Python 3.12: no result with arrays could be read any more."""
+    TypeAliasType = pytest.importorskip("typing_extensions").TypeAliasType
+    Scalar = TypeVar("Scalar", bound=np.generic)
+    Named = TypeAliasType("Named", np.ndarray[tuple[int, ...], np.dtype[Scalar]], type_params=(Scalar,))
+    Twice = TypeAliasType("Twice", Named[np.int64])
+
+    class Odd(Record):
+        kind = "test/aliases"
+
+    Odd.__annotations__ = {"x": Named[np.float64], "n": Twice, "maybe": Named[np.bool_] | None}
+    Odd = dataclass(frozen=True)(Odd)
+    saved = Odd(np.array([[1.0, np.nan]]), np.arange(3), None)
+    saved.save(tmp_path / "odd.json")
+    found = Odd.load(tmp_path / "odd.json")
+    assert found == saved
+    assert (found.x.dtype, found.n.dtype) == (np.float64, np.int64)

@@ -19,6 +19,7 @@ from report_tools import FIXTURES, HOSTILE, LANGUAGES, QUICK, RUNS, data_of, in_
 
 import shapleymix as sm
 from shapleymix.mixing.mixtures import Mixture
+from shapleymix.reports.pages import SCRIPTS
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,14 @@ def test_the_page_is_whole_and_asks_for_nothing(fit, mixture):
     assert {values["href"][0] for tag, values in parsed.elements if "href" in values} == {"#"}
     ids = [values["id"] for _, values in parsed.elements if "id" in values]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("name", [*(f"{one}.js" for one in SCRIPTS), "style.css"])
+def test_scripts_are_short_and_no_markup(name):
+    text = (files("shapleymix.reports") / "web" / name).read_text(encoding="utf-8")
+    assert text.count("\n") < 350 or name == "style.css"
+    assert max(map(len, text.split("\n"))) <= 120
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org)", text)
 
 
 def test_every_part_is_there_with_its_numbers(fit, mixture):
@@ -218,6 +227,29 @@ def test_a_name_with_a_comma_has_no_command(fit, mixture):
     (found,) = in_node(MOVED, {"data": data_of(sm.report(renamed, other).html), "moves": [{}]})
     assert found["command"] is None
     assert found["p"]
+
+
+@needs_node
+def test_words_are_quoted_for_a_shell(fit):
+    words = ["plain", "a b", "it's", "$(rm -rf x)", "`x`", "a\nb", "", "*", "~", "日本", "a=b,c=d", '"', "\\", "--x"]
+    assert shlex.split(in_node("return content.map(quoted).join(' ');", words)) == words
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ({"caps": [0.1] * 5}, "the caps leave room for 50.0% of the tokens: raise one"),
+        ({"D": 1e12}, "the tokens at hand fill"),
+        ({"floors": [0.3] * 5}, "the floors sum to more than all tokens"),
+        ({"floors": [0.3, 0, 0, 0, 0], "caps": [0.2, 1, 1, 1, 1]}, "the floor of en lies above its cap"),
+        ({"weights": [0.0] * 5}, "the weights are all zero: give a target some"),
+    ],
+)
+def test_a_question_without_an_answer_is_told(fit, move, told):
+    best = sm.optimize(fit, 97_600, "2M", languages=LANGUAGES, max_epochs=2)
+    body = "const data = opened(content.data); return answerOf(data, { ...begun(data), ...content.move }).fault;"
+    assert told in in_node(body, {"data": data_of(sm.report(fit, best).html), "move": move})
 
 
 @needs_node

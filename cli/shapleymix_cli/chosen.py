@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shapleymix.errors import Location, StoreError, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
 from shapleymix.files import is_table_name, parse_json, read_once
 from shapleymix.tables.spelling import composed
 from shapleymix_cli.console import Output
@@ -115,7 +115,13 @@ def _of_table(out: Output, path: str, choice: Choice) -> Chosen:
     """A row of a table of mixtures, such as a run log."""
     from shapleymix_cli.inputs import read_mixture_table
 
-    listed = read_mixture_table(out, path)
+    try:
+        listed = read_mixture_table(out, path)
+    except DataError as error:
+        if error.faults or "p_<source>" not in error.message:
+            raise
+        hint = "a table of mixtures has ratios p_<source>; of optimize give the document: optimize -o mixture.json"
+        raise DataError(error.message, location=error.location, hint=hint) from error
     return _run(listed.sources, listed.names, listed.p, listed.D, choice, path)
 
 

@@ -114,7 +114,8 @@ def commands(ctx: click.Context) -> None:
 
     From a log of small runs: fit a law of the loss, see how well it predicts runs it has not seen, and find the
     mixture that it says is best, with a proof that it is. `-` reads a table from standard input; sizes are written
-    243M, 100B, 1.5e9; `--json` gives one JSON document on every command.
+    243M, 100B, 1.5e9; `--json` gives one JSON document on every command. What the commands of a folder share (log,
+    transfer, languages, weights, caps) may stand in its `shapleymix.toml`.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

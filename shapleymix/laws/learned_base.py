@@ -67,11 +67,11 @@ class Growth:
 
 @dataclass(frozen=True)
 class LearnedBase(TransferLaw):
-    """`Theta_j = (1 + sum_i g_ij (u_ij / gamma_j) p_i^s_ij) / R_j`, u >= 0.
+    """`Theta_j = (1 + sum_i g_ij (u_ij / gamma_j) p_i^s_ij) / R_j`, u >= 0; s = a and `g = (N / N0)^eta (D / D0)^zeta`
+    for the target's own source, s = c and g = 1 for others.
 
-    For a target's own source, s = a and `g = (N / N0)^eta (D / D0)^zeta`; for the others s = c and g = 1. R_j, the same
-    ratio of own data's help alone at an even ratio e, `(1 + g h) / (1 + h)` with `h = (u / gamma) e^a`, leaves the
-    level of the losses to the core. N0 and D0 are the runs' geometric means.
+    R_j, the same ratio of own data's help alone at an even ratio e, `(1 + g h) / (1 + h)` with `h = (u / gamma) e^a`,
+    leaves the level of the losses to the core. N0 and D0 are the runs' geometric means.
 
     A target that is no source has no own data, and no a, eta and zeta (`idle`). Where a transfer matrix is given, the u
     of other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps; else to zero.

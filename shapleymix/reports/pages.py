@@ -30,7 +30,7 @@ from shapleymix.reports.runs import runs_section
 from shapleymix.tables.transfer import TransferMatrix
 
 NOWHERE = "base-uri 'none'; form-action 'none'"
-SCRIPTS = ("law", "solver", "question", "page")
+SCRIPTS = ("law", "solver", "question", "elements", "page")
 """In the order in which one needs the other."""
 
 

@@ -11,6 +11,8 @@ log = assert_type(sm.read_runs("runs.csv"), sm.RunLog)
 sm.read_runs(["a.csv", "b.csv"], losses="optional")
 sm.read_runs({"run": ["a"], "N": [1e6], "D": [1e9], "p_en": [1.0], "loss_en": [3.1]})
 sm.read_runs([{"run": "a", "N": 1e6, "D": 1e9, "p_en": 1.0, "loss_en": 3.1}])
+sm.read_runs("wandb.csv", map={"run": "Name", "loss": "eval/loss/{lang}"}, unit="bpb", bytes_per_token="en=4,de=5")
+sm.read_runs("tidy.csv", map=["map.toml", "N=97.6k"], long=True, join=["design.csv"], ratio_unit="percent", decimal=",")
 sm.write_runs(log, "log.parquet", force=True)
 matrix = assert_type(sm.read_transfer("sv.csv", kind="raw"), sm.TransferMatrix)
 table = assert_type(sm.read_languages("languages.csv"), sm.Languages)
@@ -137,5 +139,8 @@ try:
     sm.optimize(fit, 1e8, 1e9, caps=0.01)
 except sm.InfeasibleError as error:
     print(error.hint, error.location.line, error.faults)
+except sm.LayoutError as error:
+    sm.read_runs("wandb.csv", map=["run=Name"], sep=";") if error.reading else print(error.hint)
 except (sm.SolveError, sm.OutsideError, sm.DataError, sm.FitError, sm.StoreError, sm.UsageError, sm.ShapleyMixError):
+    print(sm.ShapleyMixError.exit_code)
     print(sm.ShapleyMixWarning("seen"))

@@ -13,15 +13,17 @@ const TRACE = 1e-6;
 /** A law of the page's data, its matrices as flat arrays. */
 function prepared(law) {
   const flat = (rows) => (rows === null ? null : Float64Array.from(rows.flat()));
-  const sources = law.matrix.length, targets = law.gamma.length;
+  const sources = law.matrix.length,
+    targets = law.gamma.length;
   return { ...law, sources, targets, matrix: flat(law.matrix), s: flat(law.s), unique: null, rate: 0 };
 }
 
 /** The law at N parameters and D tokens: its floor and scale are constants, a power of N, and a power of D. */
 function lawAt(law, N, D) {
-  const n = N / law.N, d = D / law.D;
-  const summed = (parts) => parts.fixed.map((fixed, j) =>
-    fixed + parts.size[j] * n ** -law.alpha[j] + parts.data[j] * d ** -law.beta[j]);
+  const n = N / law.N,
+    d = D / law.D;
+  const summed = (parts) =>
+    parts.fixed.map((fixed, j) => fixed + parts.size[j] * n ** -law.alpha[j] + parts.data[j] * d ** -law.beta[j]);
   const terms = { ...law, floorAt: summed(law.floor), scaleAt: summed(law.scale) };
   return law.growth === null ? terms : { ...terms, ...grown(law, n, d) };
 }
@@ -46,23 +48,30 @@ function withSupply(terms, unique, rate) {
 function mixedLaws(one, other, there) {
   if (!there.some(Boolean)) return one;
   const perTarget = (a, b) => Float64Array.from(a, (value, j) => (there[j] ? b[j] : value));
-  const perPair = (a, b) => (a === null ? null
-    : Float64Array.from(a, (value, at) => (there[at % one.targets] ? b[at] : value)));
+  const perPair = (a, b) =>
+    a === null ? null : Float64Array.from(a, (value, at) => (there[at % one.targets] ? b[at] : value));
   return {
     ...one,
-    floorAt: perTarget(one.floorAt, other.floorAt), scaleAt: perTarget(one.scaleAt, other.scaleAt),
-    gamma: perTarget(one.gamma, other.gamma), base: perTarget(one.base, other.base),
-    matrix: perPair(one.matrix, other.matrix), s: perPair(one.s, other.s),
+    floorAt: perTarget(one.floorAt, other.floorAt),
+    scaleAt: perTarget(one.scaleAt, other.scaleAt),
+    gamma: perTarget(one.gamma, other.gamma),
+    base: perTarget(one.base, other.base),
+    matrix: perPair(one.matrix, other.matrix),
+    s: perPair(one.s, other.s),
   };
 }
 
 /** What tokens are worth that a run sees more than once: q, and its first and second derivative in p. */
 function effective(terms, p) {
-  const q = Float64Array.from(p), slope = new Float64Array(p.length).fill(1), bend = new Float64Array(p.length);
+  const q = Float64Array.from(p),
+    slope = new Float64Array(p.length).fill(1),
+    bend = new Float64Array(p.length);
   if (terms.unique === null) return { q, slope, bend };
   terms.unique.forEach((unique, i) => {
     if (unique === null || p[i] <= unique) return;
-    const share = Math.max(unique, 1e-300), again = p[i] / share - 1, rate = terms.rate;
+    const share = Math.max(unique, 1e-300),
+      again = p[i] / share - 1,
+      rate = terms.rate;
     const worth = rate * again > 1e-12 ? -Math.expm1(-rate * again) / rate : again;
     q[i] = unique + share * worth;
     slope[i] = Math.exp(-rate * again);
@@ -85,7 +94,10 @@ function innerOf(terms, q) {
 function lossesOf(terms, p) {
   const z = innerOf(terms, effective(terms, p).q);
   const removable = terms.form === "power" ? (j) => Math.max(z[j], 0) ** -terms.gamma[j] : (j) => Math.exp(z[j]);
-  return Float64Array.from(z, (_, j) => terms.floorAt[j] + (terms.scaleAt[j] === 0 ? 0 : terms.scaleAt[j] * removable(j)));
+  return Float64Array.from(
+    z,
+    (_, j) => terms.floorAt[j] + (terms.scaleAt[j] === 0 ? 0 : terms.scaleAt[j] * removable(j)),
+  );
 }
 
 /** sum_j w_j loss_j; a target of weight zero never counts. */
@@ -96,11 +108,13 @@ function weighed(w, losses) {
 /** Derivatives of the outer functions by their inner quantity, times the weights: first and second (K), and `level`,
  * the size of what the mixture can change. */
 function outer(terms, w, z) {
-  const first = new Float64Array(z.length), second = new Float64Array(z.length);
+  const first = new Float64Array(z.length),
+    second = new Float64Array(z.length);
   let level = 0;
   for (let j = 0; j < z.length; j++) {
     if (w[j] === 0) continue;
-    const gamma = terms.gamma[j], scale = w[j] * terms.scaleAt[j];
+    const gamma = terms.gamma[j],
+      scale = w[j] * terms.scaleAt[j];
     if (terms.form === "power") {
       const pull = scale * gamma * z[j] ** -gamma;
       first[j] = -pull / z[j];
@@ -119,7 +133,9 @@ function expansion(terms, w, p) {
   const { sources: M, targets: K, matrix, s } = terms;
   const { q, slope, bend } = effective(terms, p);
   const { first, second, level } = outer(terms, w, innerOf(terms, q));
-  const gradient = new Float64Array(M), diagonal = new Float64Array(M), inner = new Float64Array(M * K);
+  const gradient = new Float64Array(M),
+    diagonal = new Float64Array(M),
+    inner = new Float64Array(M * K);
   for (let i = 0, at = 0; i < M; i++) {
     for (let j = 0; j < K; j++, at++) {
       if (first[j] === 0 || matrix[at] === 0) continue;

@@ -1,23 +1,9 @@
 // The sliders and what they move. All text goes into the page as text, never as markup: names come from files.
 "use strict";
 
-const SVG = "http://www.w3.org/2000/svg";
 /** How far beyond the fitted budgets the sliders of N and D reach, and where those of the weights end. */
-const BEYOND = 100, HEAVIEST = 5;
-/** So many languages have a frame of their own to scroll in, and caps with more room for small ones. */
-const MANY = 15;
-
-/** An element with attributes (functions are listeners) and children. */
-function make(tag, attributes = {}, ...children) {
-  const made = tag === "svg" || tag === "rect" || tag === "line"
-    ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children);
-  return made;
-}
+const BEYOND = 100,
+  HEAVIEST = 5;
 
 /** The page at work: what is asked, what was pinned, and the elements that show the answer. */
 class Page {
@@ -35,10 +21,16 @@ class Page {
     this.copied = make("span", { role: "status" });
     this.controls = [];
     panel.append(
-      make("div", { class: "answer" }, this.says, this.proof, this.spoken), this.warnings,
-      this.budgets(), this.sources(), this.targets(), this.buttons(),
-      make("h3", {}, "The same question in a terminal"), this.command,
-      make("h3", {}, "Candidates, at this budget and these weights"), this.candidates,
+      make("div", { class: "answer" }, this.says, this.proof, this.spoken),
+      this.warnings,
+      this.budgets(),
+      this.sources(),
+      this.targets(),
+      this.buttons(),
+      make("h3", {}, "The same question in a terminal"),
+      this.command,
+      make("h3", {}, "Candidates, at this budget and these weights"),
+      this.candidates,
     );
     this.start = answerOf(this.data, this.state);
     this.show();
@@ -48,20 +40,32 @@ class Page {
   ask() {
     if (this.asked) return;
     this.asked = true;
-    requestAnimationFrame(() => { this.asked = false; this.show(); });
+    requestAnimationFrame(() => {
+      this.asked = false;
+      this.show();
+    });
   }
 
   /** N and D, by sliders of their logarithm and as text. */
   budgets() {
     const rows = ["N", "D"].map((name) => this.budget(name));
-    const why = this.data.moves ? [] : [make("p", { class: "warnings" },
-      `Law ${this.data.law.name} has a form of its own in N and D: they stay where they are.`)];
+    const why = this.data.moves
+      ? []
+      : [
+          make(
+            "p",
+            { class: "warnings" },
+            `Law ${this.data.law.name} has a form of its own in N and D: they stay where they are.`,
+          ),
+        ];
     return make("fieldset", { class: "budgets" }, make("legend", {}, "Budget"), ...rows, ...why);
   }
 
   budget(name) {
-    const [low, high] = this.data.ranges[name], now = this.state[name];
-    const from = Math.log10(Math.min(low, now) / 2), to = Math.log10(Math.max(high, now) * BEYOND);
+    const [low, high] = this.data.ranges[name],
+      now = this.state[name];
+    const from = Math.log10(Math.min(low, now) / 2),
+      to = Math.log10(Math.max(high, now) * BEYOND);
     const what = name === "N" ? "N, parameters" : "D, tokens";
     const disabled = !this.data.moves;
     const put = (value, source) => {
@@ -73,18 +77,31 @@ class Page {
       this.ask();
     };
     const slider = make("input", {
-      type: "range", id: `slider-${name}`, min: from, max: to, step: "any", "aria-label": what, disabled,
+      type: "range",
+      id: `slider-${name}`,
+      min: from,
+      max: to,
+      step: "any",
+      "aria-label": what,
+      disabled,
       input: () => put(Number((10 ** slider.valueAsNumber).toPrecision(3)), slider),
     });
     const text = make("input", {
-      type: "text", id: `text-${name}`, inputmode: "text", "aria-label": `${what}, as text`, disabled,
+      type: "text",
+      id: `text-${name}`,
+      inputmode: "text",
+      "aria-label": `${what}, as text`,
+      disabled,
       change: () => {
         const value = sizeOf(text.value);
         text.setAttribute("aria-invalid", String(!(value > 0)));
         put(value, text);
       },
     });
-    const reset = () => { slider.value = Math.log10(this.state[name]); text.value = sizeText(this.state[name]); };
+    const reset = () => {
+      slider.value = Math.log10(this.state[name]);
+      text.value = sizeText(this.state[name]);
+    };
     this.controls.push(reset);
     reset();
     return make("div", { class: "row" }, make("span", { class: "name" }, what), slider, text);
@@ -101,11 +118,21 @@ class Page {
       this.ask();
     };
     const slider = make("input", {
-      type: "range", min: 0, max: most ** (1 / bend), step, "aria-label": label, disabled,
+      type: "range",
+      min: 0,
+      max: most ** (1 / bend),
+      step,
+      "aria-label": label,
+      disabled,
       input: () => put(Number((slider.valueAsNumber ** bend).toPrecision(4)), slider),
     });
     const number = make("input", {
-      type: "number", min: 0, max: limit, step: "any", "aria-label": `${label}, as a number`, disabled,
+      type: "number",
+      min: 0,
+      max: limit,
+      step: "any",
+      "aria-label": `${label}, as a number`,
+      disabled,
       input: () => put(number.valueAsNumber, number),
     });
     const show = (source) => {
@@ -125,35 +152,76 @@ class Page {
     this.ratios = this.data.sources.map((name, i) => {
       const fill = make("rect", { class: "bar", x: 0, y: 3, height: 10, width: 0 });
       const limit = make("line", { class: "limit", y1: 0, y2: 16 });
-      const strip = make("svg", { class: "strip", viewBox: "0 0 200 16", preserveAspectRatio: "none", "aria-hidden": "true" }, fill, limit);
-      const ratio = make("output", { class: "number" }), more = make("output", { class: "note" });
-      const dial = this.dial("caps", i, `cap of ${name}`, { most: 1, step: 0.005, bend, limit: 1, disabled: this.data.held[i] });
-      const row = make("div", { class: "row" }, make("span", { class: "name", title: name }, name), ...dial, strip, ratio, more);
+      const strip = make(
+        "svg",
+        { class: "strip", viewBox: "0 0 200 16", preserveAspectRatio: "none", "aria-hidden": "true" },
+        fill,
+        limit,
+      );
+      const ratio = make("output", { class: "number" }),
+        more = make("output", { class: "note" });
+      const dial = this.dial("caps", i, `cap of ${name}`, {
+        most: 1,
+        step: 0.005,
+        bend,
+        limit: 1,
+        disabled: this.data.held[i],
+      });
+      const row = make(
+        "div",
+        { class: "row" },
+        make("span", { class: "name", title: name }, name),
+        ...dial,
+        strip,
+        ratio,
+        more,
+      );
       return { row, fill, limit, ratio, more };
     });
-    return make("fieldset", { class: "sources" }, make("legend", {}, "Sources: caps, and the best ratios within them"),
-      make("div", { class: rowsOf(this.ratios) }, ...this.ratios.map(({ row }) => row)));
+    return make(
+      "fieldset",
+      { class: "sources" },
+      make("legend", {}, "Sources: caps, and the best ratios within them"),
+      make("div", { class: rowsOf(this.ratios) }, ...this.ratios.map(({ row }) => row)),
+    );
   }
 
   /** A weight for each target, with its loss. */
   targets() {
     const most = Math.max(HEAVIEST, 2 * Math.max(...this.state.weights));
     this.losses = this.data.targets.map((name, j) => {
-      const loss = make("output", { class: "number" }), change = make("output", { class: "note" });
+      const loss = make("output", { class: "number" }),
+        change = make("output", { class: "note" });
       const dial = this.dial("weights", j, `weight of ${name}`, { most, step: 0.05 });
-      const row = make("div", { class: "row" }, make("span", { class: "name", title: name }, name), ...dial, loss, change);
+      const row = make(
+        "div",
+        { class: "row" },
+        make("span", { class: "name", title: name }, name),
+        ...dial,
+        loss,
+        change,
+      );
       return { row, loss, change };
     });
-    return make("fieldset", { class: "targets" }, make("legend", {}, "Targets: weights, and the losses there"),
-      make("div", { class: rowsOf(this.losses) }, ...this.losses.map(({ row }) => row)));
+    return make(
+      "fieldset",
+      { class: "targets" },
+      make("legend", {}, "Targets: weights, and the losses there"),
+      make("div", { class: rowsOf(this.losses) }, ...this.losses.map(({ row }) => row)),
+    );
   }
 
   buttons() {
     const button = (id, label, click) => make("button", { type: "button", id, click }, label);
-    return make("div", { class: "buttons" },
-      button("pin", "Pin this mixture", () => this.pin()), button("reset", "Back to the start", () => this.reset()),
-      button("copy", "Copy the command", () => this.copy()), button("download", "Download JSON", () => this.download()),
-      this.copied);
+    return make(
+      "div",
+      { class: "buttons" },
+      button("pin", "Pin this mixture", () => this.pin()),
+      button("reset", "Back to the start", () => this.reset()),
+      button("copy", "Copy the command", () => this.copy()),
+      button("download", "Download JSON", () => this.download()),
+      this.copied,
+    );
   }
 
   pin() {
@@ -192,8 +260,9 @@ class Page {
   show() {
     const answer = answerOf(this.data, this.state);
     this.answer = answer;
-    this.command.textContent = commandOf(this.data, this.state)
-      ?? "A name holds a comma, which no flag can tell from the next name: give caps and weights from Python.";
+    this.command.textContent =
+      commandOf(this.data, this.state) ??
+      "A name holds a comma, which no flag can tell from the next name: give caps and weights from Python.";
     const faulty = answer.fault !== undefined;
     document.body.classList.toggle("faulty", faulty);
     if (faulty) {
@@ -205,17 +274,21 @@ class Page {
     }
     this.showCandidates();
     clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => { this.spoken.textContent = this.says.textContent; }, 700);
+    this.speaking = setTimeout(() => {
+      this.spoken.textContent = this.says.textContent;
+    }, 700);
   }
 
   showAnswer(answer) {
     const change = answer.objective - (this.start.objective ?? NaN);
     const moved = Math.abs(change) >= 5e-5 ? `, ${signed(change)} against where the page began` : "";
-    this.says.textContent = Number.isFinite(answer.objective) ? `Mean loss ${answer.objective.toFixed(4)} nats${moved}`
+    this.says.textContent = Number.isFinite(answer.objective)
+      ? `Mean loss ${answer.objective.toFixed(4)} nats${moved}`
       : "No mean loss: for some target there is no prediction";
     const gap = answer.gap <= 1e-12 * Math.abs(answer.objective) ? "rounding" : `${answer.gap.toExponential(1)} nats`;
-    this.proof.textContent = `No mixture within these bounds is better by more than ${gap} `
-      + `(Frank-Wolfe bound, computed here; ${answer.steps} steps, ${answer.ms.toFixed(1)} ms).`;
+    this.proof.textContent =
+      `No mixture within these bounds is better by more than ${gap} ` +
+      `(Frank-Wolfe bound, computed here; ${answer.steps} steps, ${answer.ms.toFixed(1)} ms).`;
     this.warnings.replaceChildren(...answer.warnings.map((text) => make("li", {}, text)));
     const top = Math.max(...answer.p, 1e-3);
     this.ratios.forEach((row, i) => showRatio(row, i, this.data, this.state, answer, top));
@@ -228,47 +301,38 @@ class Page {
 
   showCandidates() {
     const found = this.pins.map((pin) => ({ ...pin, ...judged(this.data, this.state, pin.p, this.answer) }));
-    const now = this.answer.fault === undefined
-      ? [{ name: "best now", p: this.answer.p, objective: this.answer.objective, within: true, fixed: true }] : [];
+    const now =
+      this.answer.fault === undefined
+        ? [{ name: "best now", p: this.answer.p, objective: this.answer.objective, within: true, fixed: true }]
+        : [];
     const best = now.length ? now[0].objective : Math.min(...found.map(({ objective }) => objective));
     const head = ["mixture", "mean loss", "more than the best", ...this.data.sources, ""];
-    const rows = [...now, ...found].map((one) => make("tr", {}, make("th", { scope: "row" }, one.name),
-      ...[Number.isFinite(one.objective) ? one.objective.toFixed(4) : "–",
-        `${Number.isFinite(one.objective - best) ? (one.objective - best).toFixed(4) : "–"}${one.within ? "" : ", breaks a bound"}`,
-        ...[...one.p].map((ratio) => ratio.toFixed(3))].map((text) => make("td", { class: "number" }, text)),
-      make("td", {}, ...(one.fixed ? [] : [this.unpin(one.name)]))));
+    const rows = [...now, ...found].map((one) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, one.name),
+        ...[
+          told(one.objective),
+          `${told(one.objective - best)}${one.within ? "" : ", breaks a bound"}`,
+          ...[...one.p].map((ratio) => ratio.toFixed(3)),
+        ].map((text) => make("td", { class: "number" }, text)),
+        make("td", {}, ...(one.fixed ? [] : [this.unpin(one.name)])),
+      ),
+    );
     const columns = head.map((name, place) => make("th", { scope: "col", class: place ? "number" : null }, name));
-    this.candidates.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...columns)), make("tbody", {}, ...rows)));
+    this.candidates.replaceChildren(
+      make("table", {}, make("thead", {}, make("tr", {}, ...columns)), make("tbody", {}, ...rows)),
+    );
   }
 
   unpin(name) {
-    const click = () => { this.pins = this.pins.filter((pin) => pin.name !== name); this.show(); };
+    const click = () => {
+      this.pins = this.pins.filter((pin) => pin.name !== name);
+      this.show();
+    };
     return make("button", { type: "button", "aria-label": `Remove ${name}`, click }, "remove");
   }
-}
-
-/** One source's bar, its cap as a tick, and what is worth saying of it. */
-function showRatio({ fill, limit, ratio, more }, i, data, state, answer, top) {
-  const wide = (value) => rounded(200 * Math.min(value / top, 1), 5);
-  fill.setAttribute("width", wide(answer.p[i]));
-  limit.setAttribute("x1", wide(answer.upper[i]));
-  limit.setAttribute("x2", wide(answer.upper[i]));
-  limit.setAttribute("visibility", answer.upper[i] < 1 && answer.upper[i] <= top ? "visible" : "hidden");
-  ratio.textContent = answer.p[i].toFixed(4);
-  const tokens = data.supply.available[i], notes = [];
-  if (data.held[i]) notes.push("no run saw it");
-  else if (answer.supplied[i] < Math.min(state.caps[i], 1)) notes.push(`at most ${answer.supplied[i].toFixed(3)}, by its tokens`);
-  if (tokens) notes.push(`${((answer.p[i] * state.D) / tokens).toFixed(2)} epochs`);
-  if (answer.worth[i] > 1e-9) notes.push(`1% of D more saves ${rounded(answer.worth[i] / 100, 3)} nats`);
-  more.textContent = notes.join("; ");
-}
-
-function rowsOf(rows) {
-  return rows.length > MANY ? "rows many" : "rows";
-}
-
-function signed(value, digits = 4) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 }
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -4,13 +4,20 @@
 // from the law alone, whoever made the mixture.
 "use strict";
 
-const NARROW = 1e-13, SNAP = 1e-11, TO_THE_WALL = 0.995, OVERSHOOT = 0.9;
+const NARROW = 1e-13,
+  SNAP = 1e-11,
+  TO_THE_WALL = 0.995,
+  OVERSHOOT = 0.9;
 /** Shares of what the mixture can change: a gap at which to stop, and one at which to stop as soon as it stays. */
-const TIGHT = 1e-15, ENOUGH = 1e-12;
+const TIGHT = 1e-15,
+  ENOUGH = 1e-12;
 /** Steps in all, and steps without a smaller gap: where tokens begin to repeat, curvature jumps and steps are short. */
-const MOST_STEPS = 200, PATIENCE = 40;
+const MOST_STEPS = 200,
+  PATIENCE = 40;
 /** After so many steps without a smaller gap they go calmly: towards a centre that falls slowly, and never too far. */
-const RESTLESS = 5, SLOWLY = 0.2, CALMLY = 0.1;
+const RESTLESS = 5,
+  SLOWLY = 0.2,
+  CALMLY = 0.1;
 /** Where a tangent may touch the objective in place of a ratio of zero, at which slopes can be infinite. */
 const EDGES = [0, 1e-150, 1e-14, 1e-12, 1e-10];
 
@@ -43,9 +50,11 @@ function backSolved(L, n, right) {
   return x;
 }
 
-/** The Hessian (n, n) of the sources `free` with `extra` (n) on its diagonal, factorised; a ridge where rounding asks. */
+/** The Hessian (n, n) of the sources `free` with `extra` (n) on its diagonal, factorised; a ridge where rounding asks
+ * for one. */
 function factorOf(local, free, extra, targets) {
-  const n = free.length, H = new Float64Array(n * n);
+  const n = free.length,
+    H = new Float64Array(n * n);
   for (let a = 0; a < n; a++) {
     for (let b = 0; b <= a; b++) {
       let sum = 0;
@@ -66,9 +75,11 @@ function factorOf(local, free, extra, targets) {
 
 /** Moves (n) of zero sum with H move = pull + shift. */
 function directions(L, n) {
-  const along = backSolved(L, n, new Float64Array(n).fill(1)), total = sumOf(along);
+  const along = backSolved(L, n, new Float64Array(n).fill(1)),
+    total = sumOf(along);
   return (pull) => {
-    const raw = backSolved(L, n, pull), shift = -sumOf(raw) / total;
+    const raw = backSolved(L, n, pull),
+      shift = -sumOf(raw) / total;
     return { move: raw.map((value, i) => value + shift * along[i]), shift };
   };
 }
@@ -96,7 +107,10 @@ function minimise(terms, w, lower, upper) {
   const { p, high, free } = interior(lower, upper);
   if (free.length < 2) return { p, steps: 0 };
   const state = started(terms, w, p, lower, high, free);
-  let best = Infinity, answer = Float64Array.from(p), waited = 0, steps = 0;
+  let best = Infinity,
+    answer = Float64Array.from(p),
+    waited = 0,
+    steps = 0;
   for (; steps < MOST_STEPS; steps++) {
     const gap = boundOf(state);
     if (gap < best) answer = Float64Array.from(state.p);
@@ -111,8 +125,11 @@ function minimise(terms, w, lower, upper) {
 
 /** The iterate: `room` (2n) is the distance to the lower, then the upper bounds, `dual` (2n) their multipliers. */
 function started(terms, w, p, lower, high, free) {
-  const n = free.length, local = expansion(terms, w, p);
-  const room = new Float64Array(2 * n), binds = new Float64Array(2 * n), floors = sumOf(lower);
+  const n = free.length,
+    local = expansion(terms, w, p);
+  const room = new Float64Array(2 * n),
+    binds = new Float64Array(2 * n),
+    floors = sumOf(lower);
   free.forEach((i, a) => {
     room[a] = p[i] - lower[i];
     room[n + a] = high[i] - p[i];
@@ -135,8 +152,13 @@ function boundOf({ pull, room }) {
 
 /** Mehrotra's target of the multipliers: the centre that the predictor allows, less its second-order error. */
 function correctorPush(state, move) {
-  const n = move.length, q = new Float64Array(2 * n), products = state.room.map((value, a) => value * state.dual[a]);
-  let furthest = 0, now = 0, errors = 0, count = 0;
+  const n = move.length,
+    q = new Float64Array(2 * n),
+    products = state.room.map((value, a) => value * state.dual[a]);
+  let furthest = 0,
+    now = 0,
+    errors = 0,
+    count = 0;
   for (let a = 0; a < 2 * n; a++) {
     q[a] = state.binds[a] ? (a < n ? move[a] : -move[a - n]) / state.room[a] : 0;
     furthest = Math.max(furthest, Math.abs(q[a] + 0.5) + 0.5);
@@ -153,9 +175,15 @@ function correctorPush(state, move) {
 
 /** One predictor-corrector step, in place; false where none can be taken. */
 function stepped(terms, w, state) {
-  const { free, room, dual, binds } = state, n = free.length;
+  const { free, room, dual, binds } = state,
+    n = free.length;
   const ratio = dual.map((value, a) => value / room[a]);
-  const L = factorOf(state.local, free, free.map((_, a) => ratio[a] + ratio[n + a]), terms.targets);
+  const L = factorOf(
+    state.local,
+    free,
+    free.map((_, a) => ratio[a] + ratio[n + a]),
+    terms.targets,
+  );
   if (L === null) return false;
   const solve = directions(L, n);
   const push = correctorPush(state, solve(state.pull).move);
@@ -175,14 +203,18 @@ function stepped(terms, w, state) {
 /** Moves the mixture and its price, less far while the slope at the end says too far; returns the step taken. Where it
  * goes calmly the slope is that of the barrier problem, in which the push falls as its bound is left. */
 function searched(terms, w, state, { move, shift, way, push }, start, length) {
-  const { free, p, price, room, calm } = state, from = Float64Array.from(p);
+  const { free, p, price, room, calm } = state,
+    from = Float64Array.from(p);
   for (let tries = 1; ; tries++) {
-    free.forEach((i, a) => { p[i] = from[i] + length * move[a]; });
+    free.forEach((i, a) => {
+      p[i] = from[i] + length * move[a];
+    });
     state.price = price + length * shift;
     state.local = expansion(terms, w, p);
     state.pull = Float64Array.from(free, (i) => state.price - state.local.gradient[i]);
     let end = -state.pull.reduce((total, value, a) => total + value * move[a], 0);
-    if (calm) end -= way.reduce((total, value, a) => total + (push[a] * value * room[a]) / (room[a] + length * value), 0);
+    if (calm)
+      end -= way.reduce((total, value, a) => total + (push[a] * value * room[a]) / (room[a] + length * value), 0);
     if (!(end > (calm ? CALMLY : OVERSHOOT) * start) || tries === 30) return length;
     length *= Math.min(Math.max(start / (start + end), 0.1), 0.7);
   }
@@ -192,7 +224,8 @@ function searched(terms, w, state, { move, shift, way, push }, start, length) {
 function linearMinimiser(gradient, lower, upper) {
   const order = [...gradient.keys()].sort((a, b) => gradient[a] - gradient[b] || a - b);
   const s = Float64Array.from(lower);
-  let rest = 1 - sumOf(lower), price = NaN;
+  let rest = 1 - sumOf(lower),
+    price = NaN;
   for (const i of order) {
     const room = upper[i] - lower[i];
     if (room <= 0) continue;
@@ -209,7 +242,9 @@ function proofAt(terms, w, lower, upper, p, base) {
   const { gradient } = expansion(terms, w, base);
   const { s, price } = linearMinimiser(gradient, lower, upper);
   let gap = weighed(w, lossesOf(terms, p)) - weighed(w, lossesOf(terms, base));
-  base.forEach((value, i) => { if (value !== s[i]) gap += gradient[i] * (value - s[i]); });
+  base.forEach((value, i) => {
+    if (value !== s[i]) gap += gradient[i] * (value - s[i]);
+  });
   return { gap: Number.isNaN(gap) ? Infinity : Math.max(gap, 0), price, gradient };
 }
 
@@ -224,14 +259,16 @@ function certificate(terms, w, lower, upper, p) {
     if (best.gap <= 1e-9 * Math.abs(objective)) break;
   }
   const worth = Float64Array.from(p, (value, i) =>
-    (value >= upper[i] - 1e-9 && upper[i] < 1 ? Math.max(best.price - best.gradient[i], 0) : 0));
+    value >= upper[i] - 1e-9 && upper[i] < 1 ? Math.max(best.price - best.gradient[i], 0) : 0,
+  );
   return { objective, gap: best.gap, bound: objective - best.gap, price: best.price, worth };
 }
 
 /** Ratios next to their bounds moved onto them; the others make up for it. */
 function snapped(p, lower, upper) {
   const moved = p.map((value, i) => (value - lower[i] < SNAP ? lower[i] : upper[i] - value < SNAP ? upper[i] : value));
-  const between = moved.map((value, i) => (value > lower[i] && value < upper[i] ? value : 0)), total = sumOf(between);
+  const between = moved.map((value, i) => (value > lower[i] && value < upper[i] ? value : 0)),
+    total = sumOf(between);
   const missing = 1 - sumOf(moved);
   return total > 0 ? moved.map((value, i) => value + (missing * between[i]) / total) : moved;
 }
