@@ -84,7 +84,8 @@ def branch_and_bound(problem: Problem, starts: tuple[FloatArray, ...]) -> Answer
             done = min(done, box.least)
     if best is None:
         raise SolveError("no mixture within the bounds was found that has a finite error", hint="widen the bounds")
-    best = _better(problem, best, _nearby(problem, best))
+    better = _better(problem, best, _nearby(problem, best))
+    best = best if better is None else better
     least = min([done, *(one[0] for one in heap)])
     return _answer(problem, best, least)
 
