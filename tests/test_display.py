@@ -262,6 +262,8 @@ def made(fixtures: Path, results: dict[str, Any]) -> dict[str, Any]:
         "candidates": compare_mixtures(fitted, ["uniform", mix], 97600, 2e6),
         "frontier": frontier(fitted, 97600, 2e6, "en:rest", points=2),
         "law": fitted.law,
+        "export": sm.export(mix, "json"),
+        "calibration": sm.calibrate_scores(log, fixtures / "multilingual5_scores.csv", chance=0.25),
         "design": sm.design(2, sources=["en", "de"]),
         "curve": sm.learning_curve(log, "chinchilla", folds=3, threads=1, starts=1),
     }

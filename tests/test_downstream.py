@@ -139,7 +139,7 @@ def test_scores_of_a_table_with_every_fault(tmp_path):
         sm.calibrate_scores(log_of([2.0, 2.5, 3.0]), str(tmp_path / "scores.csv"))
     text = str(caught.value)
     assert "scores.csv:2 [score]: score = 35.6, expected a score between 0 and 1" in text
-    assert "give --percent" in text
+    assert "give percent=True" in text
     assert "scores.csv:4 [target]: 'fr' is no target of the log" in text
     assert "scores.csv:6 [score]: repeats the score of run 'r2' on cloze/en" in text
 

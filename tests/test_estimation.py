@@ -37,7 +37,7 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
     rng = np.random.default_rng(0)
 
     def objective(x):
-        columns = {key: value.T[target : target + 1, :, None] for key, value in problem.givens.items()}
+        columns = {key: value.T[target : target + 1][..., None] for key, value in problem.givens.items()}
         log_loss, slopes = problem.packing.unpack(x[None], columns).expansion(seen.p, seen.N, seen.D)
         e, jacobian = log_loss[0, :, 0] - seen.log_loss[:, target], problem.packing.jacobian(slopes)[0]
         size, score = np.abs(e), np.clip(e, -delta, delta)

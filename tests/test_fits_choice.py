@@ -112,7 +112,7 @@ def test_auto_errs_no_more_than_learned_base_where_runs_are_few(shared_data):
             errors.append(score(rest.targets, rest.loss, predicted).mean["PE"])
         found.append(errors)
     auto, usual = np.median(found, axis=0)
-    assert auto <= usual
+    assert auto <= usual * (1 + 1e-6)
 
 
 def test_auto_finds_the_mixture_to_matter_or_not():

@@ -52,7 +52,7 @@ def test_the_scores_are_those_of_the_files(log):
 
 
 def test_other_numbers_of_examples_are_not_mixed(log):
-    with pytest.raises(sm.DataError, match=r"cloze/(de|en) was evaluated with 0 and 2 examples\n  hint: .*--shots"):
+    with pytest.raises(sm.DataError, match=r"cloze/(de|en) was evaluated with 0 and 2 examples\n  hint: .*shots=5"):
         sm.calibrate_scores(log, str(GOLDEN))
     with pytest.raises(sm.DataError, match="nothing was evaluated with 5 examples"):
         sm.calibrate_scores(log, str(GOLDEN), shots=5)

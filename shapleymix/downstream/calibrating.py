@@ -35,7 +35,7 @@ def calibrate_scores(
     scores: Table,
     *,
     task_language: Mapping[str, str] | Sequence[str] | str | None = None,
-    chance: Mapping[str, float] | str | None = None,
+    chance: Mapping[str, float] | str | float | None = None,
     transform: str | None = None,
     metric: str = "acc",
     shots: int | None = None,
@@ -53,7 +53,7 @@ def calibrate_scores(
         A table `run,task,target,score[,D][,chance]`, or the folder in which lm-eval left its `results_*.json`.
     task_language : mapping or str, optional
         The language of tasks whose name does not end in it: `"hellaswag=en,belebele_deu_Latn=belebele/de"`.
-    chance : mapping or str, optional
+    chance : float, mapping or str, optional
         What a guess scores, by task: `"hellaswag=0.25"`; a sigmoid is tried where it is known.
     transform : str, optional
         Take this one for every task; by default that of the lowest held-out error.

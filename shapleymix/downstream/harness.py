@@ -101,7 +101,7 @@ def read_harness(
         raise DataError.of(faults, os.fspath(place))
     if not found:
         if lacking:
-            raise DataError(f"no task has the metric {metric!r}", hint="name another: --metric acc_norm")
+            raise DataError(f"no task has the metric {metric!r}", hint="name another: metric='acc_norm'")
         raise DataError.of([replace(unplaced(list(strange)), location=Location(file=os.fspath(place)))])
     kept = [one for one in found if shots is None or one.shots == shots]
     notices = _notices(kept, list(strange), list(lacking), metric)
@@ -159,7 +159,7 @@ def _run_of(one: _File, log: RunLog, pattern: str | None, faults: list[Fault]) -
     return None, None
 
 
-_PATTERN_HINT = "say where the run's id stands: --run-pattern 'checkpoints/{run}/final', * for whatever else there is"
+_PATTERN_HINT = "say where the run's id stands: run_pattern='checkpoints/{run}/final', * for whatever else there is"
 
 
 def _by_pattern(one: _File, log: RunLog, pattern: str, faults: list[Fault]) -> tuple[str | None, float | None]:
@@ -195,7 +195,7 @@ def _number(one: _File, name: str, numbers: Mapping[str, object], metric: str, f
     if metric in known:
         known = [metric]
     if len(known) > 1:
-        faults.append(one.fault(f"{name} has {' and '.join(known)}", f"say which: --metric {known[0]}"))
+        faults.append(one.fault(f"{name} has {' and '.join(known)}", f"say which: metric='{known[0]}'"))
         return None
     value = numbers[known[0]] if known else None
     if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -205,7 +205,7 @@ def _number(one: _File, name: str, numbers: Mapping[str, object], metric: str, f
         return None
     higher = _of_task(one, "higher_is_better", name)
     if isinstance(higher, Mapping) and higher.get(metric.partition(",")[0]) is False:
-        faults.append(one.fault(f"{name}: less {metric} is better, which no score is", "name another: --metric acc"))
+        faults.append(one.fault(f"{name}: less {metric} is better, which no score is", "name another: metric='acc'"))
         return None
     return float(value)
 
@@ -234,7 +234,7 @@ def _latest(found: Sequence[_Found], shots: int | None, place: str) -> list[Scor
     for one in found:
         seen.setdefault(one.scored.task, set()).add(one.shots)
     faults = [
-        Fault(f"{task.label} was evaluated with {' and '.join(map(str, counts))} examples", hint="say which: --shots 5")
+        Fault(f"{task.label} was evaluated with {' and '.join(map(str, counts))} examples", hint="say which: shots=5")
         for task, counts in seen.items()
         if len(counts) > 1
     ]
@@ -253,7 +253,7 @@ def _notices(found: Sequence[_Found], strange: Sequence[str], lacking: Sequence[
     if again:
         notices.append(f"{again} evaluations were done again later: the latest counts")
     if strange:
-        notices.append(f"left out for no known language: {short(strange)} (--task-language {strange[0]}=en says it)")
+        notices.append(f"left out for no known language: {short(strange)} (task_language={strange[0]}=en says it)")
     if lacking:
         notices.append(f"left out for want of the metric {metric!r}: {short(lacking)}")
     cut = sorted({one.scored.task.label for one in found if one.limit})

@@ -130,7 +130,7 @@ def _shares(sheet: Sheet, column: str, faults: list[Fault], percent: bool) -> Fl
     """A column of scores between 0 and 1."""
     values = numbers(sheet, column, faults, empty=column == "chance") / (PER_CENT if percent else 1.0)
     far = (values < SHARE[0]) | (values > SHARE[1])
-    hint = "for scores from 0 to 100 give --percent" if not percent else "leave out --percent"
+    hint = "for scores from 0 to 100 give percent=True" if not percent else "leave out percent=True"
     require(sheet, column, values, far, "expected a score between 0 and 1", faults, hint)
     return values
 
@@ -149,7 +149,7 @@ def _tasks(
     found = [task_of(name, log.targets, meanings) for name in names]
     unknown = list(dict.fromkeys(name for name, task in zip(names, found, strict=True) if task is None and name))
     if unknown:
-        hint = f"add a column target, or say --task-language {unknown[0]}={log.targets[0]}"
+        hint = f"add a column target, or say task_language={unknown[0]}={log.targets[0]}"
         faults.append(sheet.header_fault("task", f"no target is known of {short(unknown)}", hint))
     return found
 
@@ -219,7 +219,7 @@ def _rows(scores: Sequence[Scored], log: RunLog) -> tuple[list[int], list[Fault]
     return found, faults
 
 
-def chances_of(given: Mapping[str, float] | str | None) -> dict[str, float]:
+def chances_of(given: Mapping[str, float] | str | float | None) -> dict[str, float]:
     """Chance levels by task (`hellaswag=0.25`), by task and target (`xnli/de=0.33`), or one for all (`0.25`).
 
     Raises
@@ -229,7 +229,8 @@ def chances_of(given: Mapping[str, float] | str | None) -> dict[str, float]:
     """
     if given is None:
         return {}
-    text = f"*={given}" if isinstance(given, str) and "=" not in given else given
+    text = str(given) if isinstance(given, float | int) else given
+    text = f"*={text}" if isinstance(text, str) and "=" not in text else text
     found = parse_pairs(text, parse_number, "chance level")
     odd = next((name for name, value in found.items() if not 0 <= value < 1), None)
     if odd is not None:

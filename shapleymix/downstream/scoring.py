@@ -192,7 +192,7 @@ class ScoredFit:
         if senseless:
             message = f"{short(senseless)} scores higher where the loss is higher: no mixture is to be chosen by that"
             rest = ",".join(f"{name}=1" for name in self.targets if name not in senseless)
-            raise UsageError(message, hint=f"leave it out: --task-weights {rest}" if rest else "evaluate other tasks")
+            raise UsageError(message, hint=f"leave it out: task_weights={rest}" if rest else "evaluate other tasks")
 
     @cached_property
     def misfit(self) -> ScoredMisfit | None:

@@ -61,7 +61,7 @@ def task_of(name: str, targets: Sequence[str], meanings: Mapping[str, Task]) -> 
 
 def unplaced(names: Sequence[str]) -> Fault:
     """That names of evaluations say no target."""
-    return Fault(f"no language is known of {', '.join(names)}", hint=f"say which: --task-language {names[0]}=en")
+    return Fault(f"no language is known of {', '.join(names)}", hint=f"say which: task_language={names[0]}=en")
 
 
 def _texts(given: Sequence[str] | str | None) -> list[str]:

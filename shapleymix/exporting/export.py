@@ -283,7 +283,7 @@ def _sources(mixture: MixtureSpec, table: Languages | None, corpora: Corpora | N
     if isinstance(mixture, str) and "=" in mixture:
         return labels_of(",".join(part.rpartition("=")[0] for part in mixture.split(",")), "the mixture")
     if isinstance(mixture, str) and not is_name(mixture, ()):
-        hint = "give what optimize -o wrote, ratios such as en=0.5,de=0.5, or natural, uniform, temperature:T, unimax:E"
+        hint = "give an optimised mixture, ratios such as en=0.5,de=0.5, or natural, uniform, temperature:T, unimax:E"
         raise UsageError(f"{mixture!r:.60} is no mixture", hint=hint)
     known = corpora.of_split(TRAIN) if table is None and corpora is not None else table.names if table else ()
     if not known:

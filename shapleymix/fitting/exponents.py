@@ -90,13 +90,16 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D."""
     if not isinstance(law, CoreLaw):
         return law
-    rng = np.random.default_rng([seed, STREAM])
+    rng, other = (np.random.default_rng([seed, STREAM, *more]) for more in ((), (1,)))
     for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
-        law = _gone_on(law, levels, budget, exponent, _slope(budget, _drawn(rng, np.shape(law.E))))
+        slope = _slope(budget, _drawn(rng, np.shape(law.E)))
         if len(values) == 1:
-            law = law.loosened(budget, _drawn(rng, np.shape(law.E)))
+            loose = law.loosened(budget, float(values[0]), _drawn(other, np.shape(law.E)))
+            steeper = _slopes(loose, levels, budget) - _slopes(law, levels, budget)
+            law, slope = loose, np.maximum(slope - steeper, LEAST_SLOPE)
+        law = _gone_on(law, levels, budget, exponent, slope)
     return law
 
 
@@ -132,12 +135,12 @@ def too_flat(law: Law, levels: Levels, targets: tuple[str, ...]) -> tuple[str, .
 
 
 def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
-    """-d log L / d log N or D (K,) of the mean mixture at the middle of the budgets."""
+    """-d log L / d log N or D (..., K) of the mean mixture at the middle of the budgets."""
     step = np.array([-1e-4, 1e-4])
     N, D = (np.exp(np.log(values).mean()) * np.ones(2) for values in (levels.N, levels.D))
     N, D = (N * np.exp(step), D) if budget == "N" else (N, D * np.exp(step))
     log_loss = np.log(law(np.stack([levels.p, levels.p]), N, D))
-    return (log_loss[0] - log_loss[1]) / (step[1] - step[0])
+    return (log_loss[..., 0, :] - log_loss[..., 1, :]) / (step[1] - step[0])
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:

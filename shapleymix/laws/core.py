@@ -120,8 +120,8 @@ class CoreLaw(Law):
             return self.replaced(E=whole - amount, A=size, alpha=exponent)
         return self.replaced(E=whole - amount, B=size, beta=exponent)
 
-    def loosened(self, budget: Budget, apart: FloatArray) -> Self:
-        """The same losses at the one level of a budget, with symbols drawn that it cannot tell.
+    def loosened(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+        """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
 
         The core's own are drawn by `bent`; a law in which the budget does more has these besides.
 

@@ -173,9 +173,9 @@ class LearnedBase(TransferLaw):
     def rescaled(self, N0: float, D0: float) -> Self:
         return super().rescaled(N0, D0).replaced(N0=self.N0 * N0, D0=self.D0 * D0)
 
-    def loosened(self, budget: Budget, apart: FloatArray) -> Self:
-        spread = GROWTH[budget] * apart
-        return self.replaced(eta=spread) if budget == "N" else self.replaced(zeta=spread)
+    def loosened(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+        growth, here = GROWTH[budget] * apart, np.full(np.shape(self.E), level)
+        return self.replaced(eta=growth, N0=here) if budget == "N" else self.replaced(zeta=growth, D0=here)
 
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:

@@ -41,7 +41,7 @@ def read_source(table: Table, layout: Layout | None = None) -> Sheet:
         return mlflow.read_mlflow(name)
     path, _, experiment = name.partition("#")
     place = Path(path if os.path.exists(path) and not os.path.exists(name) else name)
-    if place.is_dir():
+    if os.path.isdir(place):  # also False of a name that no system takes
         return _folder(place, experiment, layout)
     if _is_database(place):
         return mlflow.read_mlflow(f"{mlflow.uri_of(place)}#{experiment}", os.fspath(place))
@@ -79,7 +79,7 @@ def _pair(folder: Path, both: Sheet, digests: str, run: str | None) -> Sheet:
 
 def _is_database(path: Path) -> bool:
     """Whether a file is an SQLite database, as MLflow keeps; a pipe is not touched."""
-    if not path.is_file() or path.stat().st_size < _LEAST:
+    if not os.path.isfile(path) or path.stat().st_size < _LEAST:
         return False
     with open(path, "rb") as stream:
         return stream.read(len(mlflow.SQLITE)) == mlflow.SQLITE
