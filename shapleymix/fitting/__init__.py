@@ -5,6 +5,7 @@ Modules, in reading order:
   settings        how to fit and compare: every default, once
   coverage        where a fit has data, target by target, and which points lie outside
   extrapolation   words for points outside of what was fitted
+  magnitudes      numbers that a law can be fitted to, or the place of each that is none; budgets that are one
   packing         between a law's named symbols and the vectors that the search works on
   starts          starting points by variable projection
   unseen          sources that the runs show too little of: their coefficients are drawn, not estimated
@@ -20,7 +21,6 @@ Modules, in reading order:
   misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
-  magnitudes      numbers that a law can be fitted to, or the place of each that is none
   evidence        what a fit gets to see, and what was left out
   estimation      fit one law to weighted evidence: every target, start and replicate in one batch
   tuning          what a law believes, chosen by cross-validation and pooled over targets

@@ -29,13 +29,12 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fields import POSITIVE, SHARE, Range
+from shapleymix.fitting.magnitudes import SAME, levels_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 
 FEWEST, MOST = 4, 150
 """Mixtures of one N and D below which it is no cell, and cells that are looked at, of very many some, evenly."""
-SAME = 0.01
-"""Budgets whose logs differ by less are one: token counts are rounded to batches."""
 REACH = 0.7
 """Distance in log N or log D, a factor of 2, over which the effect of one cell has little to do with another's."""
 POOLED = 2.0
@@ -200,7 +199,7 @@ def _places(log: RunLog, residual: FloatArray) -> tuple[IntArray, IntArray]:
     known = np.flatnonzero((~np.isnan(residual)).any(axis=1) & (log.D > 0))
     if not len(known):
         return known, known
-    budgets = np.round(np.log([log.N[known], log.D[known]]).T / (2 * SAME)).astype(np.int64)
+    budgets = np.stack([levels_of(np.log(values[known])) for values in (log.N, log.D)], axis=1)
     cell = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     pairs = np.unique(np.stack([cell, log.groups[known]], axis=1), axis=0)
     whole = np.flatnonzero(np.bincount(pairs[:, 0]) >= FEWEST)
@@ -214,7 +213,8 @@ def _tamed(residual: FloatArray) -> FloatArray:
     known = np.flatnonzero((~np.isnan(residual)).any(axis=0))
     limit = np.full(residual.shape[1], np.inf)
     limit[known] = OUTLYING / NORMAL_MEDIAN * np.nanmedian(np.abs(residual[:, known]), axis=0)
-    return np.clip(residual, -limit, np.where(limit > 0, limit, np.inf))
+    limit = np.where(limit > 0, limit, np.inf)
+    return np.clip(residual, -limit, limit)
 
 
 def _middle(residual: FloatArray, place: IntArray) -> FloatArray:
@@ -275,7 +275,7 @@ def _columns(cells: Cells, N: FloatArray, D: FloatArray, *, bent: bool) -> Float
     """The columns (R, P) of the module's text at budgets, about the cells' mean, of what differs over cells."""
     columns = [np.ones(len(N))]
     for values, at in ((np.log(cells.N), np.log(N)), (np.log(cells.D), np.log(D))):
-        different = len(np.unique(np.round(values / (2 * SAME))))
+        different = int(levels_of(values).max()) + 1
         powers = range(1, min(different, 3 if bent else 2))
         columns += [(at - values.mean()) ** power for power in powers]
     return np.stack(columns, axis=1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.fitting.magnitudes import require_magnitudes, scaled_weights
+from shapleymix.fitting.magnitudes import levels, require_magnitudes, scaled_weights
 from shapleymix.fitting.questions import progress, questions_of_log
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -96,10 +96,10 @@ class Evidence:
     def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
         """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
         chosen = slice(None) if rows is None else rows
-        levels = {"N": len(np.unique(self.log.N[chosen])), "D": len(np.unique(self.log.D[chosen]))}
+        counts = {"N": len(levels(self.log.N[chosen])), "D": len(levels(self.log.D[chosen]))}
         held: dict[str, float] = {}
         for known in law.fitted():
-            count = levels[known.budget] if known.budget else 3
+            count = counts[known.budget] if known.budget else 3
             if count == 1:
                 held[known.name] = 0.0
             elif count == 2 and known.usual is not None:

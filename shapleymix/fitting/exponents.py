@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.fitting.magnitudes import levels
 from shapleymix.fitting.packing import Packing
 from shapleymix.laws import Law
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, STEEPEST, CoreLaw
@@ -45,7 +46,7 @@ class Levels:
     def of(cls, log: RunLog, rows: BoolArray | None = None) -> Levels:
         """Those of some rows of a log, or of all."""
         chosen = slice(None) if rows is None else rows
-        return cls(np.unique(log.N[chosen]), np.unique(log.D[chosen]), log.p[chosen].mean(axis=0))
+        return cls(levels(log.N[chosen]), levels(log.D[chosen]), log.p[chosen].mean(axis=0))
 
     def untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
         """The budgets with one or two values that a law's symbols need more of, and these."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 
 FAINTEST = 1e-250
@@ -78,3 +78,22 @@ def _range(span: tuple[float, float]) -> str:
 
 def _place(log: RunLog, row: int, column: str) -> Location:
     return Location(log.origin, None if log.lines is None else int(log.lines[row]), column)
+
+
+SAME = 0.01
+"""Half of what the logs of budgets that are one may span: token counts are rounded to batches."""
+
+
+def levels_of(logs: FloatArray) -> IntArray:
+    """The number of each budget's level, by logs: one level spans no more than 2 SAME, wherever it lies."""
+    values, place = np.unique(logs, return_inverse=True)
+    starts = [0]
+    while (after := int(np.searchsorted(values, values[starts[-1]] + 2 * SAME, side="right"))) < len(values):
+        starts.append(after)
+    return np.searchsorted(starts, place.reshape(-1), side="right") - 1
+
+
+def levels(values: FloatArray) -> FloatArray:
+    """The least budget of each level, ascending."""
+    ordered = np.sort(values)
+    return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]

@@ -46,13 +46,13 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
 
 def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[str, str]:
     """Why each held symbol was not fitted."""
-    levels = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
-    instead = "taken from public runs" if issubclass(law, CoreLaw) else "dropped"
+    values = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
+    public = {known.name for known in CoreLaw.fitted()} if issubclass(law, CoreLaw) else set()
     why = {}
     for name, value in held.items():
         budget = next(known.budget for known in law.fitted() if known.name == name) or "D"
         if value == 0.0:
-            why[name] = f"the log holds one {budget} ({levels[budget][0]:g}): {instead}"
+            why[name] = f"the log holds one {budget} ({values[budget][0]:g}): {_instead(name, public, law)}"
         else:
             why[name] = f"the log holds two {budget}: held at {value:g}"
     return why
@@ -79,3 +79,10 @@ def _status(
 
 def _unique(names: FloatArray) -> list[str]:
     return list(dict.fromkeys(names.tolist()))
+
+
+def _instead(name: str, public: set[str], law: type[Law]) -> str:
+    """What stands for a symbol that a log of one N or D cannot tell."""
+    if name in public:
+        return "taken from public runs"
+    return "held at 0, drawn in replicates" if issubclass(law, CoreLaw) else "dropped"
