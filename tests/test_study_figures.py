@@ -18,7 +18,7 @@ NAMES = {draw.__name__.replace("_", "-") for draw in FIGURES}
 def test_what_is_kept_is_small_and_drawn_by_the_report():
     assert {path.suffix for path in KEPT} == {".png"}
     assert {path.stem for path in KEPT} <= NAMES
-    assert [path.name for path in KEPT if path.stat().st_size > 130_000] == []
+    assert [path.name for path in KEPT if path.stat().st_size > 200_000] == []
 
 
 def test_figures_without_data_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
