@@ -15,8 +15,8 @@ import shapleymix as sm
 from shapleymix.fitting.magnitudes import SAME, levels, levels_of
 
 
-@given(st.lists(st.floats(1e3, 1e13), min_size=1, max_size=40), st.floats(0.01, 100))
-def test_a_level_is_narrow_and_the_next_begins_beyond_it_wherever_they_lie(values, scale):
+@given(st.lists(st.floats(1e3, 1e13), min_size=1, max_size=40))
+def test_a_level_is_narrow_and_the_next_begins_beyond_it_wherever_they_lie(values):
     budgets = np.array(values)
     number = levels_of(np.log(budgets))
     assert (np.unique(number) == np.arange(number.max() + 1)).all()
@@ -25,7 +25,6 @@ def test_a_level_is_narrow_and_the_next_begins_beyond_it_wherever_they_lie(value
     found = levels(budgets)
     assert len(found) == number.max() + 1
     assert (np.diff(np.log(found)) > 2 * SAME - 1e-9).all()
-    assert abs(len(levels(budgets * scale)) - len(found)) <= len(found) // 2 + 1  # a hair may fall either way
 
 
 @pytest.mark.parametrize("tokens", [1e8, 1.00936e8, 3e9])
