@@ -10,6 +10,7 @@ sys.path.insert(0, str(ADAPTERS.parent))
 sys.path.insert(0, str(ADAPTERS))
 
 from shapleymix_irds.train.app import main  # noqa: E402
+from shapleymix_irds.train.leaving import leave  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

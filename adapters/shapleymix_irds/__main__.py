@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from shapleymix_irds.commands import main
+from shapleymix_irds.commands import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from shapleymix_irds.train.app import command as train
 from shapleymix_irds.train.data.prepared.command import command as prepare
+from shapleymix_irds.train.leaving import leave
 from shapleymix_irds.train.saving.export_command import command as export
 from shapleymix_irds.train.telling import Told, keep_stderr_open, told
 
@@ -31,4 +30,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run() -> None:
     """What the installed script calls."""
-    sys.exit(main())
+    leave(main())

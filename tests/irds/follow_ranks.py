@@ -23,6 +23,7 @@ from matrix_models import Case as Wrapping  # noqa: E402
 from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.base import combine_halves  # noqa: E402
+from shapleymix_irds.train.leaving import leave  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
 
@@ -177,3 +178,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)

@@ -33,6 +33,7 @@ from irds_models import (  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.base import combine_halves  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
+from shapleymix_irds.train.leaving import leave  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import DTensor  # noqa: E402
@@ -236,3 +237,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)

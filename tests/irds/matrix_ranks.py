@@ -22,6 +22,7 @@ import torch.distributed as dist  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, validation  # noqa: E402
 from matrix_models import Case, Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.train.leaving import leave  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 
@@ -258,3 +259,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)

@@ -77,3 +77,16 @@ def test_a_reader_that_goes_away_does_not_end_a_run(whole: dict[str, bytes], tmp
 def test_the_first_line_tells_what_is_trained_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, "--tokens", "2.7k", "--no-irds") == 0
     assert "D = 2,688 (12 steps of 224 tokens; 2.7k asked for)" in capfd.readouterr().err.splitlines()[0]
+
+
+def test_a_rank_of_several_ends_with_its_code_whatever_breaks_as_python_goes_away() -> None:
+    aborting = "import atexit, os; atexit.register(os.abort); print('said')"
+    leaving = f"{aborting}\nfrom shapleymix_irds.train.leaving import leave\nleave(3)"
+    found = {**environment(), "PYTHONPATH": os.pathsep.join(map(str, (SCRIPT.parent, SCRIPT.parents[1])))}
+    codes = {}
+    for world in ("1", "2"):
+        command = [sys.executable, "-c", leaving]
+        done = subprocess.run(command, env={**found, "WORLD_SIZE": world}, capture_output=True, text=True, check=False)
+        assert done.stdout == "said\n"
+        codes[world] = done.returncode
+    assert codes == {"1": -6, "2": 3}

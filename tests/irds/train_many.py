@@ -6,6 +6,7 @@ import json
 import sys
 
 from shapleymix_irds.train.app import main
+from shapleymix_irds.train.leaving import leave
 
 
 def run_all(cases: list[list[str]]) -> int:
@@ -14,4 +15,4 @@ def run_all(cases: list[list[str]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_all(json.loads(sys.argv[1])))
+    leave(run_all(json.loads(sys.argv[1])))

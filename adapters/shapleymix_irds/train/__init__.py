@@ -5,6 +5,7 @@ Modules, in reading order:
   agreement      what one rank meets, all ranks raise
   disk           the folder of a run: it can be written to, has room, and is no other process's
   telling        what a run says on standard error: its progress, and what ended it, once and with an exit code
+  leaving        how a process of a run ends: with what it wrote, not with what frees it
   shapes         sizes of decoders: the named ones, and the learning rate that suits a size
   speed          how fast a run is: tokens a second, share of the devices' peak, peak memory
   settings       every setting of a training run: a flag and a key of CONFIG.toml
