@@ -83,9 +83,10 @@ class Problem:
     ) -> Problem:
         """Put a law to the evidence; rows where the law is undefined get no weight.
 
-        Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
+        Only `rows`, those that will be fitted, say which symbols can be told, and which sources there are.
         """
         observed = evidence.observations(law, inputs)
+        inputs = observed.described(inputs, rows)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
         defined = packing.defined(givens, observed)

@@ -32,12 +32,18 @@ SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a law may be given besides the run log: labels, a transfer matrix, a languages table."""
+    """What a law may be given besides the losses: labels, a transfer matrix, a languages table, what runs there are.
+
+    `held` (M,) says which sources some fitted run holds (None: all), and `least` are the smallest N and D of these
+    runs, in the units of the search.
+    """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     transfer: TransferMatrix | None = None
     languages: Languages | None = None
+    held: BoolArray | None = None
+    least: tuple[float, float] = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,15 @@ class Observations:
     D: FloatArray
     log_loss: FloatArray
     weight: FloatArray
+
+    def described(self, inputs: Inputs, rows: BoolArray | None = None) -> Inputs:
+        """The inputs with what runs there are, among those of some rows (R,) that have a weight."""
+        used = np.any(self.weight > 0, axis=1)
+        used = used if rows is None else used & rows
+        if not used.any():
+            return inputs
+        held = np.any(self.p[used] > 0, axis=0)
+        return dataclasses.replace(inputs, held=held, least=(float(self.N[used].min()), float(self.D[used].min())))
 
 
 @dataclass(frozen=True)
