@@ -1,4 +1,4 @@
-"""From the runs that a team has to a trainer's config and a page, in five commands, and the runs that they are tried on.
+"""From the runs that a team has to a trainer's config and a page, in five commands, and runs to try them on.
 
 The commands are those that the README shows below `HEADING`; where it has no such heading, those here.
 """
