@@ -41,12 +41,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# the tables that the README quotes; one after another, so that nothing disturbs a timing
+# the tables of shapleymix/docs/results.md; one after another, so that nothing disturbs a timing
 bench: $(VENV)/.dev
 	@status=0; for script in tests/benchmarks/bench_*.py; do \
 	  echo "## $$script"; $(BIN)/python $$script || status=1; done; exit $$status
 
-# every table and figure of the study (fixtures/study), recomputed from its logs; tables are put into the READMEs that
+# every table and figure of the study (fixtures/study), recomputed from its logs; tables are put into the pages that
 # mark their places
 study-report: $(VENV)/.dev
 	$(BIN)/python fixtures/study/report --write
