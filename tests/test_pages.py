@@ -110,8 +110,18 @@ def calls(program: str, *pages: Path) -> dict[str, list[str]]:
     return {" ".join(words): words for words in found}
 
 
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `shapleymix example` was called: a project file that is named must be there."""
+    folder = tmp_path_factory.mktemp("examples")
+    command = importlib.import_module("shapleymix_cli.commands.example").command
+    command.main([str(folder / "example"), "--quiet"], standalone_mode=False)
+    return folder
+
+
 @pytest.mark.parametrize("words", calls("shapleymix", *PAGES).values(), ids=" ".join)
-def test_commands_parse(words: list[str]) -> None:
+def test_commands_parse(words: list[str], examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(examples)
     name, *rest = words
     assert name in COMMANDS
     module = importlib.import_module(f"shapleymix_cli.commands.{name}")
