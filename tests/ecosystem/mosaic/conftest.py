@@ -1,4 +1,4 @@
-"""Streaming imports torchvision for its pictures; the registry's is built for CUDA, and beside a CPU's torch has no operators.
+"""Streaming imports torchvision for its pictures; the registry's is for CUDA: no operators beside a torch for the CPU.
 
 No test here looks at pictures: the two operators whose absence ends the import are declared, and never called.
 """
