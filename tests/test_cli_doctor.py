@@ -118,7 +118,7 @@ def test_hints_name_extras_that_there_are() -> None:
     """And every extra but `dev` is named by a hint, so that nobody has to know of it."""
     folders = ("shapleymix", "cli", "adapters")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    files += [ROOT / "README.md", ROOT / "adapters/README.md"]
+    files += [ROOT / "README.md", *ROOT.glob("*/docs/*.md"), ROOT / "adapters/README.md"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     told = {one for many in re.findall(r"(?:shapleymix|'\.|\"\.)\[([\w,-]+)\]", text) for one in many.split(",")}
     assert told == set(PROJECT["optional-dependencies"]) - {"dev"}

@@ -93,9 +93,10 @@ def test_the_fit_is_read_back_bit_for_bit_and_says_where_its_law_is(made: Path) 
     assert found.provenance["inputs"][f"{made}/mine.py"] == found.provenance["law_sha256"]
 
 
-def test_the_readmes_own_law_is_fitted_read_back_and_optimised(run: Run, tmp_path: Path) -> None:
+def test_the_own_law_of_the_page_is_fitted_read_back_and_optimised(run: Run, tmp_path: Path) -> None:
     """Fault: a symbol that is annotated as np.ndarray, without a type of its cells, was read back as a list."""
-    text = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    page = (ROOT / "shapleymix/docs/library.md").read_text(encoding="utf-8")
+    text = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
     (tmp_path / "my_law.py").write_text(text.split("\n\n\nfit = ")[0] + "\n")
     law, goal = f"{tmp_path}/my_law.py:Roots", tmp_path / "fit.json"
     made = run("fit", LOG, "--law", law, *QUICK, "-o", goal, "--json").document

@@ -21,7 +21,8 @@ from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "shapleymix/docs/library.md"
 
 
 @dataclass(frozen=True)
@@ -128,17 +129,17 @@ def test_a_linear_symbol_is_one_number_a_target():
         fitted("MK", role="linear")
 
 
-def test_the_readmes_own_law_runs(tmp_path, monkeypatch):
-    """The example in the README is fitted as printed."""
-    text = README.read_text(encoding="utf-8").split("law of your own")[1]
+def test_the_own_law_of_the_page_runs(tmp_path, monkeypatch):
+    """The example of the library's page is fitted as printed."""
+    text = PAGE.read_text(encoding="utf-8").split("## A law of your own")[1]
     block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert block is not None
-    monkeypatch.chdir(README.parent)
+    monkeypatch.chdir(ROOT)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         module = ModuleType("readme_example")  # dataclasses look their module up
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(compile(block.group(1), "README.md", "exec"), vars(module))
+        exec(compile(block.group(1), PAGE.name, "exec"), vars(module))
     found = module.fit
     assert isinstance(found, Fit)
     assert np.isfinite(found.fitted_scores.mean["PE"])

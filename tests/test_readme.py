@@ -1,4 +1,4 @@
-"""The README: every command parses, and the cheap ones print what it shows."""
+"""The README and the pages: every command parses, and the cheap ones print what they show."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from shapleymix_cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PLACES = (*sorted(ROOT.glob("shapleymix/docs/*.md")), *sorted(ROOT.glob("cli/docs/*.md")))
+PAGES = "\n".join([*(page.read_text(encoding="utf-8") for page in PLACES), README])
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+BLOCKS = re.findall(r"```console\n(.*?)```", PAGES, re.DOTALL)
 CALLS = [
     line.removeprefix("$ ").split("  #")[0].strip()
     for block in BLOCKS
@@ -32,14 +34,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.mark.parametrize("call", dict.fromkeys(CALLS))
-def test_every_command_of_the_readme_parses(call: str) -> None:
+def test_every_command_of_the_pages_parses(call: str) -> None:
     name, *words = shlex.split(call)[1:]
     assert name in COMMANDS
     importlib.import_module(f"shapleymix_cli.commands.{name}").command.make_context(name, words)
 
 
-def test_the_readme_names_every_command() -> None:
-    assert [name for name in COMMANDS if f"`shapleymix {name}" not in README] == []
+def test_the_pages_name_every_command() -> None:
+    assert [name for name in COMMANDS if f"`shapleymix {name}" not in PAGES] == []
 
 
 def test_the_tour_runs_what_the_demo_runs() -> None:

@@ -1,6 +1,6 @@
 """Held-out error of every law on every log: by grouped cross-validation, and against the number of runs.
 
-Prints the README's tables and draws its figure. `--quick` takes one draw; `--only curves --logs olmix --laws
+Prints the results' tables and draws its figure. `--quick` takes one draw; `--only curves --logs olmix --laws
 learned-base,mariner` asks for less.
 """
 

@@ -1,6 +1,6 @@
 """How many losses 90% intervals hold, and how wide they are: within range, with few runs, at budgets left out.
 
-Prints the README's coverage tables, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`),
+Prints the results' coverage tables, the exponents of the public isoFLOP suites (`shapleymix/fitting/exponents.py`),
 what the last checkpoints alone are good for, and the repository's own study, size by size. An oracle's width is that
 which, around the same predictions, would just hold 90% of the losses. Coverage and width are the median of three sets
 of replicates, with the range of the three.

@@ -1,4 +1,4 @@
-"""How fast the fits are: against SciPy in the same run, and on the sizes that teams have. Prints the README's table."""
+"""How fast the fits are: against SciPy in the same run, and on the sizes that teams have. Prints the results' table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How a fit of `learned-base` grows with its languages: ten folds and 200 replicates, time and memory.
 
-Each size runs in a process of its own, for the memory is that of the process. Prints the README's table; sizes may be
+Each size runs in a process of its own, for the memory is that of the process. Prints the results' table; sizes may be
 named: `python tests/benchmarks/bench_languages.py 100x400 200x10` (languages x runs; as many targets as sources).
 """
 

@@ -1,4 +1,4 @@
-"""What the term for repeated tokens is worth on our own runs of 1 to 32 epochs. Prints the README's table.
+"""What the term for repeated tokens is worth on our own runs of 1 to 32 epochs. Prints the results' table.
 
 Three ways to fit the same runs: every token taken for a fresh one, the published rate, and the rate that the runs tell.
 """

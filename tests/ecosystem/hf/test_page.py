@@ -1,4 +1,4 @@
-"""The README's lines for trainers run as they stand."""
+"""The lines of the page for Hugging Face run as they stand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from shapleymix_irds.hf import IRDSArguments, LanguageCollator
 from trainers import LANGUAGES, collate, examples, llama, validation
 from trl_runs import sft_arguments, tokenizer
 
-README = Path(__file__).resolve().parents[3] / "adapters" / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+PAGE = Path(__file__).resolve().parents[3] / "adapters" / "docs" / "hugging-face.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def lines(start: str) -> str:
