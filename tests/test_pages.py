@@ -6,11 +6,13 @@ import ast
 import importlib
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
+import click
 import pytest
 from shapleymix_cli.main import COMMANDS
 
@@ -110,12 +112,24 @@ def calls(program: str, *pages: Path) -> dict[str, list[str]]:
     return {" ".join(words): words for words in found}
 
 
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that name the example's project file read it before they parse."""
+    (tmp_path / "example").mkdir()
+    shutil.copy(ROOT / "fixtures/multilingual5_shapleymix.toml", tmp_path / "example/shapleymix.toml")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("example")
 @pytest.mark.parametrize("words", calls("shapleymix", *PAGES).values(), ids=" ".join)
 def test_commands_parse(words: list[str]) -> None:
-    name, *rest = words
+    name, *rest = takewhile(lambda word: word not in ("|", ">"), words)
     assert name in COMMANDS
-    module = importlib.import_module(f"shapleymix_cli.commands.{name}")
-    module.command.make_context(name, rest[: rest.index("|")] if "|" in rest else rest)
+    command = importlib.import_module(f"shapleymix_cli.commands.{name}").command
+    context = command.make_context(name, [*rest])
+    if isinstance(command, click.Group):
+        assert rest[0] in command.commands
+        command.commands[rest[0]].make_context(rest[0], rest[1:], context)
 
 
 @pytest.mark.parametrize("words", calls("shapleymix-irds", *PAGES).values(), ids=" ".join)

@@ -60,11 +60,6 @@ def test_every_option_of_every_command_is_there(page: str, words: str, context: 
     assert {entry.flags for listed in entries(context).values() for entry in listed} <= flags
 
 
-def test_links_lead_to_headings(page: str) -> None:
-    headings = {"-".join(title.lower().split()) for title in re.findall(r"^#+ (.*)$", page, flags=re.M)}
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
-
-
 def test_the_environment_is_what_the_program_reads() -> None:
     """Words such as NO_COLOR in the code are names of variables, and each is on the page."""
     files = [path for folder in ("shapleymix", "cli") for path in (ROOT / folder).rglob("*.py")]

@@ -1,6 +1,6 @@
-"""The README and the pages: every command parses, Python runs, and cheap commands print what is shown below them.
+"""The README and the pages: Python runs, and cheap commands print what is shown below them.
 
-What is shown of the demo, whose fit takes a while, is held to it by `tests/shown` (`make shown`).
+That commands parse is for `test_pages.py`; what is shown of the demo, whose fit takes a while, for `tests/shown`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shapleymix.fitting.fits import Fit
 BLOCKS = list(blocks())
 CALLS = {call: block.place for block in BLOCKS if block.language == "console" for call in calls(block)}
 LANGUAGES = {
-    "console": "its commands parse here; what is shown below them is run here, or by tests/shown",
+    "console": "what is shown below a prompt is run here, or by tests/shown",
     "python": "run here",
     "toml": "shows a file",
 }
@@ -54,16 +54,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize("call", [call for call in CALLS if call.startswith("shapleymix ")])
-def test_every_command_of_the_pages_parses(call: str) -> None:
-    name, *words = shlex.split(call.partition(" > ")[0])[1:]
-    assert name in COMMANDS, CALLS[call]
-    command = importlib.import_module(f"shapleymix_cli.commands.{name}").command
-    context = command.make_context(name, words)
-    if inner := getattr(command, "commands", None):
-        inner[words[0]].make_context(words[0], words[1:], context)
 
 
 def test_other_commands_of_the_pages_are_known() -> None:
