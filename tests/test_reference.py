@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import click
 import pytest
+import reference_names
 from reference_commands import ENVIRONMENT, entries, reference
 from shapleymix_cli.main import commands
 from write_reference import PAGES
+
+import shapleymix as sm
 
 ROOT = Path(__file__).parents[1]
 NOT_THE_USERS = {
@@ -32,6 +36,11 @@ def test_a_reference_is_in_step(name: str) -> None:
 @pytest.fixture(scope="module")
 def page() -> str:
     return reference()
+
+
+@pytest.fixture(scope="module")
+def names() -> str:
+    return reference_names.reference()
 
 
 def leaves(parent: click.Context) -> dict[str, click.Context]:
@@ -58,6 +67,18 @@ def test_every_option_of_every_command_is_there(page: str, words: str, context: 
     written = [re.findall(r"^\| `(.*?)` \|", one, flags=re.M) for one in parts]
     flags = {flag.replace("\\|", "|") for one in written for flag in one}
     assert {entry.flags for listed in entries(context).values() for entry in listed} <= flags
+
+
+@pytest.mark.parametrize("name", [name for name in sm.__all__ if name != "LAWS"])
+def test_every_name_is_there_with_all_that_its_docstring_says(names: str, name: str) -> None:
+    """All words, which the reference sets in tables."""
+    (part,) = re.findall(rf"^### {name}\n(.*?)(?=^##|\Z)", names, flags=re.M | re.S)
+    said = re.sub(r"^(Parameters|Attributes|Returns)$", "", inspect.getdoc(getattr(sm, name)) or "", flags=re.M)
+    assert {*re.findall(r"\w+", said)} <= {*re.findall(r"\w+", part)}
+
+
+def test_every_law_is_there(names: str) -> None:
+    assert {*re.findall(r"`([\w-]+)`", names.partition("### LAWS")[2].partition("###")[0])} == set(sm.LAWS)
 
 
 def test_the_environment_is_what_the_program_reads() -> None:
