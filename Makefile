@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo figures reference test shown test-ecosystem lint bench study-report fuzz mutants clean
+.PHONY: demo figures reference test test-ecosystem lint bench study-report fuzz mutants clean
 
 # the main job, through the real command line, on the repository's own fixtures
 demo: $(VENV)/.core
@@ -23,10 +23,6 @@ reference: $(VENV)/.dev
 JOBS ?= 2
 test: $(VENV)/.dev
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
-
-# whether the demo prints what the pages show of it, half a minute; the suite runs what is cheap of it
-shown: $(VENV)/.dev
-	$(BIN)/pytest -q tests/shown
 
 # the tracker and exports inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
 # its own, which sees the packages of the main one below them; `make test-ecosystem FAMILY=hf` for one

@@ -1,6 +1,6 @@
 """The README and the pages: Python runs, and cheap commands print what is shown below them.
 
-That commands parse is for `test_pages.py`; what is shown of the demo, whose fit takes a while, for `tests/shown`.
+What is shown of the demo, whose fit takes a while, is held to it by `test_shown_demo`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shapleymix.fitting.fits import Fit
 BLOCKS = list(blocks())
 CALLS = {call: block.place for block in BLOCKS if block.language == "console" for call in calls(block)}
 LANGUAGES = {
-    "console": "what is shown below a prompt is run here, or by tests/shown",
+    "console": "its commands parse (`test_pages`); what is shown below them is run here, or by test_shown_demo",
     "python": "run here",
     "toml": "shows a file",
 }
@@ -107,13 +107,6 @@ def test_a_command_prints_what_is_shown(run: Run, one: Shown) -> None:
     """The same words in the same lines, and numbers that agree to rounding."""
     outcome = run(*one.words)
     check(one.text, one.of(outcome.out, outcome.err))
-
-
-def test_the_demos_values_are_those_shown(run: Run, clone: Path) -> None:
-    """Its first command, which is cheap; the others wait for `make shown`."""
-    (one,) = [one for one in shown() if one.call == demo()[0]]
-    check(one.text, run(*one.words).out)
-    assert (clone / "demo-output/sv.csv").is_file()
 
 
 @pytest.fixture(scope="module")

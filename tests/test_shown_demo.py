@@ -1,4 +1,4 @@
-"""What the pages show of the demo is what it prints (`make shown`, half a minute: the demo's fit is a real one).
+"""What the pages show of the demo is what it prints (half a minute: its fit is a real one).
 
 The same words in the same lines. Numbers agree as far as they can from one machine to another.
 """
