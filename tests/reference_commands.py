@@ -122,10 +122,13 @@ def _command(names: tuple[str, ...], context: click.Context, shared: dict[str, l
     """A command: how it is called, what it does, its options, its examples."""
     command = context.command
     words = ("shapleymix", *names)
-    lines = [f"{'#' * len(words)} {' '.join(words)}", ""]
-    lines += [
+    pieces = ["COMMAND", "..."] if isinstance(command, click.Group) else command.collect_usage_pieces(context)
+    call = (*words, *pieces)
+    lines = [
+        f"{'#' * len(words)} {' '.join(words)}",
+        "",
         "```text",
-        " ".join((*words, *command.collect_usage_pieces(context))),
+        " ".join(call),
         "```",
         "",
         *paragraphs(command.help),
