@@ -16,10 +16,10 @@ from simulated import log_of
 from shapleymix.laws import Law
 from shapleymix.tables.runs import RunLog
 
-HEADING = "From your runs to your trainer"
+HEADING = "From MLflow to a trainer"
 STORE = "mlflow.db"
 README = Path(__file__).parents[1] / "README.md"
-N, D = 243e6, 1e11
+N, D = 1.3e9, 1e11
 
 
 def five_commands() -> list[list[str]]:

@@ -29,6 +29,6 @@ def test_from_an_export_to_a_blend_and_a_page(run: Run, tmp_path: Path) -> None:
             words = ["mlflow.csv", *words[1:], "--map", "run=tags.mlflow.runName"]
         done = run(name, *words, *FAST.get(name, []))
         assert done.code == 0, done.err
-        assert name != "import" or five.is_log(sm.read_runs(tmp_path / "runs.toml"))
+        assert name != "import" or five.is_log(sm.read_runs(tmp_path / "runs.csv"))
     assert five.is_blend(tmp_path)
     assert five.is_page(tmp_path)

@@ -9,6 +9,7 @@ import click
 from shapleymix.files import STANDARD_INPUT
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 
 @options.command(
@@ -17,6 +18,7 @@ from shapleymix_cli.console import Output
     "shapleymix import example/wandb.csv --write-map map.toml",
     "shapleymix import example/wandb.csv --map map.toml -o runs.csv",
     "shapleymix fit example/wandb.csv --map map.toml --map N=97.6k --law chinchilla --folds 3 --bootstrap 20",
+    project={"log": always},
 )
 @reading.logs
 @click.option("--show", is_flag=True, help="Show what is found, what is missing, and the command that reads it.")
