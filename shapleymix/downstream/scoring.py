@@ -14,26 +14,30 @@ Legend: B replicates, K targets of the law, T tasks.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.downstream.calibrations import Calibration, Downstream
 from shapleymix.downstream.doubts import ScoredAbsent, ScoredCells, ScoredMisfit, drawn_lines, spread
 from shapleymix.downstream.pieces import Lines, Scored, lines_of_tasks, scored_terms
-from shapleymix.errors import Fault, OutsideError, UsageError, did_you_mean
+from shapleymix.errors import Fault, OutsideError, ShapleyMixWarning, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.prediction import Prediction
+from shapleymix.fitting.measures import ERROR
+from shapleymix.fitting.prediction import Budget, Points, Prediction
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.laws import Law
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.amounts import parse_number, parse_pairs
 from shapleymix.tables.by_source import Amounts
+from shapleymix.tables.languages import LanguagesSpec
 
 MEAN = "mean"
 BEYOND = 0.05
@@ -55,7 +59,7 @@ class ScoredFit:
     fit: Fit
     downstream: Downstream
 
-    measure = "error"
+    measure = ERROR
 
     @property
     def tasks(self) -> tuple[Calibration, ...]:
@@ -100,21 +104,42 @@ class ScoredFit:
 
     def predict(
         self,
-        p: FloatArray,
-        N: float,
-        D: float,
+        p: Points,
+        N: Budget | None = None,
+        D: Budget | None = None,
         level: float = LEVEL,
+        runs: tuple[str, ...] | None = None,
         *,
-        strict: bool = False,
+        languages: LanguagesSpec | None = None,
         available: Amounts | None = None,
+        unique: ArrayLike | None = None,
+        strict: bool = False,
     ) -> Prediction:
-        """Error rates (R, T) at mixtures p (R, M), with the intervals of single runs."""
-        losses = self.fit.predict(p, N, D, level, available=available, strict=strict)
+        """Scores (R, T) at mixtures p, with the intervals of single runs: `found.scores`, or error rates as losses.
+
+        Parameters
+        ----------
+        p, N, D, level, runs, languages, available, unique, strict : see `Fit.predict`
+            What to predict, and with which unique tokens.
+
+        Raises
+        ------
+        DataError, UsageError
+            As `Fit.predict`. With `strict` also where a loss lies outside of what its task was calibrated on.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShapleyMixWarning)  # said below, with those of the lines
+            losses = self.fit.predict(
+                p, N, D, level, runs, languages=languages, available=available, unique=unique, strict=strict
+            )
         middle, low, high = (values[:, self.places] for values in (losses.losses, losses.low, losses.high))
         errors, ends = self.lines.errors(middle), [self.lines.errors(end) for end in (low, high)]
         own = np.stack([spread(task, middle[:, place], level) for place, task in enumerate(self.tasks)], axis=1)
         down, up = (np.hypot(end - errors, own) for end in ends)
         far = self._far(middle)
+        told = self._told(far, errors)
+        if strict and far.any():
+            raise OutsideError.of([Fault(text, hint=_BEYOND_HINT) for text in told])
         found = replace(
             losses,
             targets=self.targets,
@@ -123,10 +148,10 @@ class ScoredFit:
             high=errors + up,
             outside=losses.outside[:, self.places] | far,
             above_untrained=losses.above_untrained[:, self.places],
-            warnings=(*losses.warnings, *self._warnings(far, errors)),
+            warnings=(*losses.warnings, *told),
+            measure=ERROR,
         )
-        if strict and far.any():
-            raise OutsideError.of([Fault(text, hint=_BEYOND_HINT) for text in self._warnings(far, errors)])
+        caution(found.warnings)
         return found
 
     def _far(self, loss: FloatArray) -> BoolArray:
@@ -135,7 +160,7 @@ class ScoredFit:
         room = BEYOND * (high - low)
         return (loss < low - room) | (loss > high + room)
 
-    def _warnings(self, far: BoolArray, errors: FloatArray) -> list[str]:
+    def _told(self, far: BoolArray, errors: FloatArray) -> list[str]:
         """Which tasks are asked about losses, or answer with scores, that no run had."""
         told = []
         beyond = self._named(far)

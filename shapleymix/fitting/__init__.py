@@ -19,6 +19,7 @@ Modules, in reading order:
   uncertainty     intervals of predicted losses, from replicates and held-out scatter
   parameters      the fitted symbols of a law as rows, each with its interval
   misfit          how held-out losses scatter about a law beyond its replicates: a field over mixtures
+  measures        what predicted numbers are called: losses in nats, or scores of tasks
   prediction      predicted losses with intervals and warnings
   questions       what fits in silence and should be questioned: units, means, corrupted rows
   evidence        what a fit gets to see, and what was left out

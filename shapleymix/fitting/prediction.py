@@ -1,4 +1,4 @@
-"""Predicted losses with intervals; which of them lie outside of what was fitted, and which no model can have."""
+"""Predicted losses or scores with intervals; which lie outside of what was fitted, and which no model can have."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from shapleymix.display import SHOWN_ITEMS, cut, text_table
 from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.fields import POSITIVE, SHARE, Range
+from shapleymix.fitting.measures import ERROR, LOSS, Kind, measure_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.amounts import Ratio
 from shapleymix.tables.baselines import is_name, mixture_of
@@ -29,6 +30,8 @@ Budget = ArrayLike | str | Sequence[float | str]
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
     """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
+
+    Of a `scored_fit`, targets are tasks, and losses their error rates: one less the score.
 
     Attributes
     ----------
@@ -50,6 +53,8 @@ class Prediction(Tabular, Record):
         Whether the law gives more than the loss of an untrained model.
     warnings : tuple of str
         What a reader of the numbers should know.
+    measure : str
+        `"loss"`, or `"error"`: losses are error rates of tasks.
     """
 
     kind = "prediction"
@@ -72,33 +77,51 @@ class Prediction(Tabular, Record):
     outside: BoolArray
     above_untrained: BoolArray
     warnings: tuple[str, ...]
+    measure: Kind = LOSS
+
+    @property
+    def scores(self) -> FloatArray:
+        """(R, K) predicted scores of tasks.
+
+        Raises
+        ------
+        UsageError
+            If losses were predicted.
+        """
+        if self.measure != ERROR:
+            raise UsageError("these are losses, not scores", hint="predict with a scored_fit")
+        return 1 - self.losses
 
     def columns(self) -> Columns:
-        """One row per point and target."""
+        """One row per point and target: its loss, or the score of a task."""
         rows, targets = self.losses.shape
+        measure = measure_of(self.measure)
+        low, high = measure.ends(self.low, self.high)
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
         return {
             "run": [run for run in self.runs for _ in range(targets)],
-            "target": list(self.targets) * rows,
-            "loss": self.losses.ravel().tolist(),
-            "low": self.low.ravel().tolist(),
-            "high": self.high.ravel().tolist(),
+            measure.of: list(self.targets) * rows,
+            measure.noun: measure.shown(self.losses).ravel().tolist(),
+            "low": low.ravel().tolist(),
+            "high": high.ravel().tolist(),
             "outside": self.outside.ravel().tolist(),
             "above_untrained": self.above_untrained.ravel().tolist(),
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }
 
     def summary(self) -> str:
-        """The losses of the first points, a line each, and what to beware of."""
-        shown = self.losses[:, :SHOWN_ITEMS]
+        """The losses of the first points, or the scores, a line each, and what to beware of."""
+        measure = measure_of(self.measure)
+        shown = measure.shown(self.losses)[:, :SHOWN_ITEMS]
+        what = "scores" if measure.flipped else f"losses in {measure.unit}"
         wide = {"point": self.runs, "N": [format_size(N) for N in self.N], "D": [format_size(D) for D in self.D]}
         wide |= {name: [f"{loss:.4f}" for loss in shown[:, j]] for j, name in enumerate(self.targets[:SHOWN_ITEMS])}
         hidden = len(self.targets) - SHOWN_ITEMS
         return "\n".join(
             [
-                f"Prediction of losses in nats: {len(self.runs)} x {len(self.targets)} (points x targets)",
+                f"Prediction of {what}: {len(self.runs)} x {len(self.targets)} (points x {measure.of}s)",
                 *text_table(wide),
-                *([f"  ... and {hidden} more targets"] if hidden > 0 else []),
+                *([f"  ... and {hidden} more {measure.of}s"] if hidden > 0 else []),
                 *(cut(f"warning: {text}") for text in self.warnings[:3]),
             ]
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.files import Json
+from shapleymix.fitting.measures import ERROR, LOSS
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
@@ -19,7 +20,7 @@ from shapleymix.mixing.engine.branching import NAME as BRANCHING
 from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.mixtures import ERROR, LOSS, Mixture
+from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.plateaus import plateau
 from shapleymix.mixing.prices import prices_of, round_tokens, worths_of_tokens

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.files import Json
-from shapleymix.mixing.mixtures import LOSS, Mixture
+from shapleymix.fitting.measures import LOSS
+from shapleymix.mixing.mixtures import Mixture
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Unpack, cast
+from typing import ClassVar, Unpack, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from shapleymix.errors import UsageError
 from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.files import Json
+from shapleymix.fitting.measures import ERROR, LOSS, Kind
 from shapleymix.mixing.certificate import FEASIBLE, Certificate
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.gains import Rival, verdict_of
@@ -22,7 +23,6 @@ from shapleymix.records import FloatArray, Record
 from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.sizes import format_size
 
-LOSS, ERROR = "loss", "error"
 UNIT_SUM = 1e-6  # how far the ratios of a stored mixture may be from a sum of 1
 
 
@@ -116,7 +116,7 @@ class Mixture(Tabular, Record):
     repetition: FloatArray | None = None
     repetition_cost: float = 0.0
     token_worths: FloatArray | None = None
-    measure: Literal["loss", "error"] = "loss"
+    measure: Kind = LOSS
     max_epochs: FloatArray | None = None
 
     def __post_init__(self) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shapleymix.errors import printable
+from shapleymix.fitting.measures import LOSS
 from shapleymix.mixing.gains import Rival
-from shapleymix.mixing.mixtures import LOSS, Mixture
+from shapleymix.mixing.mixtures import Mixture
 from shapleymix.plotting.canvas import WIDTH, in_letters
 from shapleymix.plotting.marks import COLOURS, FAINT, INK, colour, mark
 from shapleymix.plotting.pictures import Picture, picture

@@ -7,6 +7,7 @@ Modules, in reading order:
   markup     HTML as a tree of elements, whose text is escaped
   charts     bars within the rows of a table, and heat maps
   answers    the optimum with its proof, prices and rivals
+  scores     the tasks: what each is predicted to score, by which line, and what that errs by
   fits       the law, its errors beside those of its rivals, its coefficients and symbols
   runs       what was measured against what the law says
   evidence   the data, what was wrong with it, and where every number comes from

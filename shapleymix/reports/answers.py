@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from shapleymix.fitting.measures import measure_of
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.reports.charts import Span, bar
 from shapleymix.reports.markup import (
@@ -29,10 +30,6 @@ from shapleymix.tables.sizes import format_size
 
 PROVED = 1e-12
 """A gap below this share of the objective is called rounding."""
-_MEASURES = {
-    "loss": "Predicted losses, nats per token",
-    "error": "Predicted error rates of tasks, one less their score",
-}
 
 
 def optimum_section(mixture: Mixture) -> Element:
@@ -53,29 +50,25 @@ def _parts(mixture: Mixture) -> Iterator[Element]:
         yield _what_ifs(mixture)
 
 
-def _unit(mixture: Mixture) -> str:
-    """What objective, gains and prices are counted in."""
-    return "nats" if mixture.measure == "loss" else "of the error rate"
-
-
 def _proof_in_words(mixture: Mixture) -> str:
     """What the certificate says."""
     if np.isnan(mixture.gap):
         return "No proof: the law is not convex in the mixture."
     if not np.isfinite(mixture.gap):
         return "No proof: the mixture breaks a bound."
-    small = f"{mixture.gap:.1e} {_unit(mixture)}"
+    small = measure_of(mixture.measure).amount(f"{mixture.gap:.1e}")
     within = "rounding" if mixture.relative_gap < PROVED else small
     return f"No mixture within the bounds is better by more than {within}."
 
 
 def _proof(mixture: Mixture) -> Element:
-    low, high = mixture.objective_low, mixture.objective_high
-    spread = f", {percent(mixture.level, 0)} interval {interval(low, high)}" if np.isfinite(low) else ""
-    kind = f"{mixture.objective_kind} {mixture.measure}, {mixture.weights_origin}"
-    return node(
-        "p", f"Objective ({kind}): {number(mixture.objective, 4)} {_unit(mixture)}{spread}. {_proof_in_words(mixture)}"
-    )
+    measure = measure_of(mixture.measure)
+    ends = measure.ends(mixture.objective_low, mixture.objective_high)
+    spread = f", {percent(mixture.level, 0)} interval {interval(*ends)}" if np.isfinite(ends[0]) else ""
+    kind = f"{measure.objective(mixture.objective_kind, mixture.weights)}, {mixture.weights_origin}"
+    value = number(measure.shown(mixture.objective), 4)
+    value = value if measure.flipped else measure.amount(value)
+    return node("p", f"Objective ({kind}): {value}{spread}. {_proof_in_words(mixture)}")
 
 
 def _ratios(mixture: Mixture) -> Element:
@@ -99,17 +92,18 @@ def _ratios(mixture: Mixture) -> Element:
 
 
 def _losses(mixture: Mixture) -> Element:
-    there = np.concatenate([mixture.losses, mixture.losses_high])
+    measure = measure_of(mixture.measure)
+    middle = measure.shown(mixture.losses)
+    low, high = measure.ends(mixture.losses_low, mixture.losses_high)
+    there = np.concatenate([middle, high])
     span = Span(0.0, float(np.nanmax(there)) if np.isfinite(there).any() else 1.0)
-    columns = zip(
-        mixture.targets, mixture.losses, mixture.losses_low, mixture.losses_high, mixture.weights, strict=True
-    )
+    columns = zip(mixture.targets, middle, low, high, mixture.weights, strict=True)
     rows = [
-        [name, bar(span, loss, low, high), number(loss), interval(low, high), significant(weight)]
-        for name, loss, low, high, weight in columns
+        [name, bar(span, value, *ends), number(value), interval(*ends), significant(weight)]
+        for name, value, *ends, weight in columns
     ]
-    headers = ["target", "", mixture.measure, f"{percent(mixture.level, 0)} interval", "weight"]
-    return table(headers, rows, caption=_MEASURES[mixture.measure])
+    headers = [measure.of, "", measure.noun, f"{percent(mixture.level, 0)} interval", "weight"]
+    return table(headers, rows, caption=measure.heading)
 
 
 def _prices(mixture: Mixture) -> Element:
@@ -125,17 +119,19 @@ def _prices(mixture: Mixture) -> Element:
         for price in mixture.binding
     ]
     headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
-    return table(headers, rows, caption=f"Shadow prices: {_unit(mixture)}, saved where a bound gives way", words=2)
+    return table(
+        headers, rows, caption=f"Shadow prices: {measure_of(mixture.measure).gained} where a bound gives way", words=2
+    )
 
 
 def _rivals(mixture: Mixture) -> Element:
-    rivals = mixture.baselines
+    rivals, measure = mixture.baselines, measure_of(mixture.measure)
     span = Span.of([one.gain for one in rivals], [one.gain_low for one in rivals], [one.gain_high for one in rivals])
     rows = [
         [
             one.name,
             bar(span, one.gain, one.gain_low, one.gain_high),
-            one.reason or number(one.objective, 4),
+            one.reason or number(measure.shown(one.objective), 4),
             number(one.gain, 4),
             interval(one.gain_low, one.gain_high, 4),
             percent(one.probability, 0),
@@ -143,20 +139,20 @@ def _rivals(mixture: Mixture) -> Element:
         for one in rivals
     ]
     headers = ["mixture", "", "objective", "gain", f"{percent(mixture.level, 0)} interval", "P(better)"]
-    unit = _unit(mixture)
-    text = f"Against other mixtures: gain ({unit}) that one run saves, less the luck of the choice in what is promised"
+    text = f"Against other mixtures (gain: {measure.brings}, less the luck of the choice in what is promised)"
     return table(headers, rows, caption=text)
 
 
 def _what_ifs(mixture: Mixture) -> Element:
+    measure = measure_of(mixture.measure)
     rows = [
         [
             one.name,
-            one.reason or number(one.objective, 4),
+            one.reason or number(measure.shown(one.objective), 4),
             number(one.gain, 4),
             interval(one.gain_low, one.gain_high, 4),
         ]
         for one in mixture.what_if
     ]
     headers = ["data", "objective", "gain", f"{percent(mixture.level, 0)} interval"]
-    return table(headers, rows, caption=f"With other data at hand: what the optimum then saves ({_unit(mixture)})")
+    return table(headers, rows, caption=f"With other data at hand: {measure.gained} by the optimum then")

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from xml.etree.ElementTree import Element
 
+from shapleymix.downstream.calibrations import Downstream
 from shapleymix.errors import SolveError
 from shapleymix.files import Json, atomic_write
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.measures import ERROR
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.reports.answers import optimum_section
@@ -27,6 +29,7 @@ from shapleymix.reports.fits import fit_section, law_section, transfer_section
 from shapleymix.reports.markup import Child, embedded, html, node, section, sentence
 from shapleymix.reports.questions import Question, question_of
 from shapleymix.reports.runs import runs_section
+from shapleymix.reports.scores import scores_section
 from shapleymix.tables.transfer import TransferMatrix
 
 NOWHERE = "base-uri 'none'; form-action 'none'"
@@ -74,6 +77,7 @@ def report(
     *,
     comparison: Comparison | str | os.PathLike[str] | None = None,
     transfer: TransferMatrix | None = None,
+    downstream: Downstream | str | os.PathLike[str] | None = None,
     log: Logs | None = None,
     name: str = "fit.json",
     flags: Sequence[str] = (),
@@ -91,6 +95,8 @@ def report(
         Laws on the same held-out runs; that from which `auto` chose, where there is none.
     transfer : TransferMatrix, optional
         Shapley values to show beside the law's own coefficients.
+    downstream : Downstream or path, optional
+        Calibrated tasks, to be shown with what the mixture is predicted to score.
     log : Logs, optional
         The runs, to be shown against what the law says of them.
     name, flags : str and sequence of str
@@ -101,7 +107,7 @@ def report(
     Raises
     ------
     UsageError
-        If the mixture is of another fit. DataError if the log has other languages.
+        If the mixture is of another fit, or of other tasks. DataError if the log has other languages.
     """
     known = Fit.taken(fit)
     answer = None if mixture is None else Mixture.taken(mixture)
@@ -111,6 +117,7 @@ def report(
     body = [
         *_interactive(question, reason),
         *([] if answer is None else [optimum_section(answer)]),
+        *([] if downstream is None else [scores_section(known, Downstream.taken(downstream), answer)]),
         law_section(known, compared),
         *transfer_section(known, terms if terms is not None else _terms(known), transfer),
         *([] if log is None else [runs_section(known, log)]),
@@ -120,6 +127,8 @@ def report(
     ]
     data = None if question is None else question.to_document(name, flags)
     notices = (*(reason,) * (question is None), *(question.notices if question is not None else ()))
+    if answer is not None and answer.measure == ERROR and downstream is None:
+        notices = (*notices, "the lines of the tasks, and what they err by, are not shown (not downstream)")
     verdict = "" if answer is None else answer.verdict
     return Report(html(_document(known, verdict, body, data)), notices)
 

@@ -122,7 +122,7 @@ def question_of(fit: Fit, mixture: Mixture) -> Question:
     """
     if mixture.measure != "loss":
         _require_same(fit, mixture, "sources")
-        raise SolveError("the mixture was chosen by scores of tasks, and the sliders know losses alone")
+        raise SolveError("the sliders move losses only, and the mixture was chosen by scores of tasks")
     for what in ("sources", "targets"):
         _require_same(fit, mixture, what)
     N, D = mixture.N, mixture.D

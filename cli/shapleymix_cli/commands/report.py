@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--log", "logs", metavar="LOG", multiple=True, help="The runs, to be shown beside the law; repeatable.")
 @reading.reading
 @click.option("--compare", metavar="COMPARISON", help="Laws on the same held-out runs, as `compare -o` wrote them.")
+@click.option("--downstream", metavar="FILE", help="Calibrated tasks, as `downstream -o` wrote them: what each scores.")
 @options.transfer
 @options.kind
 @options.output("the page, as .html")
@@ -56,6 +57,7 @@ def command(
     logs: tuple[str, ...],
     how: ReadingKeywords,
     compare: str | None,
+    downstream: str | None,
     transfer: str | None,
     kind: Kind,
     output: str | None,
@@ -66,6 +68,7 @@ def command(
     On it, sliders move weights, caps, N and D; the browser solves for the best mixture and proves it, and shows the
     same question as a command line. The page asks no network for anything, so that it can be mailed or archived.
     """
+    from shapleymix.downstream.calibrations import Downstream
     from shapleymix.fitting.comparison import Comparison
     from shapleymix.reports.pages import report
     from shapleymix_cli import inputs
@@ -82,6 +85,7 @@ def command(
         found,
         comparison=None if compare is None else inputs.load_record(out, Comparison, compare),
         transfer=inputs.read_matrix(out, transfer, kind),
+        downstream=None if downstream is None else inputs.load_record(out, Downstream, downstream),
         log=inputs.read_log(out, reading.Logs(logs, how)) if logs else None,
         name=fit_path,
         flags=_reading(law_file, like),

@@ -8,7 +8,7 @@ Modules, in reading order:
   baselines  baselines on the screen: their ratios and realised epochs side by side
   doctor     the checks of an installation on the screen
   laws       the list of laws on the screen
-  measures   what an optimisation's numbers are called: losses in nats, or scores of tasks
+  measures   losses, or scores of tasks, as they are printed
   optimize   optimal mixtures on the screen
   export     a mixture for a trainer on the screen: its file, or what is in it
   frontier   a trade-off curve on the screen

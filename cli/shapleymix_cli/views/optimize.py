@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shapleymix.fitting.measures import measure_of
 from shapleymix.mixing.engine.search import STARTS
 from shapleymix.mixing.grids import verdicts_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.prices import round_tokens
 from shapleymix.records import FloatArray
-from shapleymix_cli.views.measures import measure_of
+from shapleymix_cli.views.measures import ends, printed
 from shapleymix_cli.views.numbers import MISSING, count, each, fixed, interval, percent, significant, size
 from shapleymix_cli.views.tables import Part, heading, table
 
@@ -36,7 +37,7 @@ def mixture_view(found: Mixture, law: str, verbose: bool) -> list[Part]:
     ]
     parts += [
         "",
-        heading(measure_of(found).heading),
+        heading(measure_of(found.measure).heading),
         *_losses(found, verbose),
         "",
         *_prices(found, verbose),
@@ -50,12 +51,12 @@ def scales_view(found: Sequence[Mixture], law: str, verbose: bool) -> list[Part]
     """Two rows per budget, numbers and their intervals: first the mixture and its proof, then losses, then gains."""
     first = found[0]
     shown, hidden = _largest(np.array([one.p for one in found]), verbose)
-    measure = measure_of(first)
+    measure = measure_of(first.measure)
     headers = [f"{first.objective_kind} {measure.noun}", "relative gap", *(first.sources[i] for i in shown)]
     rows = [
         (
-            [measure.fixed(one.objective, 4), _relative(one), *each(one.p[shown])],
-            [measure.interval(one.objective_low, one.objective_high), "", *_intervals(one.p_low, one.p_high, shown)],
+            [printed(measure, one.objective, 4), _relative(one), *each(one.p[shown])],
+            [ends(measure, one.objective_low, one.objective_high), "", *_intervals(one.p_low, one.p_high, shown)],
         )
         for one in found
     ]
@@ -78,12 +79,12 @@ def _verdicts(found: Sequence[Mixture]) -> list[Part]:
 
 def _losses_by_budget(found: Sequence[Mixture], verbose: bool) -> list[Part]:
     """The predicted loss of every target at every budget; of many, of those of the highest loss."""
-    losses, measure = np.nan_to_num(np.array([one.losses for one in found]), nan=np.inf), measure_of(found[0])
+    losses, measure = np.nan_to_num(np.array([one.losses for one in found]), nan=np.inf), measure_of(found[0].measure)
     shown, hidden = _largest(losses, verbose)
     rows = [
         (
-            each(one.losses[shown], measure.fixed),
-            [measure.interval(one.losses_low[i], one.losses_high[i]) for i in shown],
+            [printed(measure, one.losses[i]) for i in shown],
+            [ends(measure, one.losses_low[i], one.losses_high[i]) for i in shown],
         )
         for one in found
     ]
@@ -100,7 +101,7 @@ def _gains_by_budget(found: Sequence[Mixture]) -> list[Part]:
         ([_gain(one.gain) for one in row], [interval(one.gain_low, one.gain_high, _gain) for one in row])
         for row in rivals
     ]
-    title = f"{measure_of(found[0]).gained.capitalize()} by the optimum over other mixtures"
+    title = f"{measure_of(found[0].measure).gained.capitalize()} by the optimum over other mixtures"
     return ["", *_by_budget(title, found, names, rows)] if names else []
 
 
@@ -206,11 +207,11 @@ def _unproved(found: Sequence[Mixture], law: str) -> list[Part]:
 
 def _proof(found: Mixture, law: str) -> list[Part]:
     """The objective and what the certificate says of it."""
-    measure = measure_of(found)
-    spread = measure.interval(found.objective_low, found.objective_high)
-    kind = measure.objective(found)
+    measure = measure_of(found.measure)
+    spread = ends(measure, found.objective_low, found.objective_high)
+    kind = measure.objective(found.objective_kind, found.weights)
     within = f", {percent(found.level, 0)} interval {spread}" if spread else ""
-    value = measure.fixed(found.objective, 4) if measure.flipped else measure.amount(fixed(found.objective, 4))
+    value = printed(measure, found.objective, 4) if measure.flipped else measure.amount(fixed(found.objective, 4))
     lines: list[Part] = [f"Objective ({kind}, {found.weights_origin.split(':')[0]}): {value}{within}"]
     if found.kl > 0:
         penalty = measure.amount(fixed(found.penalty, 4))
@@ -235,7 +236,7 @@ def _caution(found: Mixture) -> list[Part]:
     rival = next((one for one in found.baselines if one.name == found.cautious), None)
     if rival is None or np.array_equal(rival.p, found.p):
         return []
-    least = measure_of(found).amount(fixed(rival.gain_low, 4))
+    least = measure_of(found.measure).amount(fixed(rival.gain_low, 4))
     bound = f"at least {least} with {percent(0.5 + found.level / 2, 0)} probability"
     return [f"Its gain over {rival.name} is {bound}: the most that was found on the way to the optimum, not proved."]
 
@@ -245,9 +246,9 @@ def _losses(found: Mixture, verbose: bool) -> list[Part]:
     costs = np.zeros(len(found.targets)) if found.repetition is None else found.repetition
     dear = bool((costs >= SHOWN_COST).any())
     rows = zip(found.targets, found.losses, found.losses_low, found.losses_high, found.weights, costs, strict=True)
-    measure = measure_of(found)
+    measure = measure_of(found.measure)
     cells = [
-        [name, measure.fixed(loss), measure.interval(low, high), significant(weight), *_when(dear, fixed(cost, 4))]
+        [name, printed(measure, loss), ends(measure, low, high), significant(weight), *_when(dear, fixed(cost, 4))]
         for name, loss, low, high, weight, cost in rows
     ]
     headers = [measure.of, measure.noun, f"{percent(found.level, 0)} interval", "weight", *_when(dear, "by repetition")]
@@ -272,7 +273,7 @@ def _prices(found: Mixture, verbose: bool) -> list[Part]:
     headers = ["source", "bound", "per 1% of D", "per tokens", "half of it at", "nothing at"]
     worth = np.array([price.per_percent for price in found.binding])
     shown = _shortened(headers, rows, worth, "language", verbose)
-    return [heading(f"Shadow prices: {measure_of(found).gained} where a bound gives way"), *shown, ""]
+    return [heading(f"Shadow prices: {measure_of(found.measure).gained} where a bound gives way"), *shown, ""]
 
 
 CHANGED = 3
@@ -283,7 +284,7 @@ def _what_ifs(found: Mixture) -> list[Part]:
     """The gain of each change of the data at hand, and which ratios move most."""
     if not found.what_if:
         return []
-    spread, measure = any(np.isfinite(other.gain_low) for other in found.what_if), measure_of(found)
+    spread, measure = any(np.isfinite(other.gain_low) for other in found.what_if), measure_of(found.measure)
     headers = [
         "data",
         "objective",
@@ -294,7 +295,7 @@ def _what_ifs(found: Mixture) -> list[Part]:
     rows = [
         [
             other.name,
-            other.reason or measure.fixed(other.objective, 4),
+            other.reason or printed(measure, other.objective, 4),
             fixed(other.gain, 4),
             *_when(spread, interval(other.gain_low, other.gain_high, _gain)),
             _moves(found, other.p),
@@ -314,14 +315,14 @@ def _moves(found: Mixture, p: FloatArray) -> str:
 
 def _rivals(found: Mixture) -> list[Part]:
     """The gain over every baseline."""
-    spread, measure = any(np.isfinite(rival.gain_low) for rival in found.baselines), measure_of(found)
+    spread, measure = any(np.isfinite(rival.gain_low) for rival in found.baselines), measure_of(found.measure)
     outside = any(not rival.within_bounds for rival in found.baselines)
     headers = ["mixture", "objective", "promised", "gain", *_when(spread, f"{percent(found.level, 0)} interval")]
     headers += [*_when(spread, "P(better)"), *_when(outside, "within bounds")]
     rows = [
         [
             rival.name,
-            rival.reason or measure.fixed(rival.objective, 4),
+            rival.reason or printed(measure, rival.objective, 4),
             fixed(rival.promised, 4),
             fixed(rival.gain, 4),
             *_when(spread, interval(rival.gain_low, rival.gain_high, _gain)),
@@ -330,8 +331,7 @@ def _rivals(found: Mixture) -> list[Part]:
         ]
         for rival in found.baselines
     ]
-    brings = "score that one run gains" if measure.flipped else f"{measure.unit} that one run saves"
-    title = f"Against other mixtures (gain: {brings}, less the luck of the choice in what is promised)"
+    title = f"Against other mixtures (gain: {measure.brings}, less the luck of the choice in what is promised)"
     return [heading(title), table(headers, rows)]
 
 
