@@ -83,7 +83,7 @@ class Problem:
     ) -> Problem:
         """Put a law to the evidence; rows where the law is undefined get no weight.
 
-        Only `rows`, those that will be fitted, say which symbols can be told, and which sources there are.
+        Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
         observed = evidence.observations(law, inputs)
         inputs = observed.described(inputs, rows)

@@ -41,8 +41,9 @@ class LearnedBase(TransferLaw):
     help alone at an even ratio e, `(1 + g h) / (1 + h)` with `h = (u / gamma) e^a`, leaves the level of the losses to
     the core; of sources that no run holds e knows nothing.
 
-    A target that is no source has no own data, and no a, eta and zeta (`idle`). Where a transfer matrix is given, the u
-    of other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps; else to zero.
+    A target whose own source no run holds has no own data, and no a, eta and zeta (`idle`). Where a transfer matrix is
+    given, the u of other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps;
+    else to zero.
     """
 
     kind = "law/learned-base"
@@ -160,13 +161,12 @@ class LearnedBase(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
+        held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
         same = [[source == target for target in inputs.targets] for source in inputs.sources]
-        own = np.array(same, dtype=np.float64).reshape(len(inputs.sources), len(inputs.targets))
+        own = np.array(same, dtype=np.float64).reshape(len(held), len(inputs.targets)) * held[:, None]
         nsv = np.zeros_like(own) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
-        one = np.ones(len(inputs.targets))
-        held = len(inputs.sources) if inputs.held is None else int(inputs.held.sum())
-        first_N, first_D = inputs.least
-        return {"own": own, "nsv": nsv, "even": one / max(held, 1), "first_N": first_N * one, "first_D": first_D * one}
+        alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
+        return {"own": own, "nsv": nsv} | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
