@@ -14,17 +14,16 @@ from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.importing.arranging import arranged
-from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
 from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
-from shapleymix.tables.run_ids import made_ids, repeated_rows, told_apart
+from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
-from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
+from shapleymix.tables.several import Opened, all_arranged, opened
+from shapleymix.tables.sheets import Sheet, Table, listed, numbers, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.sources.opening import read_source
 from shapleymix.tables.spelling import mistyped
 
 SPLITS = ("fit", "held-out")
@@ -45,32 +44,33 @@ def read_runs(
     ----------
     tables : Table or sequence of Table
         A path (CSV, `.csv.gz`, Parquet, JSON), `-` for standard input, a frame, a mapping of columns, a list of rows
-        (each a mapping), or a list of these.
+        (each a mapping), a map file (`.toml`) that names its log, or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
     **reading : ReadingKeywords
-        How the tables are written, all in one way.
+        How the tables are written, all in one way; a map file says how its own log is.
 
     Raises
     ------
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
+    MixedError
+        If what is said of the tables does not hold for all of them.
     """
     checked("read_runs", reading, ReadingKeywords.__annotations__)
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    how = Reading.of(ReadingOptions(**reading))
-    beside = [read_sheet(table, how.layout) for table in how.join]
-    sheets = told_apart([read_source(table, how.layout) for table in listed(tables)])
-    logs = [_one_log(sheet, beside, how, need) for sheet in sheets]
+    found = opened(listed(tables), ReadingOptions(**reading))
+    sheets = all_arranged(found, need)
+    logs = [_one_log(one, sheet, need) for one, sheet in zip(found, sheets, strict=True)]
     return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
 
 
-def _one_log(sheet: Sheet, beside: Sequence[Sheet], how: Reading, need_losses: bool) -> RunLog:
-    """The log of one table and those that are joined to it, which count among its files."""
-    log = parse_runs(arranged(sheet, beside, how), need_losses=need_losses, units=how.units)
-    files = (*log.files, *(Origin(one.origin, one.digest) for one in beside), *how.files)
-    digest = hashlib.sha256("".join(one.digest for one in (sheet, *beside)).encode()).hexdigest()
-    return replace(log, files=files, digest=digest if beside else log.digest)
+def _one_log(one: Opened, sheet: Sheet, need_losses: bool) -> RunLog:
+    """The log of one table, arranged, and those that are joined to it, which count among its files."""
+    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units)
+    files = (*log.files, *(Origin(other.origin, other.digest) for other in one.beside), *one.how.files)
+    digest = hashlib.sha256("".join(other.digest for other in (sheet, *one.beside)).encode()).hexdigest()
+    return replace(log, files=files, digest=digest if one.beside else log.digest)
 
 
 def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLog:
