@@ -270,7 +270,11 @@ def _sum_hint(sums: FloatArray, units: Units) -> str:
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
     names = list(columns.values())
-    for row, index in np.argwhere(blank).tolist():
+    whole = blank.all(axis=1) & (len(names) > 1)
+    for row in np.flatnonzero(whole).tolist():
+        if not any(str(sheet.columns[name][row]).strip() for name in names):
+            faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))
+    for row, index in np.argwhere(blank & ~whole[:, None]).tolist():
         if not str(sheet.columns[names[index]][row]).strip():
             faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
 
