@@ -177,6 +177,22 @@ strict = click.option("--strict", is_flag=True, help="Refuse points outside of w
 threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
 
+def tasks(help: str) -> Callable[[Decorated], Decorated]:
+    """`--downstream`, which a command words by what it does with scores, and `--task-weights`."""
+
+    def add(function: Decorated) -> Decorated:
+        return click.option("--downstream", metavar="FILE", help=help)(_task_weights(function))
+
+    return add
+
+
+_task_weights = click.option(
+    "--task-weights",
+    metavar="TASK=1,TASK/LANG=2",
+    help="What tasks count for, in equal shares for their languages; others for nothing.  [every task alike]",
+)
+
+
 def estimation(function: Decorated) -> Decorated:
     """The options that say which rows count and what is minimised."""
     for option in reversed(_ESTIMATION):

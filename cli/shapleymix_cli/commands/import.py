@@ -57,7 +57,7 @@ def command(
 
 
 def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> None:
-    """What the first of the tables holds, and a map of it."""
+    """What the first of the tables holds, or all that are charts of one tool, and a map of it."""
     from shapleymix.errors import UsageError
     from shapleymix.files import atomic_write
     from shapleymix.tables.examining import examined
@@ -66,7 +66,7 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
 
     if path is not None and not path.endswith(".toml"):
         raise UsageError("--write-map writes TOML", hint="end the name in .toml")
-    found = examined(logs.paths[0], **logs.how)
+    found = examined(logs.paths, **logs.how)
     out.used(found.origin, found.digest)
     out.note(found.notices)
     if path is not None:
@@ -74,7 +74,9 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
         out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {path}`"])
     out.emit(
         lambda: examination_document(found),
-        lambda: examination_view(found, reading.import_command(_typed(found.origin), found.keywords)),
+        lambda: examination_view(
+            found, reading.import_command([*map(_typed, (found.origin, *found.parts))], found.keywords)
+        ),
     )
 
 
