@@ -81,8 +81,8 @@ class OwnGrowth:
             return None
         there = law.growth(np.array([N]), np.array([D]))
         eta, zeta = law.eta / law.gamma, law.zeta / law.gamma
-        first = sum(law.pieces_by_logs(np.log(law.first_N), np.log(law.first_D)))[0]
-        start, fewest = eta * _log(first), (law.first_D / D) ** -law.beta
+        fixed, by_size, by_data = law.pieces_by_logs(np.log(law.first_N), np.log(law.first_D))
+        start, fewest = eta * _log((fixed + by_size + by_data)[0]), (law.first_D / D) ** -law.beta
         return cls(law.own, eta, zeta, start, fewest, (there.help * there.factor)[0])
 
     def log_factor(self, scale: Parts, by_size: FloatArray, by_data: FloatArray) -> FloatArray:
