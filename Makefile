@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo figures test test-ecosystem lint bench study-report fuzz mutants clean
+.PHONY: demo figures reference test test-ecosystem lint bench study-report fuzz mutants clean
 
 # the main job, through the real command line, on the repository's own fixtures
 demo: $(VENV)/.core
@@ -14,6 +14,10 @@ demo: $(VENV)/.core
 # the README's figures, from what the demo wrote
 figures: $(VENV)/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/figures.sh
+
+# the pages that are made from the program itself: commands, options, exit codes
+reference: $(VENV)/.dev
+	$(BIN)/python tests/write_reference.py
 
 # the whole suite, on two cores; tests that need torch skip where `make test TORCH=` leaves it out
 JOBS ?= 2

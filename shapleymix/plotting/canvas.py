@@ -81,7 +81,7 @@ def required() -> ModuleType:
     try:
         import matplotlib
     except ImportError as error:
-        raise UsageError("figures need matplotlib", hint="pip install 'shapleymix[plots]'") from error
+        raise UsageError("figures need matplotlib", hint="pip install 'matplotlib>=3.8'") from error
     return matplotlib
 
 

@@ -104,8 +104,8 @@ def test_run_sft_trains_as_without_the_tracker(
     assert read_transfer(folder / "tracked" / "sv_raw.csv").sv.diagonal().min() > 0
 
 
-def test_the_lines_of_the_readme(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).resolve().parents[3] / "adapters" / "README.md").read_text(encoding="utf-8")
+def test_the_lines_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).resolve().parents[3] / "adapters" / "docs" / "hugging-face.md").read_text(encoding="utf-8")
     (lines,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "run_exp" in block]
     monkeypatch.chdir(folder)
     monkeypatch.setattr(workflow, "CustomSeq2SeqTrainer", CustomSeq2SeqTrainer)

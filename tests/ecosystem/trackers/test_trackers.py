@@ -93,6 +93,7 @@ def test_runs_of_wandb_that_were_kept_offline(tmp_path: Path, monkeypatch: pytes
             run.log({"tokens": step * 10000}, step=step)
             run.log({f"eval/loss/{lang}": loss for lang, loss in losses(name, step).items()}, step=step)
         run.finish()
+    wandb.teardown()  # a busy machine writes a run's last blocks after `finish` has returned
     log = sm.read_runs(tmp_path, map={"N": "config.n_params", "p": "config.mix.{lang}", "loss": "eval/loss/{lang}"})
     assert is_right(log)
 
