@@ -55,6 +55,8 @@ class Mixture(Tabular, Record):
         Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
     max_epochs : array (M,), optional
         How often each source's tokens may be seen, infinite for no limit.
+    min_tokens : array (M,), optional
+        Fewest tokens of each source that were asked for, 0 for none.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     measure : str
@@ -69,12 +71,13 @@ class Mixture(Tabular, Record):
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
         "repetition": "K", "token_worths": "M", "max_epochs": "M",
+        "min_tokens": "M",
     }  # fmt: skip
     ranges: ClassVar[Mapping[str, Range]] = {
         "weights": AMOUNT, "caps": SHARE, "available": AMOUNT, "epochs": AMOUNT, "level": SHARE, "replicates": AMOUNT,
         "penalty": AMOUNT, "kl": AMOUNT, "distance": (-ROUNDING, 2 + ROUNDING), "repetition": AMOUNT,
-        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "objective": FINITE,
-        "excess": FINITE,
+        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "min_tokens": AMOUNT,
+        "objective": FINITE, "excess": FINITE,
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -118,6 +121,7 @@ class Mixture(Tabular, Record):
     token_worths: FloatArray | None = None
     measure: Kind = LOSS
     max_epochs: FloatArray | None = None
+    min_tokens: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
