@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -126,9 +126,9 @@ def _with_logs(function: Callable[P, None]) -> Callable[..., None]:
     return reading(call)
 
 
-def import_command(path: str, keywords: Mapping[str, object], goal: str = "runs.csv", to: str = "-o") -> str:
-    """The command that reads a table with keywords of the core, as it is typed."""
-    return " ".join(["shapleymix import", shlex.quote(path), *_switches(keywords), to, shlex.quote(goal)])
+def import_command(paths: Sequence[str], keywords: Mapping[str, object], goal: str = "runs.csv", to: str = "-o") -> str:
+    """The command that reads tables with keywords of the core, as it is typed."""
+    return " ".join(["shapleymix import", *map(shlex.quote, paths), *_switches(keywords), to, shlex.quote(goal)])
 
 
 def _switches(keywords: Mapping[str, object]) -> list[str]:
