@@ -55,13 +55,28 @@ def test_tasks_are_shown_with_held_out_errors_beside_those_in_the_sample(run: Ru
         (("--shots", "5"), 2, "are for the folders that lm-eval writes"),
         (("--task-language", "cloze"), 2, "'cloze' names no task and its language"),
         (("--task-language", "cloze=fi"), 2, "'fi' is no target of the log"),
-        (("--percent",), 0, ""),
+        (("--chance", "25"), 2, "it is a share of 1, where scores are from 0 to 100 as well: write 0.25"),
+        (("--percent",), 1, "at most, as where 1 is the best"),
+        (("--chance", "0.99"), 0, "and a guess 0.99 (--chance)"),
     ],
 )
 def test_wrong_questions(run: Run, fixtures: Path, words: tuple[str, ...], code: int, told: str):
     found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, *words)
     assert found.code == code
     assert told in found.err
+
+
+def test_percent_is_refused_by_the_switch_that_was_typed(run: Run, fixtures: Path):
+    found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, "--percent")
+    assert f"{SCORES}:1 [score]" in found.err
+    assert "hint: leave out --percent" in found.err
+
+
+def test_what_reading_the_log_brought_up_is_told_once(run: Run, fixtures: Path):
+    found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, "--unit", "bits")
+    notes = [line for line in found.err.splitlines() if line.startswith("note: ")]
+    assert any("bits" in line for line in notes)
+    assert len(notes) == len(set(notes))
 
 
 def test_a_table_of_another_kind(run: Run, fixtures: Path):
