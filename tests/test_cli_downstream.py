@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,24 @@ def test_a_mixture_for_scores(run: Run, fitted: Path, tmp_path: Path):
     assert grid.code == 0
     assert "mean score" in grid.out
     assert "nats" not in grid.out
+
+
+def test_a_score_above_one_is_said_first_and_refused_under_strict(run: Run, fitted: Path, tmp_path: Path):
+    """A line goes on above 1, and the optimum gains by what no task can score."""
+    document = json.loads((fitted / "exp.json").read_text())
+    steep = next(one for one in document["calibrations"] if one["task"] == "choice" and one["target"] == "zh")
+    steep |= {"transform": "minus", "a": 0.6, "b": 3.6, "losses": [0.1, 9.0]}
+    (tmp_path / "steep.json").write_text(json.dumps(document))
+    words = ("optimize", fitted / "fit.json", "-N", "97600", "-D", "1.5M", "--downstream", tmp_path / "steep.json")
+    found = run(*words, "--task-weights", "choice=1")
+    assert found.code == 0, found.err
+    assert found.out.startswith("The mixture was chosen by scores above 1, which are none, of choice/zh (")
+    assert run(*words, "--task-weights", "choice=1", "--json").document["verdict"].startswith("the mixture was chosen")
+    assert "scores above 1" not in run(*words, "--task-weights", "cloze=1").out
+    asked = f"--mixture uniform -N 97600 -D 1.5M --downstream {tmp_path / 'steep.json'} --strict".split()
+    refused = run("predict", fitted / "fit.json", *asked)
+    assert (refused.code, "the line of choice/zh gives a score that is none" in refused.err) == (1, True), refused.err
+    assert run("predict", fitted / "fit.json", *asked[:-1]).code == 0
 
 
 @pytest.mark.parametrize(

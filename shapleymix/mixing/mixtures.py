@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack, cast
 
 import numpy as np
 
-from shapleymix.display import Drawn, cut, text_table
+from shapleymix.display import Drawn, cut, short, text_table
 from shapleymix.errors import UsageError
 from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
@@ -152,9 +152,10 @@ class Mixture(Tabular, Record):
     def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
-        Beside the fields, `verdict` says first over which rivals nothing can be told to be gained (null where there is
-        no such rival, or no interval), `mixture` holds the ratios by name, `by_source` and `by_target` what is known of
-        each, and `rivals` the mixtures that it was compared with, for those who read the file.
+        Beside the fields, `verdict` says first which scores are none, and over which rivals nothing can be told to be
+        gained (null where there are none of either, or no interval), `mixture` holds the ratios by name, `by_source`
+        and `by_target` what is known of each, and `rivals` the mixtures that it was compared with, for those who read
+        the file.
         """
         fields = super().to_document()
         head = {name: fields.pop(name) for name in ("schema_version", "kind")}
@@ -205,7 +206,23 @@ class Mixture(Tabular, Record):
 
     @property
     def verdict(self) -> str:
-        """Over which rivals nothing is gained that can be told, in words; empty where there is none."""
+        """What to know first: scores that are none, and over which rivals nothing is gained that can be told."""
+        return "; ".join(filter(None, (self._impossible(), self._verdict())))
+
+    def _impossible(self) -> str:
+        """The tasks by whose lines the mixture was chosen beyond what a task can score."""
+        if self.measure != ERROR:
+            return ""
+        rows = np.flatnonzero((self.weights > 0) & (self.losses < 0)).tolist()
+        if not rows:
+            return ""
+        told = short([f"{self.targets[row]} ({1 - self.losses[row]:.3g})" for row in rows])
+        return (
+            f"the mixture was chosen by scores above 1, which are none, of {told}: calibrate by a sigmoid, or leave out"
+        )
+
+    def _verdict(self) -> str:
+        """Over which rivals nothing is gained that can be told."""
         own = [rival.name for rival in self.baselines if np.array_equal(rival.p, self.p)]
         if self.cautious in own:
             name = self.cautious
