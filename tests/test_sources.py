@@ -178,9 +178,7 @@ def test_runs_of_wandb_by_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sm.read_runs("wandb:team/mixtures", **WANDB).runs == ("id-mix-01", "id-mix-02")
 
 
-def test_a_package_that_is_missing_is_named_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_package_that_is_missing_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("wandb", "mlflow", "mlflow.tracking"):
         monkeypatch.setitem(sys.modules, name, None)
     for source, extra in (("wandb:a/b", "wandb"), ("sqlite:///x.db", "mlflow"), ("http://127.0.0.1:1", "mlflow")):
