@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -133,6 +133,26 @@ class UsageError(ShapleyMixError):
 
     code = "usage"
     exit_code = 2
+
+
+class MixedError(UsageError):
+    """Logs of one call that are not written in one way: those that a reading suits, and others, perhaps our `own`."""
+
+    code = "mixed_logs"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: Location | None = None,
+        faults: Iterable[Fault] = (),
+        suited: Sequence[str] = (),
+        others: Sequence[str] = (),
+        own: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, location=location, faults=faults)
+        self.suited, self.others, self.own = tuple(suited), tuple(others), own
 
 
 class FitError(ShapleyMixError):

@@ -1,12 +1,11 @@
 """From the runs that a team has to a trainer's config and a page, in five commands, and runs to try them on.
 
-The commands are those that the README shows below `HEADING`; where it has no such heading, those here.
+The commands are those that the README shows below `HEADING`.
 """
 
 from __future__ import annotations
 
-import csv
-import re
+import json
 import shlex
 from functools import cache
 from pathlib import Path
@@ -18,30 +17,19 @@ from shapleymix.laws import Law
 from shapleymix.tables.runs import RunLog
 
 HEADING = "From MLflow to a trainer"
-COMMANDS = """\
-shapleymix import mlflow.db --map N=params.n_params --map D=metrics.tokens --map 'p=params.p_{lang}' \\
-    --map 'loss=metrics.eval/loss/{lang}' -o runs.csv
-shapleymix fit runs.csv -o fit.json
-shapleymix optimize fit.json -N 1.3B -D 100B -o mixture.json
-shapleymix export mixture.json --format megatron --paths paths.csv -o blend.txt
-shapleymix report fit.json --mixture mixture.json --log runs.csv -o report.html
-"""
 STORE = "mlflow.db"
 README = Path(__file__).parents[1] / "README.md"
 N, D = 1.3e9, 1e11
 
 
-def shown(text: str) -> str:
-    """The first console block below the heading of a page, or what stands above where it has no such heading."""
-    found = re.search(rf"^#+ {HEADING}\n.*?```console\n(.*?)```", text, re.DOTALL | re.MULTILINE)
-    return COMMANDS if found is None else found[1]
-
-
 def five_commands() -> list[list[str]]:
-    """The words of each command, without the program's name."""
-    lines = shown(README.read_text(encoding="utf-8")).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
-    return [one[1:] for one in words if one[:1] == ["shapleymix"]]
+    """The words of each command of the first console block below the heading, without the program's name."""
+    block = README.read_text(encoding="utf-8").partition(f"## {HEADING}\n")[2]
+    lines = block.partition("```console\n")[2].partition("```")[0].replace("\\\n", " ").splitlines()
+    found = [shlex.split(line.removeprefix("$ "), comments=True)[1:] for line in lines]
+    assert [words[0] for words in found] == ["import", "fit", "optimize", "export", "report"]
+    assert STORE in found[0][1]
+    return found
 
 
 @cache
@@ -51,12 +39,27 @@ def truth() -> tuple[Law, RunLog]:
     return law, log
 
 
-def write_paths(folder: Path, log: RunLog) -> None:
-    """`paths.csv`: where the corpus of each language lies."""
-    with open(folder / "paths.csv", "w", encoding="utf-8", newline="") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["language", "path", "available_tokens"])
-        rows.writerows([name, f"corpora/{name}_text_document", "200000000000"] for name in log.sources)
+def write_tables(folder: Path) -> None:
+    """`languages.csv`, how much there is of each language, and `paths.csv`, where its corpus lies."""
+    names = truth()[1].sources
+    languages = [f"{name},{name.upper()},400B\n" for name in names]
+    (folder / "languages.csv").write_text("".join(["language,family,available_tokens\n", *languages]))
+    paths = [f"{name},corpora/{name}_text_document\n" for name in names]
+    (folder / "paths.csv").write_text("".join(["language,path\n", *paths]))
+
+
+def is_blend(folder: Path) -> bool:
+    """Whether the blend is the mixture, and near the best there is by the true law."""
+    mixture = json.loads((folder / "mixture.json").read_text())
+    weights = blend((folder / "blend.txt").read_text())
+    same = all(abs(weights[name] - p) < 1e-12 for name, p in zip(mixture["sources"], mixture["p"], strict=True))
+    return same and abs(sum(weights.values()) - 1) < 1e-9 and regret(weights) < 0.01
+
+
+def is_page(folder: Path) -> bool:
+    """Whether the report is a whole page about these languages."""
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return page.rstrip().endswith("</html>") and all(name in page for name in truth()[1].sources)
 
 
 def is_log(found: RunLog) -> bool:

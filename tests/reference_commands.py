@@ -105,9 +105,9 @@ def _head(context: click.Context) -> str:
     """The title, and the commands with what each is for."""
     lines = ["# Every command", ""]
     lines += ["Made from the commands themselves by `make reference`; a test holds the two together.", ""]
-    lines += [*_paragraphs(commands.help), "| command | |", "|---|---|"]
+    lines += [*paragraphs(commands.help), "| command | |", "|---|---|"]
     lines += [
-        f"| [`shapleymix {name}`](#{_anchor('shapleymix', name)}) | {_cell(text)} |" for name, text in COMMANDS.items()
+        f"| [`shapleymix {name}`](#{_anchor('shapleymix', name)}) | {cell(text)} |" for name, text in COMMANDS.items()
     ]
     ends = [f"[{title}](#{_anchor(title)})" for title in (EVERY, "Exit codes", "Environment")]
     return "\n".join([*lines, "", f"At the end: {', '.join(ends)}.", ""])
@@ -122,13 +122,16 @@ def _command(names: tuple[str, ...], context: click.Context, shared: dict[str, l
     """A command: how it is called, what it does, its options, its examples."""
     command = context.command
     words = ("shapleymix", *names)
-    lines = [f"{'#' * len(words)} {' '.join(words)}", ""]
-    lines += [
+    pieces = ["COMMAND", "..."] if isinstance(command, click.Group) else command.collect_usage_pieces(context)
+    call = (*words, *pieces)
+    lines = [
+        f"{'#' * len(words)} {' '.join(words)}",
+        "",
         "```text",
-        " ".join((*words, *command.collect_usage_pieces(context))),
+        " ".join(call),
         "```",
         "",
-        *_paragraphs(command.help),
+        *paragraphs(command.help),
     ]
     if isinstance(command, click.Group):
         kinds = [f"[`{name}`](#{_anchor(*words, name)})" for name in command.list_commands(context)]
@@ -142,7 +145,7 @@ def _command(names: tuple[str, ...], context: click.Context, shared: dict[str, l
     return "\n".join(lines)
 
 
-def _paragraphs(text: str | None) -> list[str]:
+def paragraphs(text: str | None) -> list[str]:
     """A docstring as Markdown."""
     blocks = inspect.cleandoc(text or "").split("\n\n")
     return [line for block in blocks for line in (*_wrapped(_escaped(block)), "")]
@@ -154,7 +157,7 @@ def _wrapped(text: str) -> list[str]:
 
 def _options(listed: list[Entry]) -> list[str]:
     """A table of options; none where there are none."""
-    rows = [f"| {_code(one.flags)} | {_cell(one.text)} | {_cell(one.without)} |" for one in listed]
+    rows = [f"| {_code(one.flags)} | {cell(one.text)} | {cell(one.without)} |" for one in listed]
     return ["| option | | default |", "|---|---|---|", *rows, ""] if rows else []
 
 
@@ -164,7 +167,7 @@ def _section(title: str, listed: list[Entry]) -> str:
 
 
 def _table(title: str, rows: dict[str, str] | dict[int, str]) -> str:
-    lines = [f"| `{key}` | {_cell(text)} |" for key, text in rows.items()]
+    lines = [f"| `{key}` | {cell(text)} |" for key, text in rows.items()]
     return "\n".join([f"## {title}", "", "| | |", "|---|---|", *lines, ""])
 
 
@@ -173,7 +176,7 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     return _escaped(" ".join(text.split())).replace("|", "\\|")
 
 

@@ -115,3 +115,54 @@ def test_task_weights_alone_do_nothing(run: Run, fitted: Path):
     swapped = run("optimize", fitted / "exp.json", "-N", "97600", "-D", "1M", "--downstream", fitted / "fit.json")
     assert swapped.code == 1
     assert "holds a downstream, expected a fit" in swapped.err
+
+
+BUDGET = ("-N", "97600", "-D", "1M")
+
+
+def test_scores_of_given_mixtures(run: Run, fitted: Path, tmp_path: Path):
+    words = ("predict", fitted / "fit.json", *BUDGET, "--downstream", fitted / "exp.json", "--mixture", "uniform")
+    one = run(*words)
+    assert one.code == 0
+    assert one.out.splitlines()[1].split() == ["task", "score", "90%", "interval"]
+    several = (*words, "--mixture", "most=en=0.6,zh=0.4", "--task-weights", "cloze=1")
+    found = run(*several)
+    assert "Predicted scores, by task, 90% intervals below" in found.out
+    assert "gain: score gained; given" in found.out
+    assert "nats" not in found.out
+    assert "loss" not in found.out
+    document = run(*several, "--json").document
+    assert document["measure"] == "score"
+    point, candidate = document["predictions"][0], document["comparisons"][0]["candidates"][0]
+    assert all(point["low"][task] < point["score"][task] < point["high"][task] for task in point["score"])
+    mean = sum(point["score"][f"cloze/{name}"] for name in ("de", "en", "fr")) / 3
+    assert candidate["objective"] == pytest.approx(mean, rel=1e-12)
+    assert candidate["objective_low"] < candidate["objective"] < candidate["objective_high"]
+    assert str(fitted / "exp.json") in document["provenance"]["inputs"]
+
+
+def test_scores_of_the_points_of_a_table(run: Run, fitted: Path, fixtures: Path, tmp_path: Path):
+    goal = tmp_path / "scores.csv"
+    words = ("predict", fitted / "fit.json", fixtures / LOG, "--downstream", fitted / "exp.json", "-o", goal)
+    found = run(*words)
+    assert found.code == 0
+    assert "the loss lies outside of what" in found.err
+    header = goal.read_text().splitlines()[0].split(",")
+    assert [name for name in header if name.startswith("score_")][:2] == ["score_choice/en", "score_choice/zh"]
+    assert run(*words, "--force", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--task-weights", "cloze=1"), "--task-weights does nothing without a second --mixture"),
+        (("--weights", "en=1"), "--weights weighs losses, and --downstream asks for scores"),
+        (("--task-weights", "close=1", "--mixture", "en=1"), "'close', which is no task"),
+    ],
+)
+def test_wrong_questions_about_scores(run: Run, fitted: Path, words: tuple[str, ...], told: str):
+    found = run(
+        "predict", fitted / "fit.json", *BUDGET, "--mixture", "uniform", "--downstream", fitted / "exp.json", *words
+    )
+    assert found.code == 2
+    assert told in found.err

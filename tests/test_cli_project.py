@@ -70,6 +70,7 @@ def commands() -> dict[str, Command]:
 
 TAKING = {name: command for name, command in commands().items() if command.project}
 SMALLEST = {
+    "import": "",
     "fit": "--law learned-base --min-own-tokens 20k --bootstrap 0 --folds 0",
     "compare": "--laws chinchilla,family --folds 2 --min-own-tokens 20k",
     "predict": "fit.json --mixture uniform --mixture en=1 -N 97600 -D 2M",
@@ -119,8 +120,10 @@ def test_what_is_taken_is_told_and_the_same_as_typed(run: Run, here: Path, name:
 
 @pytest.mark.parametrize("name", SMALLEST)
 def test_what_is_typed_wins(run: Run, here: Path, name: str) -> None:
-    """A project of which every file is absent harms no call that says all of it itself."""
-    (here / NAME).write_text("".join(f'{entry} = "absent.csv"\n' for entry in ENTRIES))
+    """A project of which every file is absent harms no call that says all of it itself: nor how its log is written."""
+    absent = '"absent.csv"'
+    values = {"long": "true", "bytes_per_token": "4"}
+    (here / NAME).write_text("".join(f"{entry} = {values.get(entry, absent)}\n" for entry in ENTRIES))
     options, arguments = said(name)
     outcome = run(f"{name} {options} {SMALLEST[name]} {arguments} --json")
     assert outcome.code == 0, outcome.err

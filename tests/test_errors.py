@@ -57,9 +57,9 @@ def test_one_fault_among_many_is_one_message():
 def test_codes_are_unique_and_only_usage_exits_with_two():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ShapleyMixError)]
     codes = [kind.code for kind in kinds]
-    assert len(kinds) == 9
+    assert len(kinds) == 10
     assert len(set(codes)) == len(codes)
-    assert [kind.__name__ for kind in kinds if kind.exit_code != 1] == ["UsageError"]
+    assert [kind.__name__ for kind in kinds if kind.exit_code != 1] == ["UsageError", "MixedError"]
     assert issubclass(errors.InfeasibleError, errors.SolveError)
 
 

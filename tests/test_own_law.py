@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import sys
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,9 +15,6 @@ from shapleymix.laws import LAWS, Law, fitted, given, over_runs
 from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "shapleymix/docs/library.md"
 
 
 @dataclass(frozen=True)
@@ -127,21 +119,3 @@ def test_a_law_with_nothing_to_fit_is_refused_by_name(truth):
 def test_a_linear_symbol_is_one_number_a_target():
     with pytest.raises(TypeError, match="linear symbol"):
         fitted("MK", role="linear")
-
-
-def test_the_own_law_of_the_page_runs(tmp_path, monkeypatch):
-    """The example of the library's page is fitted as printed."""
-    text = PAGE.read_text(encoding="utf-8").split("## A law of your own")[1]
-    block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
-    assert block is not None
-    monkeypatch.chdir(ROOT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        module = ModuleType("readme_example")  # dataclasses look their module up
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(compile(block.group(1), PAGE.name, "exec"), vars(module))
-    found = module.fit
-    assert isinstance(found, Fit)
-    assert np.isfinite(found.fitted_scores.mean["PE"])
-    assert found.held_out is not None
-    assert found.held_out.mean["PE"] < 0.05

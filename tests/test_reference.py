@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
 import re
 from pathlib import Path
 
 import click
 import pytest
+import reference_names
 from reference_commands import ENVIRONMENT, entries, reference
 from shapleymix_cli.main import commands
 from write_reference import PAGES
+
+import shapleymix as sm
 
 ROOT = Path(__file__).parents[1]
 NOT_THE_USERS = {
@@ -32,6 +35,11 @@ def test_a_reference_is_in_step(name: str) -> None:
 @pytest.fixture(scope="module")
 def page() -> str:
     return reference()
+
+
+@pytest.fixture(scope="module")
+def names() -> str:
+    return reference_names.reference()
 
 
 def leaves(parent: click.Context) -> dict[str, click.Context]:
@@ -60,15 +68,21 @@ def test_every_option_of_every_command_is_there(page: str, words: str, context: 
     assert {entry.flags for listed in entries(context).values() for entry in listed} <= flags
 
 
-def test_links_lead_to_headings(page: str) -> None:
-    headings = {"-".join(title.lower().split()) for title in re.findall(r"^#+ (.*)$", page, flags=re.M)}
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
+@pytest.mark.parametrize("name", [name for name in sm.__all__ if name != "LAWS"])
+def test_every_name_is_there_with_all_that_its_docstring_says(names: str, name: str) -> None:
+    """All words, which the reference sets in tables."""
+    (part,) = re.findall(rf"^### {name}\n(.*?)(?=^##|\Z)", names, flags=re.M | re.S)
+    said = re.sub(r"^(Parameters|Attributes|Returns)$", "", inspect.getdoc(getattr(sm, name)) or "", flags=re.M)
+    assert {*re.findall(r"\w+", said)} <= {*re.findall(r"\w+", part)}
+
+
+def test_every_law_is_there(names: str) -> None:
+    assert {*re.findall(r"`([\w-]+)`", names.partition("### LAWS")[2].partition("###")[0])} == set(sm.LAWS)
 
 
 def test_the_environment_is_what_the_program_reads() -> None:
     """Words such as NO_COLOR in the code are names of variables, and each is on the page."""
     files = [path for folder in ("shapleymix", "cli") for path in (ROOT / folder).rglob("*.py")]
-    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    named = {text for text in texts if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", text)}
+    word = re.compile(r"""["']([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)["']""")
+    named = {name for path in files for name in word.findall(path.read_text(encoding="utf-8"))}
     assert named - set(NOT_THE_USERS) == set(ENVIRONMENT) - set(READ_BY_OTHERS)

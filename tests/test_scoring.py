@@ -316,3 +316,46 @@ def test_tasks_of_one_target_err_alike(tasks):
         widths[name] = mix.objective_high - mix.objective_low
     assert widths["alike"] == pytest.approx(widths["en"], rel=1e-9)
     assert widths["apart"] < (widths["en"] + widths["zh"]) / 2
+
+
+def test_scores_are_predicted_of_whatever_losses_are(tasks):
+    """One less the lines' errors at the law's losses, of named mixtures, lists and arrays, with names and tokens."""
+    found = tasks.predict(["uniform", "en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1"], "97.6k", [1e6, 2e6], runs=("even", "odd"))
+    losses = tasks.fit.predict(["uniform", "en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1"], "97.6k", [1e6, 2e6])
+    assert (found.runs, found.targets, found.measure) == (("even", "odd"), tasks.targets, "error")
+    for place, task in enumerate(tasks.tasks):
+        at = losses.losses[:, tasks.fit.targets.index(task.target)]
+        np.testing.assert_allclose(found.scores[:, place], task.score(at), rtol=1e-12)
+    assert found.columns()["score"] == found.scores.ravel().tolist()
+    assert (np.array(found.columns()["low"]) <= found.scores.ravel()).all()
+    assert "Prediction of scores: 2 x 5 (points x tasks)" in found.summary()
+    with pytest.raises(sm.UsageError, match="these are losses, not scores"):
+        _ = losses.scores
+    with pytest.raises(sm.OutsideError, match="no prediction for en"):
+        tasks.predict("uniform", "97.6k", "1k", strict=True)
+
+
+def test_a_comparison_of_scores_is_that_of_the_optimum(tasks):
+    """The same gains, intervals and probabilities as `optimize` gives over its rivals."""
+    supply = {"available": dict.fromkeys(tasks.sources, "5M")}
+    best = sm.optimize(tasks, 97_600, "1M", weights=tasks.weights("cloze=2,choice=1"), **supply)
+    for rival in best.baselines:
+        asked = {"rival": dict(zip(tasks.sources, rival.p, strict=True)), "best": best}
+        found = sm.compare_mixtures(tasks, asked, 97_600, "1M", weights="cloze=2,choice=1", **supply)
+        entry = found.entries[1]
+        np.testing.assert_allclose(entry.gain, rival.promised, atol=1e-12)
+        np.testing.assert_allclose(entry.gain_high - entry.gain_low, rival.gain_high - rival.gain_low, atol=1e-12)
+        told, known = ((one.objective_low, one.objective, one.objective_high) for one in (entry, best))
+        np.testing.assert_allclose(told, known, rtol=1e-12)
+        assert found.columns()["score"][1] == 1 - entry.objective
+
+
+def test_weights_of_tasks_are_those_of_losses_nowhere(tasks):
+    named = sm.compare_mixtures(tasks, ["uniform", "en=1"], 97_600, "1M", weights="cloze=1")
+    assert named.weights.tolist() == pytest.approx([0, 0, 1 / 3, 1 / 3, 1 / 3])
+    for ask in (lambda **asked: sm.compare_mixtures(tasks, ["uniform"], 97_600, "1M", **asked),
+                lambda **asked: sm.optimize(tasks, 97_600, "1M", **asked)):  # fmt: skip
+        with pytest.raises(sm.UsageError, match="normalized weights are of losses, not of scores"):
+            ask(weights="normalized")
+        with pytest.raises(sm.UsageError, match="'close', which is no task"):
+            ask(weights="close=1")

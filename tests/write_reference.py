@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import reference_commands
+import reference_names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES: dict[str, Callable[[], str]] = {
     "cli/docs/reference.md": reference_commands.reference,
+    "shapleymix/docs/reference.md": reference_names.reference,
 }
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ Modules, in reading order:
   chosen     the one mixture that a command was given: a text, or the document that another command wrote
   bounding   the options that bound a mixture, as `optimize` and `plan` take them
   inputs     files as the commands take them, with their notices
+  scoring    `--downstream` and `--task-weights`: a fit of losses as one of scores on tasks
   planning   from mixtures to planned runs: the options that plans share, `plan game` and `plan grid`
   listing    `plan mixtures` without a design: mixtures that somebody has thought of, those in use, and random ones
   figures    the figures of `plot`, a file for each source of what they show

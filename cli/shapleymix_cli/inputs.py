@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from shapleymix.errors import LayoutError, Location, StoreError, UsageError
+from shapleymix.errors import LayoutError, Location, MixedError, StoreError, UsageError
 from shapleymix.files import STANDARD_INPUT, is_table_name
 from shapleymix_cli.console import Output
 from shapleymix_cli.reading import Logs, import_command
@@ -33,6 +34,9 @@ def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"]
         log = read_runs(logs.paths, losses=losses, **logs.how)
     except LayoutError as error:
         raise LayoutError(error.message, hint=_command(error, logs), location=error.location) from error
+    except MixedError as error:
+        hint = _commands(error, logs)
+        raise MixedError(error.message, hint=hint, location=error.location) from error
     for one in log.files:
         out.used("-" if one.file == STANDARD_INPUT else one.file, one.sha256)
     out.note(log.notices)
@@ -41,8 +45,18 @@ def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"]
 
 def _command(error: LayoutError, logs: Logs) -> str:
     """The command that may read a table of another kind."""
-    path = error.location.file if error.location.file in logs.paths else "-"
-    return f"if that is so, read it with: {import_command(str(path), {**logs.how, **error.reading})}"
+    path = error.location.file or STANDARD_INPUT
+    command = import_command(["-" if path == STANDARD_INPUT else path], {**logs.how, **error.reading})
+    return f"if that is so, read it with: {command}"
+
+
+def _commands(error: MixedError, logs: Logs) -> str:
+    """The ways to have every log of a call read in its own way."""
+    suited = error.suited[0]
+    odd, how = (suited, logs.how) if error.own else (error.others[0], {})
+    map = import_command([odd], how, f"{Path(odd).stem}-map.toml", to="--write-map")
+    log = import_command([suited], logs.how, f"{Path(suited).stem}-runs.csv")
+    return f"name a map file in the place of {odd}, or what is imported first: {map}; or: {log}"
 
 
 def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:

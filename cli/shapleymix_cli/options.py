@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -177,6 +177,22 @@ strict = click.option("--strict", is_flag=True, help="Refuse points outside of w
 threads = click.option("--threads", type=Count(1), default=Settings.threads, show_default=True, help="Cores to use.")
 
 
+def tasks(help: str) -> Callable[[Decorated], Decorated]:
+    """`--downstream`, which a command words by what it does with scores, and `--task-weights`."""
+
+    def add(function: Decorated) -> Decorated:
+        return click.option("--downstream", metavar="FILE", help=help)(_task_weights(function))
+
+    return add
+
+
+_task_weights = click.option(
+    "--task-weights",
+    metavar="TASK=1,TASK/LANG=2",
+    help="What tasks count for, in equal shares for their languages; others for nothing.  [every task alike]",
+)
+
+
 def estimation(function: Decorated) -> Decorated:
     """The options that say which rows count and what is minimised."""
     for option in reversed(_ESTIMATION):
@@ -272,10 +288,15 @@ def check_output(options: Mapping[str, object]) -> None:
     if not goal.parent.is_dir():
         hint = "make it, or give -o a name in a folder that is there"
         raise UsageError("there is no such folder", location=Location(file=str(goal.parent)), hint=hint)
-    if any(_same(goal, source) for source in _texts(options, "output")):
-        raise UsageError("is an input as well", location=place, hint="give -o another name")
+    refuse_input(name, _texts(options, "output"))
     if goal.exists() and not options.get("force"):
         raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+
+
+def refuse_input(name: str, inputs: Sequence[str]) -> None:
+    """Refuse a name of `-o` that is a file which was read."""
+    if any(_same(Path(name), source) for source in inputs):
+        raise UsageError("is an input as well", location=Location(file=name), hint="give -o another name")
 
 
 def require_ending(name: str | None) -> None:

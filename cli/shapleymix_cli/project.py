@@ -20,6 +20,7 @@ import click
 
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
 from shapleymix.files import is_table_name, read_once
+from shapleymix.tables.addresses import is_address
 
 NAME, NONE = "shapleymix.toml", "none"
 TAKEN = "shapleymix_cli.project"
@@ -44,6 +45,8 @@ def _one_file(value: object, folder: str) -> tuple[str, ...]:
         raise _Odd(f"is {described(value)}" if not isinstance(value, str) else "is empty")
     if value.strip() == "-":
         raise _Odd("is standard input, which is not the same each time")
+    if is_address(value):
+        return (value,)
     return (os.path.join(folder or ("." if value.startswith("-") else ""), value),)
 
 
@@ -82,6 +85,55 @@ def _number(name: str, value: object) -> str:
     return repr(value)
 
 
+def _map(value: object, folder: str) -> tuple[str, ...]:
+    """A map file, or the map itself as a table: a word for each of its columns."""
+    if not isinstance(value, dict):
+        return _one_file(value, folder)
+    from shapleymix.tables.importing.column_map import column_map
+
+    column_map(value)
+    words = tuple(word for key, one in value.items() for word in _map_words(key, one))
+    if any("=" in key or key != key.strip() for key in (*value, *_inner(value))) or any(map(_is_odd_word, words)):
+        raise _Odd("holds a name that the command line cannot hold: write it into a map file, and give its name")
+    return words
+
+
+def _inner(value: Mapping[str, object]) -> list[str]:
+    return [label for one in value.values() if isinstance(one, dict) for label in one]
+
+
+def _map_words(key: str, value: object) -> list[str]:
+    """`KEY=VALUE`, or `KEY.LANGUAGE=VALUE` of each language."""
+    if isinstance(value, dict):
+        return [word for label, one in value.items() for word in _map_words(f"{key}.{label}", one)]
+    return [f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}"]
+
+
+def _is_odd_word(word: str) -> bool:
+    """Whether a pair would be read as something else: a file, or a name without its outer spaces."""
+    return word.endswith(".toml") or word.partition("=")[2] != word.partition("=")[2].strip()
+
+
+def _word(value: object, folder: str) -> tuple[str, ...]:
+    if not isinstance(value, str) or not value:
+        raise _Odd("is empty" if value == "" else f"is {described(value)}")
+    return (value,)
+
+
+def _truth(value: object, folder: str) -> tuple[str, ...]:
+    """A flag, which is typed or left out."""
+    if not isinstance(value, bool):
+        raise _Odd(f"is {described(value)}")
+    return ("true",) if value else ()
+
+
+def _number_or_numbers(value: object, folder: str) -> tuple[str, ...]:
+    """One number for all, or numbers by name."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (_number("all", value),)
+    return _numbers(value, folder)
+
+
 class Entry(NamedTuple):
     """An entry: the name of the commands' parameter, its reader, and how it is written."""
 
@@ -92,11 +144,21 @@ class Entry(NamedTuple):
 
 ENTRIES = {
     "log": Entry("logs", _files, 'log = "runs.csv", or log = ["small.csv", "large.csv"]'),
+    "map": Entry("map", _map, 'map = "map.toml", or map = {run = "Name", loss = "eval/loss/{lang}"}'),
+    "long": Entry("long", _truth, "long = true"),
+    "join": Entry("join", _files, 'join = "design.csv"'),
+    "unit": Entry("unit", _word, 'unit = "bits"'),
+    "bytes_per_token": Entry("bytes_per_token", _number_or_numbers, "bytes_per_token = {en = 4.2, zh = 3}"),
+    "ratio_unit": Entry("ratio_unit", _word, 'ratio_unit = "percent"'),
+    "sep": Entry("sep", _word, 'sep = ";"'),
+    "decimal": Entry("decimal", _word, 'decimal = ","'),
     "transfer": Entry("transfer", _one_file, 'transfer = "sv.csv"'),
     "languages": Entry("languages", _one_file, 'languages = "languages.csv"'),
     "weights": Entry("weights", _weights, 'weights = "normalized", or weights = {en = 1, de = 2}'),
     "caps": Entry("caps", _numbers, 'caps = {en = 0.5, de = "30%"}'),
 }
+READING = ("map", "long", "join", "unit", "bytes_per_token", "ratio_unit", "sep", "decimal")
+"""The entries that say how the project's log is written; they go with that log, wherever a command takes it."""
 FORMER = {"sv": "transfer"}
 """Another name under which an entry may be looked for."""
 
@@ -156,13 +218,24 @@ class Project:
         arguments: list[str] = []
         for name, values in self.entries.items():
             parameter = known.get(ENTRIES[name].parameter)
-            if parameter is None or name not in takes or not takes[name](given) or parameter.name in given:
+            taken = self._reads(takes, given) if name in READING else name in takes and takes[name](given)
+            if parameter is None or not taken or parameter.name in given:
                 continue
             if isinstance(parameter, click.Argument):
                 arguments += values
             else:
-                options += [word for value in values for word in (max(parameter.opts, key=len), value)]
+                flag, alone = max(parameter.opts, key=len), isinstance(parameter, click.Option) and parameter.is_flag
+                options += [word for value in values for word in ((flag,) if alone else (flag, value))]
         return Taken(self.file, tuple(options), tuple(arguments))
+
+    def _reads(self, takes: Takes, given: Given) -> bool:
+        """Whether a call reads the project's log, taken or typed; without one, whatever log is typed."""
+        if "log" not in takes:
+            return False
+        typed, own = given.get("logs"), self.entries.get("log")
+        if not isinstance(typed, (tuple, list)):
+            return own is not None and takes["log"](given)
+        return own is None or {os.path.abspath(str(one)) for one in typed} <= set(map(os.path.abspath, own))
 
 
 def find(named: str | None) -> Project | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -126,9 +126,9 @@ def _with_logs(function: Callable[P, None]) -> Callable[..., None]:
     return reading(call)
 
 
-def import_command(path: str, keywords: Mapping[str, object]) -> str:
-    """The command that reads a table with keywords of the core, as it is typed."""
-    return " ".join(["shapleymix import", shlex.quote(path), *_switches(keywords), "-o runs.csv"])
+def import_command(paths: Sequence[str], keywords: Mapping[str, object], goal: str = "runs.csv", to: str = "-o") -> str:
+    """The command that reads tables with keywords of the core, as it is typed."""
+    return " ".join(["shapleymix import", *map(shlex.quote, paths), *_switches(keywords), to, shlex.quote(goal)])
 
 
 def _switches(keywords: Mapping[str, object]) -> list[str]:
@@ -137,9 +137,23 @@ def _switches(keywords: Mapping[str, object]) -> list[str]:
     for name, value in keywords.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, Mapping):
-            words += [f"{flag} '{key}={one}'" for key, one in value.items()]
+            words += [f"{flag} {_quoted(pair)}" for pair in _pairs(value)]
         elif isinstance(value, list):
-            words += [f"{flag} '{one}'" for one in value]
+            words += [f"{flag} {_quoted(str(one))}" for one in value]
         else:
-            words.append(flag if value is True else f"{flag} {value}")
+            words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
     return words
+
+
+def _pairs(given: Mapping[str, object], before: str = "") -> list[str]:
+    """`KEY=VALUE` of each entry, `KEY.NAME=VALUE` of those within one."""
+    found: list[str] = []
+    for key, value in given.items():
+        inner = isinstance(value, Mapping)
+        found += _pairs(value, f"{before}{key}.") if inner else [f"{before}{key}={value}"]  # type: ignore[arg-type]
+    return found
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, which a shell takes off again."""
+    return shlex.quote(text) if "'" in text else f"'{text}'"

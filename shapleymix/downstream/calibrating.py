@@ -128,7 +128,7 @@ def _calibrated(points: Points, only: Transform | None, level: float) -> Calibra
         b_low=best.b - reach[1], b_high=best.b + reach[1],
         covariance=best.covariance, chance=points.chance, scatter=best.scatter, dof=best.dof,
         rows=len(points.score), mixtures=best.dof + 2,
-        losses=_range(points.loss), scores=_range(points.score),
+        losses=_range(points.loss), scores=_range(points.score), run_losses=points.loss, run_scores=points.score,
         R2=best.R2, held_out=best.held_out, held_out_R2=best.held_out_R2, pearson=related.r, p_value=related.p,
         tried=tuple(
             Tried(line.transform.name, line.a, line.b, line.R2, line.held_out, line.held_out_R2, alike(line, best))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import cut, text_table
+from shapleymix.display import Drawn, cut, text_table
 from shapleymix.downstream.scores import FEWEST
 from shapleymix.downstream.tasks import Task
 from shapleymix.downstream.transforms import SIGMOID, TRANSFORMS, Transform
@@ -70,6 +70,8 @@ class Calibration(Record):
         Scores that were fitted, and of how many mixtures (runs, where mixtures are few) they are.
     losses, scores : array (2,)
         Lowest and highest that were fitted.
+    run_losses, run_scores : array (S,)
+        What was fitted: the losses of scored runs, and their scores.
     R2, held_out, held_out_R2 : float
         As of `Tried`.
     pearson, p_value : float
@@ -79,7 +81,13 @@ class Calibration(Record):
     """
 
     kind = "downstream/calibration"
-    axes: ClassVar[Mapping[str, str]] = {"covariance": "22", "losses": "2", "scores": "2"}
+    axes: ClassVar[Mapping[str, str]] = {
+        "covariance": "22",
+        "losses": "2",
+        "scores": "2",
+        "run_losses": "S",
+        "run_scores": "S",
+    }
     ranges: ClassVar[Mapping[str, Range]] = {
         "chance": SHARE, "scatter": AMOUNT, "held_out": AMOUNT, "p_value": SHARE, "pearson": (-1.0, 1.0),
         "losses": AMOUNT,
@@ -102,6 +110,8 @@ class Calibration(Record):
     mixtures: int
     losses: FloatArray
     scores: FloatArray
+    run_losses: FloatArray
+    run_scores: FloatArray
     R2: float
     held_out: float
     held_out_R2: float
@@ -162,6 +172,7 @@ class Downstream(Tabular, Record):
     """
 
     kind = "downstream"
+    plot = Drawn("scores.plot_downstream")
     ranges: ClassVar[Mapping[str, Range]] = {"level": SHARE}
 
     calibrations: tuple[Calibration, ...]

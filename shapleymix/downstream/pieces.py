@@ -57,6 +57,11 @@ class Lines(NamedTuple):
             first[..., rows], second[..., rows] = -once, -twice
         return first, second
 
+    def sensitivity(self, loss: FloatArray, w: FloatArray) -> FloatArray:
+        """(2 T) what sum_t w_t e_t changes by for a change of each log loss (T,), and of each score for itself."""
+        there = np.where(np.isfinite(loss), loss, np.nan)
+        return np.concatenate([w * np.nan_to_num(self.slopes(there)[0] * there), w])
+
     def take(self, rows: BoolArray) -> Lines:
         """Some members of the one leading axis."""
         return Lines(*(value if value.ndim == 1 else value[rows] for value in self))
@@ -118,9 +123,7 @@ class Scored(Terms):
         return super().losses(p)
 
     def sensitivity(self, p: FloatArray, losses: FloatArray, w: FloatArray) -> FloatArray:
-        """(2 T) what sum_t w_t e_t changes by for a change of each log loss, and of each score for itself."""
-        loss = np.nan_to_num(self.plain_losses(p), posinf=0.0)
-        return np.concatenate([w * np.nan_to_num(self.lines.slopes(loss)[0] * loss), w])
+        return self.lines.sensitivity(self.plain_losses(p), w)
 
     def convex_up_to(self, u: FloatArray) -> BoolArray:
         """(..., T) whether the error is convex in the mixture where losses less their floor are at most u (..., T)."""

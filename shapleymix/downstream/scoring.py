@@ -93,6 +93,22 @@ class ScoredFit:
             return None
         return drawn_lines(self.tasks, self.fit.replicates.batch()[0])
 
+    @property
+    def replicates(self) -> Law | None:
+        """The law's replicates; `errors_of` has the error rates of what they predict."""
+        return self.fit.replicates
+
+    def errors_of(self, losses: FloatArray) -> FloatArray | None:
+        """Error rates (B, R, T) of losses (B, R, K) under the replicates, by the line drawn for each; None without."""
+        if self.drawn is None:
+            return None
+        a, b, guess, shape = self.drawn
+        return Lines(a[:, None], b[:, None], guess, shape).errors(losses[..., self.places])
+
+    def sensitivity(self, losses: FloatArray, w: FloatArray) -> FloatArray:
+        """(2 T) what sum_t w_t e_t changes by for a change of each log loss (K,), and of each score for itself."""
+        return self.lines.sensitivity(losses[self.places], w)
+
     def terms(self, N: float, D: float) -> Scored:
         """Error rates at one budget as pieces in the mixture."""
         return scored_terms(self.fit.terms(N, D), self.places, self.lines)

@@ -13,13 +13,23 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.display import cut, text_table
+from shapleymix.downstream.scoring import ScoredFit
 from shapleymix.errors import UsageError
 from shapleymix.fields import FINITE, SHARE, Range
+from shapleymix.fitting.measures import ERROR, LOSS, Kind, measure_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
 from shapleymix.mixing.demands import Predicted
 from shapleymix.mixing.doubts import Doubts, Outlook, told
-from shapleymix.mixing.outlooks import AtBudget, PredictingFit, doubts_of, outlooks_of, predictions, replicated
-from shapleymix.mixing.weights import UNWEIGHTED, WeightSpec, weights_of
+from shapleymix.mixing.outlooks import (
+    AtBudget,
+    PredictingFit,
+    doubts_of,
+    outlooks_of,
+    plain_losses,
+    predictions,
+    replicated,
+)
+from shapleymix.mixing.weights import UNWEIGHTED, WeightSpec, task_weights, weights_of
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.baselines import Rivals, mixture_of, rivals_of
@@ -91,6 +101,8 @@ class Candidates(Tabular, Record):
         Number of bootstrap replicates; with 0, gains have no intervals.
     warnings, notices : tuple of str
         Warnings about the predictions, and decisions about the weights.
+    measure : str
+        `"loss"`, or `"error"`: losses and objectives are error rates of tasks, one less their score.
     """
 
     kind = "candidates"
@@ -106,6 +118,7 @@ class Candidates(Tabular, Record):
     entries: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
+    measure: Kind = LOSS
 
     @property
     def verdict(self) -> str:
@@ -115,14 +128,21 @@ class Candidates(Tabular, Record):
         return f"not to be told from {first}, better or worse: {', '.join(alike)}" if alike else ""
 
     def columns(self) -> Columns:
-        """One row a mixture."""
-        names = ("name", "objective", "gain", "gain_low", "gain_high", "probability")
-        return {name: [getattr(entry, name) for entry in self.entries] for name in names}
+        """One row a mixture: its objective, a mean loss or for tasks a mean score, and what it gains."""
+        measure = measure_of(self.measure)
+        objectives = [measure.shown(entry.objective) for entry in self.entries]
+        names = ("gain", "gain_low", "gain_high", "probability")
+        return {
+            "name": [entry.name for entry in self.entries],
+            "score" if measure.flipped else "objective": objectives,
+            **{name: [getattr(entry, name) for entry in self.entries] for name in names},
+        }
 
     def summary(self) -> str:
         """The mixtures with their gains over the first."""
         place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
-        title = f"Candidates at {place}: gain over {self.entries[0].name} in nats ({self.weights_origin.split(':')[0]})"
+        gained = f"{measure_of(self.measure).gained} over {self.entries[0].name}"
+        title = f"Candidates at {place}: {gained} ({self.weights_origin.split(':')[0]})"
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
         first = [cut(self.verdict)] if self.verdict else []
         return "\n".join([*first, title, *text_table(self.columns()), *told])
@@ -154,7 +174,8 @@ def compare_mixtures(
     Parameters
     ----------
     fit : PredictingFit or path
-        A `Fit`, the file of a saved one, or anything with `sources`, `targets`, `law`, `replicates` and `predict`.
+        A `Fit`, a `scored_fit`, the file of a saved fit, or anything with `sources`, `targets`, `law`, `replicates` and
+        `predict`.
     mixtures : Rivals
         At least one mixture: a mapping from names, or a list of what `parse_mixture` takes and of the baselines
         `uniform`, `natural`, `temperature:T` and `unimax:E`.
@@ -182,10 +203,11 @@ def compare_mixtures(
     p = np.stack(list(named.values()))
     predicted = predictions(fit, p, supply, (size, tokens), {"level": level, "runs": tuple(named), "strict": strict})
     law = AtBudget(fit.law, size, tokens)
-    found = weights_of(_wanted(weights, bounds.table), fit.targets, fit.sources, law, monolingual)
+    found = weights_of(_wanted(fit, weights, bounds.table), fit.targets, fit.sources, law, monolingual)
     replicates = replicated(fit, p, supply, (size, tokens))
     doubts = doubts_of(fit, replicates, level, (size, tokens))
-    outlooks = outlooks_of(fit, p, predicted.losses, replicates, found.mean, doubts.misfit)
+    plain = plain_losses(fit, p, supply, (size, tokens), predicted)
+    outlooks = outlooks_of(fit, p, predicted.losses, replicates, found.mean, doubts.misfit, plain)
     return Candidates(
         sources=tuple(fit.sources),
         targets=tuple(fit.targets),
@@ -198,6 +220,7 @@ def compare_mixtures(
         entries=_entries(tuple(named), predicted, outlooks, doubts),
         warnings=tuple(getattr(predicted, "warnings", ())),
         notices=found.notices,
+        measure=ERROR if isinstance(fit, ScoredFit) else LOSS,
     )
 
 
@@ -209,8 +232,10 @@ def _predicting(given: PredictingFit | str | os.PathLike[str]) -> PredictingFit:
     return Fit.taken(given)
 
 
-def _wanted(weights: WeightSpec | None, table: Languages | None) -> WeightSpec:
-    """The weights that were asked for; by default those of the languages table, if it has any."""
+def _wanted(fit: PredictingFit, weights: WeightSpec | None, table: Languages | None) -> WeightSpec:
+    """The weights that were asked for; by default those of the languages table, if it has any, and tasks alike."""
+    if isinstance(fit, ScoredFit):
+        return task_weights(fit, weights)
     if weights is not None:
         return weights
     return UNWEIGHTED if table is None or table.weight is None else table

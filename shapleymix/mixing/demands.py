@@ -33,7 +33,7 @@ from shapleymix.mixing.closed_forms import EXACT, METHODS
 from shapleymix.mixing.feasibility import require_anchor, require_feasible
 from shapleymix.mixing.problem import MEAN, WORST, Constraint, Problem
 from shapleymix.mixing.repeating import Rates, epochs_allowed, repeated
-from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, weights_of
+from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, WeightSpec, task_weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 from shapleymix.tables.baselines import Rivals, mixture_of
@@ -269,9 +269,7 @@ class Demands(Bounds):
 
     def weights_for(self, fit: FitLike, terms: Terms | None) -> Weights:
         """The weights of the targets; `terms` None = the law has none, and predicts no monolingual losses."""
-        given = self.weights
-        if given is None and isinstance(fit, ScoredFit):
-            given = fit.weights(None, self.objective)
+        given = task_weights(fit, self.weights, self.objective) if isinstance(fit, ScoredFit) else self.weights
         if given is None:
             given = UNWEIGHTED if self.table is None or self.table.weight is None else self.table
         return weights_of(given, fit.targets, fit.sources, terms, self.monolingual)

@@ -5,6 +5,7 @@ Notation: M sources, K targets, R mixtures, B bootstrap replicates of the fit.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
@@ -12,9 +13,12 @@ from typing import Protocol, TypedDict, TypeGuard, runtime_checkable
 import numpy as np
 
 from shapleymix import laws
+from shapleymix.downstream.scoring import ScoredFit
+from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.absent import of_replicates
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.repetition import Repetition, taken
+from shapleymix.fitting.settings import LEVEL
 from shapleymix.mixing.demands import FitLike, Predicted, effect_of, little_told, misfit_of
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
@@ -93,7 +97,11 @@ def replicated(fit: PredictingFit, p: FloatArray, supply: FloatArray, budget: tu
     if isinstance(fit, FitLike) and is_convex(fit, *budget) and not _is_apart(fit, p):
         terms, _ = usable_replicates(repeated_replicates(fit, fit.replicate_terms(*budget), supply, budget[1]))
         return None if terms is None else np.stack([terms.losses(one) for one in p], axis=1)
-    return None if fit.replicates is None else _of_law(fit, fit.replicates, p, supply, budget)
+    if fit.replicates is None:
+        return None
+    if isinstance(fit, ScoredFit):
+        return fit.errors_of(_of_law(fit.fit, fit.replicates, p, supply, budget))
+    return _of_law(fit, fit.replicates, p, supply, budget)
 
 
 def _is_apart(fit: PredictingFit, p: FloatArray) -> bool:
@@ -134,15 +142,28 @@ def doubts_of(fit: PredictingFit, replicates: FloatArray | None, level: float, b
 
 def outlooks_of(
     fit: PredictingFit, p: FloatArray, losses: FloatArray, replicates: FloatArray | None, weights: FloatArray,
-    misfit: Misfit | None,
+    misfit: Misfit | None, plain: FloatArray,
 ) -> list[Outlook]:  # fmt: skip
-    """What is believed of the objective of each mixture (R, M), of losses (R, K)."""
+    """What is believed of the objective of each mixture (R, M), of losses (R, K); `plain` are those of the law."""
     objectives = weighted(losses, weights)
     values, known = _objectives(objectives, replicates, weights), absent_of(fit)
+    parts = fit.sensitivity if isinstance(fit, ScoredFit) else parts_of
     return [
-        Outlook(one, float(objective), spread, parts_of(each, weights) * rougher(known, misfit, one))
-        for one, objective, spread, each in zip(p, objectives, values.T, losses, strict=True)
+        Outlook(one, float(objective), spread, parts(each, weights * rougher(known, misfit, one)))
+        for one, objective, spread, each in zip(p, objectives, values.T, plain, strict=True)
     ]
+
+
+def plain_losses(
+    fit: PredictingFit, p: FloatArray, supply: FloatArray, budget: tuple[float, float], found: Predicted
+) -> FloatArray:
+    """Losses (R, K) of the law: those that are predicted, or those by which scores are."""
+    if not isinstance(fit, ScoredFit):
+        return found.losses
+    asked: Asked = {"level": LEVEL, "runs": tuple(map(str, range(len(p)))), "strict": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShapleyMixWarning)  # said with the scores
+        return predictions(fit.fit, p, supply, budget, asked).losses
 
 
 def weighted(losses: FloatArray, weights: FloatArray) -> FloatArray:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from shapleymix.downstream.scoring import MEAN, ScoredFit
 from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
@@ -85,6 +86,23 @@ def weights_of(
     if isinstance(given, (str, Mapping)):
         return _from_mapping(_by_target(given, targets, "weight"), targets, "given")
     return _from_mapping(_in_order(given, targets), targets, "given")
+
+
+def task_weights(fit: ScoredFit, given: WeightSpec | None, objective: str = MEAN) -> WeightSpec:
+    """Weights of tasks as those of every task and language: `cloze=1` in equal shares for its languages.
+
+    Raises
+    ------
+    UsageError
+        If a name is no task, or the weights are those of losses.
+    """
+    if isinstance(given, str) and given == NORMALIZED:
+        raise UsageError(f"{NORMALIZED} weights are of losses, not of scores", hint="give weights of tasks, as cloze=1")
+    if given is None or (
+        objective == MEAN and (isinstance(given, Mapping) or (isinstance(given, str) and "=" in given))
+    ):
+        return fit.weights(given, objective)
+    return given
 
 
 def _by_target(given: Mapping[str, float | str] | str, targets: tuple[str, ...], what: str) -> dict[str, float]:

@@ -159,3 +159,8 @@ def columns(text: str) -> int:
 def widest(names: Sequence[str]) -> int:
     """Columns of the longest name, as it is drawn."""
     return max((columns(in_letters(name)) for name in names), default=0)
+
+
+def across(panels: int) -> int:
+    """How many panels stand side by side."""
+    return min(panels, 2 if panels in (2, 4) else 3)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
 from shapleymix.keywords import checked, spelt_out
-from shapleymix.tables.importing.column_map import LABELLED, LONG, SINGLE, ColumnMap
+from shapleymix.tables.addresses import is_address
+from shapleymix.tables.importing.column_map import LABELLED, LONG, REST, SINGLE, ColumnMap, One
 from shapleymix.tables.importing.long_tables import LANGUAGES, USUAL
 from shapleymix.tables.importing.patterns import LANG, found, is_pattern
-from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.reading import LOG, Reading, ReadingKeywords, ReadingOptions
 from shapleymix.tables.importing.recognising import BLANK, Guess, guessed
 from shapleymix.tables.importing.table_joins import joined, qualified
 from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.runs import PREFIXES
-from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.sources.opening import read_source
+from shapleymix.tables.several import opened
+from shapleymix.tables.sheets import Sheet, Table, listed
 
 GIVEN, OWN, TOOL, GUESSED, MISSING = "given", "as in a run log", "as its tool writes", "may be meant", "missing"
 NEEDED = ("N", "D", "p", "loss")
@@ -45,12 +47,15 @@ class Finding:
         Whether that was given, is a run log's own name, is guessed, or is missing.
     examples : tuple of str
         Languages that the pattern stands for, or cells of the column.
+    columns : dict
+        The column, or the number, of each language, where they were given one by one.
     """
 
     role: str
     written: str
     how: str
     examples: tuple[str, ...] = ()
+    columns: Mapping[str, One] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class Examination:
         The keywords of `read_runs` that read it, if the guesses are right.
     notices : tuple of str
         What reading took for granted.
+    parts : tuple of str
+        Other files whose cells are in the table, such as the charts of other languages.
     """
 
     origin: str
@@ -83,21 +90,39 @@ class Examination:
     ignored: tuple[str, ...]
     keywords: Mapping[str, object]
     notices: tuple[str, ...]
+    parts: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What a run log needs and the table does not have."""
         return tuple(one.role for one in self.findings if one.how == MISSING)
 
-    def toml(self) -> str:
-        """A map of the table, to be edited: what may be meant, and what must be filled in."""
+    def toml(self, folder: str | os.PathLike[str] = ".") -> str:
+        """A map of the table, to be edited: what may be meant, and what must be filled in.
+
+        Parameters
+        ----------
+        folder : path
+            Where it is to lie: files are named from there.
+        """
         name = Path(self.origin).name
-        lines = [f"# How {name} is read as a run log: to be edited, and given as the map of the table.", ""]
-        lines += [_line(one) for one in self.findings]
-        options = {key: value for key, value in self.keywords.items() if key not in ("map", "join")}
+        lines = [f"# How {name} is read as a run log: to be edited, and given in its place, or as the map of others."]
+        logs = [_from(folder, one) for one in (self.origin, *self.parts) if one[:1] != "<"]
+        lines += [f"{LOG} = {_toml(logs if len(logs) > 1 else logs[0])}"] if logs else []
+        lines += ["", *map(_line, self.findings)]
+        given = self.keywords.get("map")
+        options = {key: given[key] for key in REST if key in given} if isinstance(given, Mapping) else {}
+        options |= {key: value for key, value in self.keywords.items() if key != "map"}
+        if "join" in options:
+            options["join"] = [_from(folder, str(one)) for one in listed(options["join"])]
         lines += [f"{'# ' if value == '...' else ''}{key} = {_toml(value)}" for key, value in options.items()]
         unused = ", ".join(self.ignored[:40]) + (", ..." if len(self.ignored) > 40 else "")
         return "\n".join([*lines, *([f"# not used: {unused}"] if unused else [])]) + "\n"
+
+
+def _from(folder: str | os.PathLike[str], name: str) -> str:
+    """The name of a file from a folder; an address as it is."""
+    return name if is_address(name) else os.path.relpath(name, folder or ".")
 
 
 def _line(one: Finding) -> str:
@@ -106,32 +131,33 @@ def _line(one: Finding) -> str:
     if one.how == MISSING:
         blank = BLANK.get(one.role, "...")
         return f'# {one.role} = "{blank}"  # missing: {_MEANS[one.role]}; a column, or a number for all rows'
-    return f"{one.role} = {_toml(one.written)}"
+    return f"{one.role} = {_toml(one.columns or one.written)}"
 
 
 def _toml(value: object) -> str:
-    """A text, a number or a truth value as TOML."""
-    return json.dumps(value, ensure_ascii=False)
+    """A text, a number, a truth value, or a list or mapping of them, as TOML."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(one)}' for key, one in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @spelt_out(ReadingOptions, ReadingKeywords.__annotations__)
-def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
+def examined(table: Table | Sequence[Table], **reading: Unpack[ReadingKeywords]) -> Examination:
     """What a table holds for a run log.
 
     Parameters
     ----------
-    table : Table
-        As `read_runs` takes it.
+    table : Table or sequence of Table
+        As `read_runs` takes them; of several logs the first, exported charts together.
     **reading : ReadingKeywords
         What is known of how it is written.
     """
     checked("examined", reading, ReadingKeywords.__annotations__)
-    how = Reading.of(ReadingOptions(**reading))
-    sheet = read_source(table, how.layout)
+    first = opened(listed(table), ReadingOptions(**reading))[0]
+    sheet, how = first.sheet, first.how
     run = how.map.roles.get("run")
-    if how.join:
-        others = [read_sheet(one, how.layout) for one in how.join]
-        sheet = joined(sheet, others, None if run is None else str(run))
+    if first.beside:
+        sheet = joined(sheet, first.beside, None if run is None else str(run))
     names, known = qualified(sheet), with_usual(how.map, sheet)
     guess = guessed(sheet, known)
     long = how.long or bool(guess.options.get("long"))
@@ -144,15 +170,17 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
         kind=guess.kind,
         findings=findings,
         ignored=tuple(name for name in sheet.columns if name not in used),
-        keywords={**reading, **_keywords(guess, findings)},
+        keywords=_keywords(how, guess, findings),
         notices=sheet.notices,
+        parts=tuple(one.origin for one in first.parts),
     )
 
 
-def _keywords(guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
-    named = {one.role: one.written for one in findings if one.how in (GIVEN, GUESSED)}
+def _keywords(how: Reading, guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
+    named = {one.role: one.columns or one.written for one in findings if one.how in (GIVEN, GUESSED)}
     blank = {one.role: BLANK[one.role] for one in findings if one.how == MISSING}
-    return {"map": {**named, **blank}, **guess.options} if named or blank else dict(guess.options)
+    whole = {**named, **blank, **how.map.rest()}
+    return {**({"map": whole} if whole else {}), **guess.options, **how.options()}
 
 
 def _findings(
@@ -162,7 +190,7 @@ def _findings(
     for role in (*SINGLE, *LONG, *LABELLED):
         how = known.roles.get(role, known.labelled.get(role))
         if isinstance(how, Mapping):
-            yield Finding(role, ", ".join(map(str, how.values())), GIVEN, tuple(how))
+            yield Finding(role, ", ".join(map(str, how.values())), GIVEN, tuple(how), how)
         elif how is not None:
             given = role in asked.roles or role in asked.labelled
             yield _with_examples(sheet, names, Finding(role, str(how), GIVEN if given else TOOL))
@@ -200,4 +228,6 @@ def _columns(sheet: Sheet, names: Mapping[str, str], one: Finding) -> list[str]:
     """The columns of a finding."""
     if is_pattern(one.written):
         return list(found(one.written, sheet.columns, names).values())
-    return [names.get(part, part) for part in one.written.split(", ")]
+    if one.columns:
+        return [names.get(str(part), str(part)) for part in one.columns.values()]
+    return [names.get(one.written, one.written)]

@@ -14,17 +14,18 @@ from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.importing.arranging import arranged
-from shapleymix.tables.importing.reading import Reading, ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.recognising import guessed
+from shapleymix.tables.importing.column_map import ColumnMap
+from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
+from shapleymix.tables.importing.recognising import TOOLS, guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
+from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
-from shapleymix.tables.run_ids import made_ids, repeated_rows, told_apart
+from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
-from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
+from shapleymix.tables.several import Opened, all_arranged, opened
+from shapleymix.tables.sheets import Sheet, Table, listed, numbers, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.sources.opening import read_source
 from shapleymix.tables.spelling import mistyped
 
 SPLITS = ("fit", "held-out")
@@ -45,36 +46,38 @@ def read_runs(
     ----------
     tables : Table or sequence of Table
         A path (CSV, `.csv.gz`, Parquet, JSON), `-` for standard input, a frame, a mapping of columns, a list of rows
-        (each a mapping), or a list of these.
+        (each a mapping), a map file (`.toml`) that names its log, or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
     **reading : ReadingKeywords
-        How the tables are written, all in one way.
+        How the tables are written, all in one way; a map file says how its own log is.
 
     Raises
     ------
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
+    MixedError
+        If what is said of the tables does not hold for all of them.
     """
     checked("read_runs", reading, ReadingKeywords.__annotations__)
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    how = Reading.of(ReadingOptions(**reading))
-    beside = [read_sheet(table, how.layout) for table in how.join]
-    sheets = told_apart([read_source(table, how.layout) for table in listed(tables)])
-    logs = [_one_log(sheet, beside, how, need) for sheet in sheets]
+    found = opened(listed(tables), ReadingOptions(**reading))
+    sheets = all_arranged(found, need)
+    logs = [_one_log(one, sheet, need) for one, sheet in zip(found, sheets, strict=True)]
     return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
 
 
-def _one_log(sheet: Sheet, beside: Sequence[Sheet], how: Reading, need_losses: bool) -> RunLog:
-    """The log of one table and those that are joined to it, which count among its files."""
-    log = parse_runs(arranged(sheet, beside, how), need_losses=need_losses, units=how.units)
-    files = (*log.files, *(Origin(one.origin, one.digest) for one in beside), *how.files)
-    digest = hashlib.sha256("".join(one.digest for one in (sheet, *beside)).encode()).hexdigest()
-    return replace(log, files=files, digest=digest if beside else log.digest)
+def _one_log(one: Opened, sheet: Sheet, need_losses: bool) -> RunLog:
+    """The log of one table, arranged, and those that are joined to it, which count among its files."""
+    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units, raw=None if one.how.map else one.sheet)
+    others = (*one.parts, *one.beside)
+    files = (*log.files, *(Origin(other.origin, other.digest) for other in others), *one.how.files)
+    digest = hashlib.sha256("".join(other.digest for other in (sheet, *others)).encode()).hexdigest()
+    return replace(log, files=files, digest=digest if others else log.digest)
 
 
-def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLog:
-    """The run log in a sheet.
+def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS, raw: Sheet | None = None) -> RunLog:
+    """The run log in a sheet; `raw` is what it was before its tool's columns were found, to be told from.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
     if faults:
-        raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
+        raise _of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
     repeats = list(repeated_rows(sheet, log))
     if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
@@ -134,10 +137,11 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     )
 
 
-def _of_other_kind(sheet: Sheet) -> LayoutError | None:
+def _of_other_kind(sheet: Sheet, raw: Sheet | None = None) -> LayoutError | None:
     """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
-    guess = guessed(sheet)
-    if not guess.certain or sheet.places:
+    tool = raw is not None and raw.kind in TOOLS
+    guess = guessed(raw, with_usual(ColumnMap(), raw)) if raw is not None and tool else guessed(sheet)
+    if not tool and (not guess.certain or sheet.places):
         return None
     lacks = lacking(sheet, need_losses=True)
     kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
@@ -266,7 +270,11 @@ def _sum_hint(sums: FloatArray, units: Units) -> str:
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
     names = list(columns.values())
-    for row, index in np.argwhere(blank).tolist():
+    whole = blank.all(axis=1) & (len(names) > 1)
+    for row in np.flatnonzero(whole).tolist():
+        if not any(str(sheet.columns[name][row]).strip() for name in names):
+            faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))
+    for row, index in np.argwhere(blank & ~whole[:, None]).tolist():
         if not str(sheet.columns[names[index]][row]).strip():
             faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from shapleymix.files import STANDARD_INPUT
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
+from shapleymix_cli.project import always
 
 
 @options.command(
@@ -14,6 +18,7 @@ from shapleymix_cli.console import Output
     "shapleymix import example/wandb.csv --write-map map.toml",
     "shapleymix import example/wandb.csv --map map.toml -o runs.csv",
     "shapleymix fit example/wandb.csv --map map.toml --map N=97.6k --law chinchilla --folds 3 --bootstrap 20",
+    project={"log": always},
 )
 @reading.logs
 @click.option("--show", is_flag=True, help="Show what is found, what is missing, and the command that reads it.")
@@ -46,12 +51,13 @@ def command(
         return
     log = read_log(out, logs)
     if output is not None:
+        options.refuse_input(output, [one.file for one in log.files])
         write_columns(out, log.columns(), output, force)
     out.emit(lambda: runs_document(out, log), lambda: runs_view(log))
 
 
 def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> None:
-    """What the first of the tables holds, and a map of it."""
+    """What the first of the tables holds, or all that are charts of one tool, and a map of it."""
     from shapleymix.errors import UsageError
     from shapleymix.files import atomic_write
     from shapleymix.tables.examining import examined
@@ -60,13 +66,20 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
 
     if path is not None and not path.endswith(".toml"):
         raise UsageError("--write-map writes TOML", hint="end the name in .toml")
-    found = examined(logs.paths[0], **logs.how)
+    found = examined(logs.paths, **logs.how)
     out.used(found.origin, found.digest)
     out.note(found.notices)
     if path is not None:
-        atomic_write(path, found.toml(), force=force)
-        out.note([f"wrote {path}: look it over, and read the log with --map {path}"])
+        atomic_write(path, found.toml(os.path.dirname(path)), force=force)
+        out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {path}`"])
     out.emit(
         lambda: examination_document(found),
-        lambda: examination_view(found, reading.import_command(logs.paths[0], found.keywords)),
+        lambda: examination_view(
+            found, reading.import_command([*map(_typed, (found.origin, *found.parts))], found.keywords)
+        ),
     )
+
+
+def _typed(origin: str) -> str:
+    """A source as it is typed."""
+    return "-" if origin == STANDARD_INPUT else origin

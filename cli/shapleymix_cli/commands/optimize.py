@@ -12,6 +12,7 @@ from shapleymix_cli import options
 from shapleymix_cli.bounding import bounds
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always, unless
+from shapleymix_cli.scoring import Tasks, scored
 
 if TYPE_CHECKING:
     from shapleymix.downstream.scoring import ScoredFit
@@ -37,14 +38,7 @@ WEIGHTS = (
     click.option("--weights", metavar="WEIGHTS", help="unweighted, normalized, a languages table, or en=1,de=2."),
     click.option("--monolingual", metavar="en=2.1,...", help="Measured monolingual losses, for normalized weights."),
     click.option("--objective", type=click.Choice(["mean", "worst"]), default="mean", show_default=True),
-    click.option(
-        "--downstream", metavar="FILE", help="Maximise scores on tasks, as `shapleymix downstream -o` has them."
-    ),
-    click.option(
-        "--task-weights",
-        metavar="TASK=1,TASK/LANG=2",
-        help="What tasks count for, in equal shares for their languages; others for nothing.  [every task alike]",
-    ),
+    options.tasks("Maximise scores on tasks, as `shapleymix downstream -o` has them."),
 )
 BOUNDS = (
     options.languages,
@@ -165,27 +159,12 @@ def command(
     out.emit(lambda: mixtures_document(found), lambda: _view(found, out.verbose))
 
 
-def _scored(
-    out: Output, fit: Fit, tasks: tuple[str | None, str | None], asked: DemandKeywords
-) -> tuple[Fit | ScoredFit, DemandKeywords]:
-    """The fit, or what it says of scores, with the weights of tasks."""
-    downstream, weights = tasks
-    if downstream is None:
-        if weights is not None:
-            raise UsageError("--task-weights does nothing without --downstream", hint="give --downstream, or --weights")
-        return fit, asked
-    from shapleymix.downstream.calibrations import Downstream
-    from shapleymix.downstream.scoring import scored_fit
-    from shapleymix_cli.inputs import load_record
-
-    for option, given in (("--weights", asked.get("weights")), ("--monolingual", asked.get("monolingual"))):
-        if given is not None:
-            raise UsageError(f"{option} weighs losses, and --downstream asks for scores", hint="give --task-weights")
-    known = load_record(out, Downstream, downstream)
-    out.warn(known.warnings)
-    scored = scored_fit(fit, known)
-    objective = asked.get("objective", "mean")
-    return scored, {**asked, "weights": scored.weights(weights, objective)}
+def _scored(out: Output, fit: Fit, tasks: Tasks, asked: DemandKeywords) -> tuple[Fit | ScoredFit, DemandKeywords]:
+    """The fit, or what it says of scores, with the weights that count."""
+    if tasks[0] is not None and asked.get("monolingual") is not None:
+        raise UsageError("--monolingual weighs losses, and --downstream asks for scores", hint="give --task-weights")
+    found, weights = scored(out, fit, tasks, asked.get("weights"), asked.get("objective", "mean"))
+    return found, {**asked, "weights": weights}
 
 
 def _demands(out: Output, asked: DemandKeywords) -> DemandKeywords:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shapleymix_cli.figures.curves import learning_curve
 from shapleymix_cli.figures.fits import fit
 from shapleymix_cli.figures.matrices import agreement, transfer
-from shapleymix_cli.figures.saved import compare, design, frontier, mixture
+from shapleymix_cli.figures.saved import compare, design, downstream, frontier, mixture
 from shapleymix_cli.groups import grouped
 
 
@@ -24,6 +24,7 @@ for name, figure in {
     "compare": compare,
     "learning-curve": learning_curve,
     "mixture": mixture,
+    "downstream": downstream,
     "frontier": frontier,
     "design": design,
 }.items():

@@ -14,12 +14,15 @@ from shapleymix_cli import options, reading
 from shapleymix_cli.budgets import budget
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import Given, always
+from shapleymix_cli.scoring import scored
 
 if TYPE_CHECKING:
+    from shapleymix.downstream.scoring import ScoredFit
     from shapleymix.fitting.fits import Fit
     from shapleymix.fitting.prediction import Prediction
     from shapleymix.mixing.bounds import Bounds
     from shapleymix.mixing.candidates import Candidates
+    from shapleymix.mixing.weights import WeightSpec
     from shapleymix.records import FloatArray
     from shapleymix.tables.importing.reading import ReadingKeywords
     from shapleymix.tables.languages import Languages
@@ -41,9 +44,9 @@ class Points:
 
 
 def _compares(given: Given) -> bool:
-    """Whether mixtures are compared, so that weights count."""
+    """Whether losses of mixtures are compared, so that weights count."""
     mixtures = given.get("mixtures")
-    return isinstance(mixtures, Sequence) and len(mixtures) > 1
+    return isinstance(mixtures, Sequence) and len(mixtures) > 1 and given.get("downstream") is None
 
 
 @options.command(
@@ -52,6 +55,9 @@ def _compares(given: Given) -> bool:
     "shapleymix predict fit.json --mixture en=0.5,de=50% -N 97600 -D 2M",
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.2,fr=0.2,zh=0.1,ja=0.1 -N 97600 -D 1M,2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
+    "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
+    "shapleymix predict fit.json --mixture natural --mixture uniform -N 97600 -D 1M --downstream downstream.json"
+    " --languages example/languages.csv",
     project={"languages": always, "weights": _compares},
 )
 @options.fit_file
@@ -68,6 +74,7 @@ def _compares(given: Given) -> bool:
 @click.option("-N", "sizes", type=options.SIZES, help="Model sizes.")
 @click.option("-D", "tokens", type=options.SIZES, help="Token counts.")
 @options.weights
+@options.tasks("Predict scores on tasks, as `shapleymix downstream -o` has them.")
 @options.languages
 @options.available
 @reading.reading
@@ -84,6 +91,8 @@ def command(
     sizes: Sizes,
     tokens: Sizes,
     weights: str | None,
+    downstream: str | None,
+    task_weights: str | None,
     languages: str | None,
     available: str | None,
     strict: bool,
@@ -92,10 +101,11 @@ def command(
     output: str | None,
     force: bool,
 ) -> None:
-    """Predict losses: of each --mixture at each -N and -D, or of the points of a TABLE.
+    """Predict losses, or scores: of each --mixture at each -N and -D, or of the points of a TABLE.
 
     Several mixtures are compared with the first: what each saves of the (weighted) mean loss, with its interval over
-    the fit's bootstrap replicates, paired, and the probability that it is better.
+    the fit's bootstrap replicates, paired, and the probability that it is better. With --downstream all numbers are
+    scores on tasks, and gains those of the mean score, weighted by --task-weights.
 
     A TABLE has a run log's own columns (run, N, D, p_<source>); losses are not needed. A warning says where a point
     lies outside of what was fitted; --strict refuses such a point.
@@ -106,7 +116,7 @@ def command(
     if table and (sizes or tokens):
         raise UsageError("the table has its own N and D", hint="leave out -N and -D")
     options.require_ending(output)
-    fit = load_fit(out, fit_path, law_file, like)
+    fit, weigh = scored(out, load_fit(out, fit_path, law_file, like), (downstream, task_weights), weights)
     _require_points(fit, table, mixtures)
     comparisons: tuple[Candidates, ...] = ()
     known = read_table(out, languages)
@@ -123,7 +133,8 @@ def command(
         named = rivals_of(mixtures)
         N, D = budget("-N", sizes, fit.N_range.tolist()), budget("-D", tokens, fit.D_range.tolist())
         points = _grid(fit, named, N, D, supply)
-        comparisons = _comparisons(fit, named, N, D, supply, weights, level)
+        _require_several(named, weights, task_weights)
+        comparisons = _comparisons(fit, named, N, D, supply, weigh, level)
     found = fit.predict(
         points.p, points.N, points.D, level, points.runs, languages=known, available=available, unique=points.unique,
         strict=strict,
@@ -135,7 +146,7 @@ def command(
     out.emit(lambda: prediction_document(out, found, comparisons), lambda: _view(found, comparisons, out.verbose))
 
 
-def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> None:
+def _require_points(fit: Fit | ScoredFit, table: str | None, mixtures: tuple[str, ...]) -> None:
     """A table or mixtures; neither, for a law fitted to a log without ratios."""
     if not fit.sources and mixtures:
         raise UsageError("the fitted log had no mixtures", hint="leave out --mixture")
@@ -143,7 +154,7 @@ def _require_points(fit: Fit, table: str | None, mixtures: tuple[str, ...]) -> N
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
 
 
-def _table_points(out: Output, fit: Fit, table: reading.Logs) -> Points:
+def _table_points(out: Output, fit: Fit | ScoredFit, table: reading.Logs) -> Points:
     """The trained rows of a table."""
     from shapleymix_cli.inputs import read_log
 
@@ -169,7 +180,9 @@ def _require_one_supply(
         out.note([f"{table} says which unique tokens each point has: those of {languages.origin} do not count"])
 
 
-def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds) -> Points:
+def _grid(
+    fit: Fit | ScoredFit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Sequence[float], supply: Bounds
+) -> Points:
     """Every mixture at every size and token count."""
     import numpy as np
 
@@ -186,21 +199,26 @@ def _grid(fit: Fit, named: Mapping[str, MixtureSpec], N: Sequence[float], D: Seq
     )
 
 
+def _require_several(named: Mapping[str, MixtureSpec], weights: str | None, task_weights: str | None) -> None:
+    """Refuse weights where no mean is formed, as there is nothing to compare."""
+    for flag, given in (("--weights", weights), ("--task-weights", task_weights)):
+        if given is not None and len(named) < 2:
+            raise UsageError(f"{flag} does nothing without a second --mixture", hint=f"leave out {flag}")
+
+
 def _comparisons(
-    fit: Fit,
+    fit: Fit | ScoredFit,
     named: Mapping[str, MixtureSpec],
     N: Sequence[float],
     D: Sequence[float],
     supply: Bounds,
-    weights: str | None,
+    weights: WeightSpec | None,
     level: float,
 ) -> tuple[Candidates, ...]:
     """The mixtures against the first, at each budget; nothing where there is only one."""
     from shapleymix.mixing.candidates import compare_mixtures
 
     if len(named) < 2:
-        if weights:
-            raise UsageError("--weights does nothing without a second --mixture", hint="leave out --weights")
         return ()
     table, tokens = supply.languages, supply.available
     return tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shapleymix.fitting.measures import measure_of
 from shapleymix_cli.documents.plain import by_name
 from shapleymix_cli.documents.writing import provenance, write_columns, write_document
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Candidates] = ()) -> dict[str, Json]:
     """`predictions[]` with run, N, D, the mixture, and loss, low and high by target; `comparisons[]` by budget.
 
-    A loss is null where the law gives none, or more than a model that has seen nothing (`above_untrained`).
+    Where scores are predicted, `measure` is "score", and each point has a `score` by task. A loss is null where the law
+    gives none, or more than a model that has seen nothing (`above_untrained`).
     """
     return {
         "kind": "predictions",
+        "measure": measure_of(found.measure).noun,
         "level": found.level,
         "predictions": [_point(found, place) for place in range(len(found.runs))],
         "comparisons": [comparison_document(one) for one in comparisons],
@@ -32,13 +35,15 @@ def prediction_document(out: Output, found: Prediction, comparisons: Sequence[Ca
 
 
 def _point(found: Prediction, place: int) -> dict[str, Json]:
+    measure = measure_of(found.measure)
+    low, high = measure.ends(found.low[place], found.high[place])
     return {
         "run": found.runs[place],
         "N": float(found.N[place]),
         "D": float(found.D[place]),
-        "loss": by_name(found.targets, found.losses[place]),
-        "low": by_name(found.targets, found.low[place]),
-        "high": by_name(found.targets, found.high[place]),
+        measure.noun: by_name(found.targets, measure.shown(found.losses[place])),
+        "low": by_name(found.targets, low),
+        "high": by_name(found.targets, high),
         "outside": by_name(found.targets, found.outside[place]),
         "above_untrained": by_name(found.targets, found.above_untrained[place]),
         "mixture": by_name(found.sources, found.p[place]),
@@ -55,17 +60,19 @@ def comparison_document(found: Candidates) -> dict[str, Json]:
         "weights_origin": found.weights_origin,
         "replicates": found.replicates,
         "against": found.entries[0].name,
-        "candidates": [_candidate(entry, found.sources) for entry in found.entries],
+        "candidates": [_candidate(entry, found) for entry in found.entries],
     }
 
 
-def _candidate(entry: Candidate, sources: Sequence[str]) -> dict[str, Json]:
+def _candidate(entry: Candidate, found: Candidates) -> dict[str, Json]:
+    measure = measure_of(found.measure)
+    low, high = measure.ends(entry.objective_low, entry.objective_high)
     return {
         "name": entry.name,
-        "mixture": by_name(sources, entry.p),
-        "objective": entry.objective,
-        "objective_low": entry.objective_low,
-        "objective_high": entry.objective_high,
+        "mixture": by_name(found.sources, entry.p),
+        "objective": measure.shown(entry.objective),
+        "objective_low": low,
+        "objective_high": high,
         "gain": entry.gain,
         "gain_low": entry.gain_low,
         "gain_high": entry.gain_high,
@@ -88,9 +95,14 @@ def write_predictions(
 
 
 def prediction_columns(found: Prediction) -> dict[str, Column]:
-    """`run,N,D,p_<source>,loss_<target>,low_<target>,high_<target>`; an empty cell where there is no number."""
+    """`run,N,D,p_<source>,loss_<target>,low_<target>,high_<target>`; an empty cell where there is no number.
+
+    Of tasks `score_<task>`.
+    """
+    measure = measure_of(found.measure)
+    low, high = measure.ends(found.low, found.high)
     columns: dict[str, Column] = {"run": found.runs, "N": found.N, "D": found.D}
     columns |= {f"p_{name}": found.p[:, place] for place, name in enumerate(found.sources)}
-    for word, values in (("loss", found.losses), ("low", found.low), ("high", found.high)):
+    for word, values in ((measure.noun, measure.shown(found.losses)), ("low", low), ("high", high)):
         columns |= {f"{word}_{name}": values[:, place] for place, name in enumerate(found.targets)}
     return columns

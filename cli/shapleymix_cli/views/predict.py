@@ -1,4 +1,4 @@
-"""Predicted losses, and mixtures side by side, on the screen."""
+"""Predicted losses or scores, and mixtures side by side, on the screen."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shapleymix.fitting.measures import measure_of
 from shapleymix.fitting.prediction import Prediction
 from shapleymix.mixing.candidates import Candidates
+from shapleymix_cli.views.measures import ends, printed
 from shapleymix_cli.views.numbers import MISSING, count, fixed, interval, percent, size
 from shapleymix_cli.views.tables import Part, heading, table
 
 MOST_TARGETS = 20
-"""Targets of one point that are shown without `-v`; the highest losses come first where there are more."""
+"""Targets of one point that are shown without `-v`; the highest losses, or lowest scores, come first."""
 
 MOST_COLUMNS = 8
 """Targets of several points that are shown without `-v`."""
@@ -31,31 +33,33 @@ def prediction_view(found: Prediction, verbose: bool) -> list[Part]:
 
 
 def _point(found: Prediction, verbose: bool) -> list[Part]:
+    measure = measure_of(found.measure)
     chosen, left_out = _targets(found, None if verbose else MOST_TARGETS)
     body = [
         [
             found.targets[place],
-            fixed(found.losses[0, place]),
-            interval(found.low[0, place], found.high[0, place]),
+            printed(measure, found.losses[0, place]),
+            ends(measure, found.low[0, place], found.high[0, place]),
         ]
         for place in chosen
     ]
     title = f"{found.runs[0]} at N = {size(found.N[0])}, D = {size(found.D[0])}"
-    return [heading(title), table(["target", "loss", f"{percent(found.level, 0)} interval"], body), *left_out]
+    return [heading(title), table([measure.of, measure.noun, f"{percent(found.level, 0)} interval"], body), *left_out]
 
 
 def _grid(found: Prediction, verbose: bool) -> list[Part]:
     names, legend = _short(found.runs)
+    measure = measure_of(found.measure)
     chosen, left_out = _targets(found, None if verbose else MOST_COLUMNS)
     points = len(found.runs) if verbose else min(len(found.runs), MOST_POINTS)
     rows: list[list[str]] = []
     for place in range(points):
         rows.append([names[place], size(found.N[place]), size(found.D[place])])
-        rows[-1] += [fixed(found.losses[place, target]) for target in chosen]
-        spread = [interval(found.low[place, target], found.high[place, target]) for target in chosen]
+        rows[-1] += [printed(measure, found.losses[place, target]) for target in chosen]
+        spread = [ends(measure, found.low[place, target], found.high[place, target]) for target in chosen]
         rows += [["", "", "", *spread]] if any(spread) else []
     grid = table(["mixture", "N", "D", *(found.targets[place] for place in chosen)], rows, left=3)
-    title = f"Predicted losses in nats, {percent(found.level, 0)} intervals below"
+    title = f"{measure.heading}, {percent(found.level, 0)} intervals below"
     hidden = len(found.runs) - points
     more = [f"... and {count(hidden, 'more point')}: -v, --json and -o show all"] if hidden else []
     return [*legend, heading(title), grid, *more, *left_out]
@@ -67,8 +71,10 @@ def _targets(found: Prediction, most: int | None) -> tuple[list[int], list[Part]
     if most is None or len(everyone) <= most:
         return everyone, []
     worst = np.argsort(-np.nan_to_num(found.losses[0], nan=np.inf), kind="stable")[:most]
-    hidden = count(len(everyone) - most, "more target")
-    return worst.tolist(), [f"... and {hidden} with lower losses: -v, --json and -o show all"]
+    measure = measure_of(found.measure)
+    hidden = count(len(everyone) - most, f"more {measure.of}")
+    rest = "higher scores" if measure.flipped else "lower losses"
+    return worst.tolist(), [f"... and {hidden} with {rest}: -v, --json and -o show all"]
 
 
 def _short(names: Sequence[str]) -> tuple[list[str], list[Part]]:
@@ -83,11 +89,12 @@ def candidates_view(found: Candidates) -> list[Part]:
     """What each mixture gains over the first."""
     names, _ = _short([entry.name for entry in found.entries])
     spread = any(np.isfinite(entry.gain_low) for entry in found.entries)
-    headers = ["mixture", "mean loss", "gain"]
+    measure = measure_of(found.measure)
+    headers = ["mixture", f"mean {measure.noun}", "gain"]
     headers += [f"{percent(found.level, 0)} interval", "P(better)"] if spread else []
     rows = []
     for name, entry in zip(names, found.entries, strict=True):
-        row = [name, fixed(entry.objective, 4)]
+        row = [name, printed(measure, entry.objective, 4)]
         first = entry is found.entries[0]
         row.append(MISSING if first else fixed(entry.gain, 4))
         if spread:
@@ -95,7 +102,7 @@ def candidates_view(found: Candidates) -> list[Part]:
             row.append("" if first else percent(entry.probability, 0))
         rows.append(row)
     place = f"N = {size(found.N)}, D = {size(found.D)}"
-    title = f"Against {names[0]} at {place} (gain: nats saved; {found.weights_origin.split(':')[0]})"
+    title = f"Against {names[0]} at {place} (gain: {measure.gained}; {found.weights_origin.split(':')[0]})"
     verdict = found.verdict
     told: list[Part] = [f"{verdict[0].upper()}{verdict[1:]}."] if verdict else []
     return ["", *told, heading(title), table(headers, rows)]

@@ -67,6 +67,15 @@ class ColumnMap:
             usual.tokens_per_step if self.tokens_per_step is None else self.tokens_per_step,
         )
 
+    def rest(self) -> dict[str, object]:
+        """What it says beside columns, as a mapping that `column_map` takes."""
+        found = {
+            "languages": dict(self.languages),
+            "ignore": ",".join(self.ignore),
+            "tokens_per_step": self.tokens_per_step,
+        }
+        return {name: value for name, value in found.items() if value}
+
     def called(self, label: str) -> str:
         """What a language of the table is called."""
         return self.languages.get(label, label)

@@ -1,6 +1,7 @@
 """How a run log is read: its layout, its units, which column is what, and which tables are joined to it.
 
-All of it may stand in a TOML file (`map`), beside the keys of the map; what is given beside the file wins.
+All of it may stand in a TOML file (`map`), beside the keys of the map; what is given beside the file wins. A file that
+says of which log it is the map (`log`) can be given in the place of that log.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import TypedDict
 
 from shapleymix.errors import Location, UsageError, described, did_you_mean
 from shapleymix.files import Origin, read_once
+from shapleymix.tables.addresses import is_address
 from shapleymix.tables.cells import Layout
 from shapleymix.tables.importing.column_map import KEYS, ColumnMap, column_map, parse_pairs
 from shapleymix.tables.importing.units import BytesPerToken, Units
 from shapleymix.tables.sheets import Table, listed
 
 OPTIONS = ("long", "sep", "decimal", "unit", "ratio_unit", "bytes_per_token", "join")
+LOG = "log"
+"""The key of a map file that names the log, or the logs, of which it is the map."""
 _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "space": " "}
 Map = str | os.PathLike[str] | Mapping[str, object] | Sequence[str]
 """A TOML file, a mapping, or `KEY=VALUE` texts (among which a file may stand)."""
@@ -92,6 +96,8 @@ class Reading:
         Tables with a row a run, joined by its id.
     files : tuple of Origin
         Files that said so.
+    logs : tuple of str
+        The logs that the file of the map is the map of.
     """
 
     map: ColumnMap
@@ -100,6 +106,7 @@ class Reading:
     units: Units
     join: tuple[Table, ...]
     files: tuple[Origin, ...]
+    logs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, asked: ReadingOptions) -> Reading:
@@ -110,7 +117,7 @@ class Reading:
         UsageError
             If the map cannot be read or holds something unknown, or an option is none.
         """
-        found, files = _found(asked.map)
+        found, files, logs = _found(asked.map)
         chosen = found | {name: value for name in OPTIONS if (value := getattr(asked, name)) is not None}
         columns = column_map({key: value for key, value in found.items() if key not in OPTIONS})
         return cls(
@@ -125,26 +132,45 @@ class Reading:
             ),
             join=_tables(chosen.get("join")),
             files=files,
+            logs=logs,
         )
 
+    def options(self) -> dict[str, object]:
+        """The options beside the map that say so, where they are not as usual."""
+        units = self.units
+        bytes_per_token = units.bytes_per_token
+        if isinstance(bytes_per_token, Mapping):
+            bytes_per_token = ",".join(f"{name}={value!r}" for name, value in bytes_per_token.items())
+        given = {
+            "long": self.long,
+            "sep": self.layout.sep,
+            "decimal": self.layout.decimal,
+            "unit": units.loss if units.loss != "nats" else None,
+            "ratio_unit": units.ratio if units.ratio != "fraction" else None,
+            "bytes_per_token": bytes_per_token,
+            "join": [os.fspath(one) for one in self.join if isinstance(one, (str, os.PathLike))],
+        }
+        return {name: value for name, value in given.items() if value}
 
-def _found(given: Map | None) -> tuple[dict[str, object], tuple[Origin, ...]]:
-    """What a map holds, of all its texts and files; a text wins over a file."""
+
+def _found(given: Map | None) -> tuple[dict[str, object], tuple[Origin, ...], tuple[str, ...]]:
+    """What a map holds, of all its texts and files, and the logs that these name; a text wins over a file."""
     if given is None:
-        return {}, ()
+        return {}, (), ()
     if isinstance(given, Mapping):
-        return dict(given), ()
+        return dict(given), (), ()
     parts = [given] if isinstance(given, (str, os.PathLike)) else list(given) if _is_list(given) else None
     if parts is None or not all(isinstance(part, (str, os.PathLike)) for part in parts):
         raise UsageError(f"map: {described(given)} is no map", hint="give a TOML file, a mapping, or KEY=VALUE")
     pairs = [part for part in parts if isinstance(part, str) and "=" in part and not part.endswith(".toml")]
     found: dict[str, object] = {}
-    files = []
+    files, logs = [], list[str]()
     for path in (part for part in parts if part not in pairs):
         content, origin = _toml(path)
+        logs += content.pop(LOG, [])
         found |= content
         files.append(origin)
-    return found | parse_pairs(pairs), tuple(files)
+    return found | parse_pairs(pairs), tuple(files), tuple(logs)
 
 
 def _is_list(given: object) -> bool:
@@ -165,17 +191,19 @@ def _toml(path: str | os.PathLike[str]) -> tuple[dict[str, object], Origin]:
         where = Location(os.fspath(path), int(line[1]) if line else None)
         raise UsageError(f"is no TOML: {error}", location=where, hint='write run = "Name"') from error
     for key in found:
-        if key not in (*KEYS, *OPTIONS):
-            raise UsageError(f"{key!r} is no key of a map", location=place, hint=did_you_mean(key, (*KEYS, *OPTIONS)))
-    if "join" in found:
-        found["join"] = [_beside(path, one) for one in listed(found["join"])]
+        if key not in (*KEYS, *OPTIONS, LOG):
+            hint = did_you_mean(key, (*KEYS, *OPTIONS, LOG))
+            raise UsageError(f"{key!r} is no key of a map", location=place, hint=hint)
+    found |= {key: [_beside(path, key, one) for one in listed(found[key])] for key in ("join", LOG) if key in found}
     return found, origin
 
 
-def _beside(path: str | os.PathLike[str], name: object) -> str:
-    if not isinstance(name, str):
-        raise UsageError(f"join is {described(name)}, expected a file", location=Location(file=os.fspath(path)))
-    return os.fspath(Path(path).parent / name)
+def _beside(path: str | os.PathLike[str], key: str, name: object) -> str:
+    """A file from the folder of the map; an address as it is."""
+    if not isinstance(name, str) or not name.strip():
+        what = "empty" if name == "" else described(name)
+        raise UsageError(f"{key} is {what}, expected a file", location=Location(file=os.fspath(path)))
+    return name if is_address(name) else os.fspath(Path(path).parent / name)
 
 
 def _word(chosen: Mapping[str, object], name: str) -> str | None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from shapleymix.errors import DataError, Location
+from shapleymix.tables.addresses import MLFLOW
 from shapleymix.tables.sheets import Sheet
 from shapleymix.tables.sources.histories import History, installed, sheet_of_histories
 
 T = TypeVar("T")
 
-SCHEMES = ("sqlite:", "http://", "https://", "mlflow:", "postgresql", "mysql", "databricks", "file:")
 SQLITE = b"SQLite format 3\0"
 
 
@@ -57,7 +57,7 @@ class _Client(Protocol):
 
 def is_store(text: str) -> bool:
     """Whether a text names a store, not a file."""
-    return text.startswith(SCHEMES)
+    return text.startswith(MLFLOW)
 
 
 def is_store_folder(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shapleymix.errors import DataError, Location
+from shapleymix.tables.addresses import WANDB
 from shapleymix.tables.cells import Layout
 from shapleymix.tables.importing.table_joins import joined
 from shapleymix.tables.importing.usual_maps import OLMIX
@@ -35,7 +36,7 @@ def read_source(table: Table, layout: Layout | None = None) -> Sheet:
     if not isinstance(table, (str, os.PathLike)):
         return read_sheet(table, layout)
     name = os.fsdecode(table)
-    if name.startswith(wandb.SCHEME):
+    if name.startswith(WANDB):
         return wandb.read_wandb(name)
     if mlflow.is_store(name):
         return mlflow.read_mlflow(name)

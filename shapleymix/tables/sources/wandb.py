@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.tables.addresses import WANDB
 from shapleymix.tables.sheets import Sheet
 from shapleymix.tables.sources.histories import History, flat, installed, sheet_of_histories
 
-SCHEME = "wandb:"
 _KIND, _STEP = "wandb", "_step"
 
 
@@ -36,7 +36,7 @@ def read_wandb(address: str) -> Sheet:
     DataError
         If the service does not hand them out.
     """
-    path = address.removeprefix(SCHEME).strip("/")
+    path = address.removeprefix(WANDB).strip("/")
     if "/" not in path:
         raise UsageError(f"{address!r} names no project", hint="write it like wandb:ENTITY/PROJECT")
     api = installed("wandb", "wandb").Api()

@@ -21,6 +21,8 @@ from shapleymix_irds.hf import IRDSArguments, LanguageCollator
 from trainers import LANGUAGES, collate, examples, llama, validation
 from trl_runs import sft_arguments, tokenizer
 
+import shapleymix as sm
+
 PAGE = Path(__file__).resolve().parents[3] / "adapters" / "docs" / "hugging-face.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
@@ -61,3 +63,25 @@ def test_the_lines_for_accelerate() -> None:
     names |= {"validation": validation(), "languages": LANGUAGES, "accumulation": 2, "IRDS": IRDS}
     exec(lines("accelerator.prepare("), names)
     assert (names["tracker"].steps, names["tracker"].ledger.count) == (25, 2)
+
+
+def test_the_lines_for_proxy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the state that they save is what the page's import reads."""
+    monkeypatch.chdir(tmp_path)
+    settings = {"use_cpu": True, "report_to": [], "max_steps": 4, "eval_steps": 2, "per_device_train_batch_size": 4}
+    names = {"model": llama(), "train": examples(44), "collator": collate, "validation": validation()}
+    exec(lines("save_state()"), names | {"settings": settings})
+    Path("design.csv").write_text("run,N,p_en,p_de,p_fr\nmix-01,97600,.5,.3,.2\n")
+    log = sm.read_runs("runs/mix-01/trainer_state.json", join="design.csv")
+    assert (log.runs, log.targets) == (("mix-01", "mix-01"), ("en", "de", "fr"))
+    assert 0 < log.D[0] < log.D[1]
+
+
+def test_a_tracked_run_leaves_a_log_that_is_read_as_well(tmp_path: Path) -> None:
+    told = arguments(tmp_path / "mix-01", eval_strategy="steps", eval_steps=2, include_num_input_tokens_seen=True)
+    names = {"model": llama(), "train": examples(88), "collator": collate, "validation": validation(), "args": told}
+    made = lines("IRDSTrainer(model").replace("irds=irds)", "irds=irds, eval_dataset=validation)")
+    exec(made + "trainer.save_state()\n", names)
+    log = sm.read_runs(tmp_path / "mix-01/trainer_state.json", map=["N=1M", "p.en=.5", "p.de=.3", "p.fr=.2"])
+    assert log.targets == ("en", "de", "fr")
+    assert (tmp_path / "mix-01/sv.csv").exists()

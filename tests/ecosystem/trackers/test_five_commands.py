@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -39,19 +38,12 @@ def call(words: list[str], folder: Path) -> str:
 
 def test_from_a_store_to_a_blend_and_a_page(tmp_path: Path) -> None:
     write_store(tmp_path)
-    five.write_paths(tmp_path, five.truth()[1])
+    five.write_tables(tmp_path)
     commands = five.five_commands()
-    assert [words[0] for words in commands] == ["import", "fit", "optimize", "export", "report"]
     shown = shlex.split(call(["import", five.STORE, "--show"], tmp_path).strip().splitlines()[-1])[1:]
     assert sorted(shown) == sorted(commands[0]), "the first command is what --show prints"
     for words in commands:
         call(words, tmp_path)
     assert five.is_log(sm.read_runs(tmp_path / "runs.csv"))
-    mixture = json.loads((tmp_path / "mixture.json").read_text())
-    weights = five.blend((tmp_path / "blend.txt").read_text())
-    assert weights == pytest.approx(dict(zip(mixture["sources"], mixture["p"], strict=True)))
-    assert sum(weights.values()) == pytest.approx(1, abs=1e-9)
-    assert five.regret(weights) < 0.01
-    page = (tmp_path / "report.html").read_text()
-    assert "</html>" in page
-    assert all(name in page for name in weights)
+    assert five.is_blend(tmp_path)
+    assert five.is_page(tmp_path)

@@ -1,0 +1,106 @@
+"""A page of a trainer is enough: its commands read what the trainer wrote, and write what it takes back."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_tools import Run, runner
+
+import shapleymix as sm
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
+PAGES = {page.stem: page for page in (ROOT / "adapters/docs").glob("*.md")}
+WROTE = {
+    "hugging-face": ("mix-07/checkpoint-4/trainer_state.json", "runs/mix-07/trainer_state.json"),
+    "lightning": ("lightning", "logs"),
+    "megatron": ("megatron", "logs"),
+}
+"""What a trainer wrote, and where its page has it."""
+
+MEASURED = {
+    "hugging-face": {"mix-07": [3.40037202835083, 3.4003288745880127]},
+    "lightning": {
+        "mix-01": [3.2848317623138428, 3.320693254470825],
+        "mix-02": [3.2830045223236084, 3.3520195484161377],
+    },
+    "megatron": {"mix-01": [3.5, 3.25], "mix-02": [3.7, 3.25]},
+}
+"""Losses of en and de at the end of each run."""
+
+FORMATS = {"hugging-face": "hf", "lightning": "litdata", "megatron": "megatron", "torchtitan": "torchtitan"}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def calls(page: str, name: str) -> list[list[str]]:
+    """The commands of one name on a page, whose wildcards are as a shell in this folder takes them."""
+    text = "\n".join(re.findall(r"```sh\n(.*?)```", PAGES[page].read_text(encoding="utf-8"), re.DOTALL))
+    lines = [shlex.split(line) for line in text.replace("\\\n", " ").splitlines()]
+    found = [words[2:] for words in lines if words[:2] == ["shapleymix", name]]
+    return [[one for word in words for one in opened(word)] for words in found]
+
+
+def opened(word: str) -> list[str]:
+    return sorted(map(str, Path().glob(word))) if "*" in word else [word]
+
+
+@pytest.mark.parametrize("page", WROTE)
+def test_runs_come_in_by_the_command_of_the_page(
+    page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page == "lightning":
+        pytest.importorskip("tensorboard")
+    source, goal = (GOLDEN / WROTE[page][0], tmp_path / WROTE[page][1])
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, goal)
+    shutil.copy(GOLDEN / "design.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (words,) = calls(page, "import")
+    assert run("import", *words).code == 0
+    log = sm.read_runs("runs.csv").aligned(("en", "de"), ("en", "de"))
+    assert dict(zip(log.runs, log.loss.tolist(), strict=True)) == MEASURED[page]
+    assert set(log.N.tolist()) == {97600.0}
+    assert len(set(log.D.tolist())) == 2
+
+
+@pytest.mark.parametrize("page", FORMATS)
+def test_the_mixture_goes_back_by_the_command_of_the_page(
+    page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (words,) = calls(page, "export")
+    assert words[words.index("--format") + 1] == FORMATS[page]
+    assert run("export en=.5,de=.3,fr=.2 --format json -o mix.json").code == 0
+    rows = [f"{name},corpora/{name}" for name in ("en", "de", "fr")]
+    Path("paths.csv").write_text("\n".join(["language,path", *rows]) + "\n")
+    told = run("export", *words)
+    assert (told.code, "warning" in told.err) == (0, False)
+    written = Path(words[words.index("-o") + 1]).read_text()
+    assert all(f"corpora/{name}" in written for name in ("en", "de", "fr"))
+
+
+@pytest.mark.parametrize("page", FORMATS)
+def test_a_page_has_all_steps_from_runs_to_the_trainer(page: str) -> None:
+    """And says what was run with which version, and what is refused."""
+    text = PAGES[page].read_text(encoding="utf-8")
+    steps = ["fit", "optimize", "export"]
+    assert [name for name in steps if not calls(page, name)] == []
+    assert "\n## What was run" in text
+    assert "Refused by name" in text
+    assert re.search(r"\d+\.\d+\.\d+", text.partition("## What was run")[2])
+
+
+@pytest.mark.parametrize("page", ["torchtitan", "your-loop"])
+def test_a_line_of_a_run_log_is_read_as_it_is_shown(page: str, tmp_path: Path) -> None:
+    (line,) = re.findall(r"\{\"run\":.*?\}", PAGES[page].read_text(encoding="utf-8").replace("\n", " "))
+    (tmp_path / "runs.jsonl").write_text(line + "\n")
+    log = sm.read_runs(tmp_path / "runs.jsonl")
+    assert (len(log), log.sources, log.targets) == (1, ("en", "de"), ("en", "de"))
