@@ -270,7 +270,7 @@ def _sum_hint(sums: FloatArray, units: Units) -> str:
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
     names = list(columns.values())
-    whole = blank.all(axis=1) & (len(names) > 1)
+    whole: BoolArray = np.all(blank, axis=1) if len(names) > 1 else np.zeros(len(blank), dtype=bool)
     for row in np.flatnonzero(whole).tolist():
         if not any(str(sheet.columns[name][row]).strip() for name in names):
             faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 
-from shapleymix.files import STANDARD_INPUT
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
@@ -72,14 +72,13 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
     if path is not None:
         atomic_write(path, found.toml(os.path.dirname(path)), force=force)
         out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {path}`"])
+    tables = _typed(logs.paths, (found.origin, *found.parts))
     out.emit(
         lambda: examination_document(found),
-        lambda: examination_view(
-            found, reading.import_command([*map(_typed, (found.origin, *found.parts))], found.keywords)
-        ),
+        lambda: examination_view(found, reading.import_command(tables, found.keywords)),
     )
 
 
-def _typed(origin: str) -> str:
-    """A source as it is typed."""
-    return "-" if origin == STANDARD_INPUT else origin
+def _typed(given: Sequence[str], origins: Sequence[str]) -> Sequence[str]:
+    """The sources as they are typed: as they were, unless a map file or other logs were given."""
+    return given if len(given) == len(origins) and not given[0].lower().endswith(".toml") else origins
