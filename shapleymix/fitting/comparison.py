@@ -172,10 +172,8 @@ def compare(
         Is called with the law's name, its number and how many there are.
     folds : int
         Number of folds of the cross-validation; runs of one mixture stay in one fold.
-    delta, prior, starts, iterations, tolerance, threads : float or int
-        How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup, last_only : Size, float or bool
-        Which rows to leave out; see `Settings`.
+    **keywords : Settings
+        How to fit, and which rows to leave out.
 
     Raises
     ------

@@ -304,10 +304,8 @@ def fit(
     bootstrap, folds : int
         Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
         needed with `"auto"`).
-    delta, prior, starts, iterations, tolerance, threads : float or int
-        How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup, last_only, purpose : Size, float, bool or str
-        Which rows to leave out, and for which budgets to choose a law; see `Settings`.
+    **keywords : Settings
+        How to fit, which rows to leave out, and for which budgets to choose a law.
 
     Raises
     ------
