@@ -71,7 +71,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.compute import optimize_compute as optimize_compute
-    from shapleymix.mixing.frontier import Frontier as Frontier
+    from shapleymix.mixing.curves import Frontier as Frontier
     from shapleymix.mixing.frontier import frontier as frontier
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
@@ -111,7 +111,7 @@ _HOME = {
     "Export": "exporting.export",
     "Fit": "fitting.fits",
     "FitError": "errors",
-    "Frontier": "mixing.frontier",
+    "Frontier": "mixing.curves",
     "Group": "mixing.groups",
     "InfeasibleError": "errors",
     "Inputs": "laws",

@@ -73,7 +73,7 @@ class Calibration(Record):
     run_losses, run_scores : array (S,)
         What was fitted: the losses of scored runs, and their scores.
     R2, held_out, held_out_R2 : float
-        As of `Tried`.
+        As of `Tried`; the last is NaN where three mixtures are all there are.
     pearson, p_value : float
         Correlation of losses and scores, and how likely one so far from 0 is by chance.
     tried : tuple of Tried
@@ -225,10 +225,15 @@ class Downstream(Tabular, Record):
             "task": self.labels,
             "s": [formula(one) for one in self.calibrations],
             "R2": [f"{one.R2:.3f}" for one in self.calibrations],
-            "held-out R2": [f"{one.held_out_R2:.3f}" for one in self.calibrations],
+            "held-out R2": [told_R2(one) for one in self.calibrations],
         }
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
         return "\n".join([f"Downstream: {len(self.calibrations)} tasks and targets", *text_table(shown), *told])
+
+
+def told_R2(one: Calibration) -> str:
+    """The held-out R2 in words, which three mixtures do not tell."""
+    return "not told" if np.isnan(one.held_out_R2) else f"{one.held_out_R2:.3f}"
 
 
 def formula(one: Calibration) -> str:
@@ -248,6 +253,10 @@ def questions_of(found: Sequence[Calibration]) -> tuple[str, ...]:
             told.append(f"{one.label}: losses and scores are not told from unrelated (p = {one.p_value:.2g})")
         elif one.held_out_R2 <= 0:
             told.append(f"{one.label}: on mixtures left out the line is no better than the mean score")
+        if one.chance > one.scores[1]:
+            told.append(
+                f"{one.label}: no run scores more than {one.scores[1]:.3g}, and a guess {one.chance:.3g} (chance)"
+            )
         if one.mixtures < 2 * FEWEST:
             told.append(f"{one.label} rests on {one.mixtures} mixtures: its held-out error says little")
     return tuple(told)

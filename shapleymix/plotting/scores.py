@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from shapleymix.downstream.calibrations import Calibration, Downstream, formula
+from shapleymix.downstream.calibrations import Calibration, Downstream, formula, told_R2
 from shapleymix.downstream.doubts import spread
 from shapleymix.errors import UsageError, did_you_mean, printable
 from shapleymix.plotting.canvas import across, in_letters
@@ -86,7 +86,7 @@ def _chosen(found: Downstream, tasks: Sequence[str] | None) -> list[Calibration]
 
 
 def _line_of(task: Calibration, level: float) -> _Line:
-    loss = np.linspace(*task.losses.tolist(), STEPS)
+    loss = np.linspace(task.losses[0], task.losses[1], STEPS)
     score, half = task.score(loss), spread(task, loss, level)
     return _Line(loss, score, score - half, score + half)
 
@@ -118,8 +118,7 @@ def _caption(found: Downstream, chosen: Sequence[Calibration], left_out: int) ->
     band = f"lines are fitted, bands hold a new run's score with probability {found.level:.0%}"
     parts = [f"Scores on tasks against losses: a point for each scored run; {band}."]
     told = [
-        f"{printable(one.label)} {formula(one)}, held-out R2 {one.held_out_R2:.3f}, error {one.held_out:.4f}"
-        for one in chosen
+        f"{printable(one.label)} {formula(one)}, held-out R2 {told_R2(one)}, error {one.held_out:.4f}" for one in chosen
     ]
     parts.append(f"{'; '.join(told)}.")
     if any(np.isfinite(one.chance) for one in chosen):
