@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from simulated import SIZES, TOKENS, inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix.errors import SolveError
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.symbols import Parameter
 from shapleymix.records import FloatArray

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from simulated import FAST, log_of, mixtures, simulate
 
 from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.fitting.uncertainty import (
     BEYOND_D,
     BEYOND_N,

@@ -9,7 +9,7 @@ import pytest
 from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, SolveError, UsageError
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
 from shapleymix.laws.exponential import Exponential
 from shapleymix.laws.family import FamilyMean, same_family
