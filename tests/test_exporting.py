@@ -264,6 +264,13 @@ def test_litdata_says_that_its_epoch_ends_with_the_shortest() -> None:
     assert any("ends as soon as one language does, here en before D" in one for one in told)
 
 
+def test_levanter_says_which_languages_a_block_cuts_short() -> None:
+    """As its own mixture deals them out (tests/ecosystem/levanter): 2.66 samples of fi in a block are two."""
+    told = sm.export({"en": 0.9987, "fi": 0.0013}, "levanter").notices
+    assert any("fi would be seen over 5% less than asked" in one and "to 15385 or more" in one for one in told)
+    assert not any("rounds" in one for one in sm.export({"en": 0.98, "fi": 0.02}, "levanter").notices)
+
+
 def test_levanter_says_which_languages_a_block_cannot_hold() -> None:
     told = sm.export({"en": 0.9999, "fi": 0.0001}, "levanter").notices
     assert any("fi" in one and "mixture_block_size to 10000" in one for one in told)

@@ -86,7 +86,7 @@ def _chosen(found: Downstream, tasks: Sequence[str] | None) -> list[Calibration]
 
 
 def _line_of(task: Calibration, level: float) -> _Line:
-    loss = np.linspace(*task.losses.tolist(), STEPS)
+    loss = np.linspace(task.losses[0], task.losses[1], STEPS)
     score, half = task.score(loss), spread(task, loss, level)
     return _Line(loss, score, score - half, score + half)
 
