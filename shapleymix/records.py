@@ -135,10 +135,11 @@ def _parsed(cls: type[Record], data: bytes, file: str) -> object:
     try:
         return parse_json(data, file)
     except StoreError as error:
+        place = Location(file=file)
         if not is_table_name(file):
             raise
         hint = "give the document that its command writes, such as -o NAME.json"
-        raise StoreError(f"is a table, not a {cls.kind}", location=Location(file=file), hint=hint) from error
+        raise StoreError(f"is a table, not a {cls.kind}", location=place, hint=hint) from error
 
 
 class _Place(NamedTuple):
