@@ -6,8 +6,24 @@ from typing import ClassVar
 
 from shapleymix.errors import DataError, Fault, Location
 from shapleymix.exporting.blends import Blend
+from shapleymix.exporting.notation import commented, described, python_text
 from shapleymix.exporting.streams import Draws, Stream
 from shapleymix.files import Json
+
+_MODULE = '''
+from {package} import {function}
+
+{weights} = {known}
+PATHS = {paths}
+
+
+def mixed(datasets):
+    """One stream of the languages' datasets, which are given by name, such as {{"en": {loader}(...)}}."""
+    return {function}(
+        [datasets[name] for name in {weights}],
+        {keyword}=list({weights}.values()),
+{options}    )
+'''
 
 
 class Format:
@@ -59,3 +75,34 @@ class Format:
         ]
         if faults:
             raise DataError.of(faults, origin)
+
+
+class Combining(Format):
+    """A function of Python that makes one stream of all languages' datasets; the file is a module that calls it.
+
+    Attributes
+    ----------
+    package, function, loader : str
+        The function's package and name, and what makes a dataset; the weights come first in `config`.
+    """
+
+    package: ClassVar[str]
+    function: ClassVar[str]
+    loader: ClassVar[str]
+    placed = False
+
+    def text(self, blend: Blend) -> str:
+        """A module whose `mixed` makes one stream of all languages' datasets."""
+        (keyword, _), *options = self.config(blend).items()
+        known = {stream.name: stream.weight for stream in blend.streams}
+        paths = {one.name: [*one.paths] if self.draws.together else one.paths[0] for one in blend.streams if one.paths}
+        return commented(described(blend, self.draws.unit)) + _MODULE.format(
+            package=self.package,
+            function=self.function,
+            loader=self.loader,
+            keyword=keyword,
+            weights=keyword.upper(),
+            known=python_text(known),
+            paths=python_text(paths),
+            options="".join(f"        {name}={value!r},\n" for name, value in options),
+        )

@@ -9,52 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from shapleymix.exporting.blends import Blend
-from shapleymix.exporting.formats import Format
-from shapleymix.exporting.notation import commented, described, python_text, yaml_text
+from shapleymix.exporting.formats import Combining, Format
+from shapleymix.exporting.notation import commented, described, yaml_text
 from shapleymix.exporting.streams import Draws, Stream, listed
 from shapleymix.files import Json
 
 STRATEGY = "all_exhausted"
 
-_MODULE = '''
-from datasets import interleave_datasets
 
-PROBABILITIES = {probabilities}
-PATHS = {paths}
-
-
-def mixed(datasets):
-    """One stream of the languages' datasets, which are given by name, such as {{"en": load_dataset(...)}}."""
-    return interleave_datasets(
-        [datasets[name] for name in PROBABILITIES],
-        probabilities=list(PROBABILITIES.values()),
-        seed={seed},
-        stopping_strategy={strategy!r},
-    )
-'''
-
-
-class HuggingFace(Format):
+class HuggingFace(Combining):
     """A Python module with `mixed(datasets)`, and the keywords of `datasets.interleave_datasets`."""
 
     name = "hf"
     title = "Hugging Face datasets (interleave_datasets)"
     draws = Draws("documents", differ=True, together=True)
-    placed = False
+    package, function, loader = "datasets", "interleave_datasets", "load_dataset"
 
     def config(self, blend: Blend) -> dict[str, Json]:
         """Keywords of `interleave_datasets`, beside the datasets in the order of the streams."""
         weights = [stream.weight for stream in blend.streams]
         return {"probabilities": weights, "seed": blend.seed, "stopping_strategy": STRATEGY}
-
-    def text(self, blend: Blend) -> str:
-        """A module whose `mixed` makes one stream of all languages' datasets."""
-        probabilities = {stream.name: stream.weight for stream in blend.streams}
-        paths = {stream.name: list(stream.paths) for stream in blend.streams if stream.paths}
-        body = _MODULE.format(
-            probabilities=python_text(probabilities), paths=python_text(paths), seed=blend.seed, strategy=STRATEGY
-        )
-        return commented(described(blend, self.draws.unit)) + body
 
     def warnings(self, blend: Blend) -> list[str]:
         """The stream ends with its longest language."""

@@ -7,28 +7,10 @@ import math
 import numpy as np
 
 from shapleymix.exporting.blends import Blend
-from shapleymix.exporting.formats import Format
-from shapleymix.exporting.notation import commented, described, python_text, yaml_text
+from shapleymix.exporting.formats import Combining, Format
+from shapleymix.exporting.notation import commented, described, yaml_text
 from shapleymix.exporting.streams import Draws, Stream, listed
 from shapleymix.files import Json
-
-_MODULE = '''
-from litdata import CombinedStreamingDataset
-
-WEIGHTS = {weights}
-PATHS = {paths}
-
-
-def mixed(datasets):
-    """One stream of the languages' datasets, which are given by name, such as {{"en": StreamingDataset(...)}}."""
-    return CombinedStreamingDataset(
-        [datasets[name] for name in WEIGHTS],
-        weights=list(WEIGHTS.values()),
-        iterate_over_all=False,
-        seed={seed},
-    )
-'''
-
 
 _LENGTHS = "mean_tokens (of a packed sample its length)"
 
@@ -59,25 +41,18 @@ class Mosaic(Format):
         return [f"without {' and '.join(lacking)} no epoch_size is written"]
 
 
-class LitData(Format):
+class LitData(Combining):
     """A Python module with `mixed(datasets)`, and the keywords of a CombinedStreamingDataset."""
 
     name = "litdata"
     title = "LitData (CombinedStreamingDataset)"
     draws = Draws("items", differ=True, packed=True)
-    placed = False
+    package, function, loader = "litdata", "CombinedStreamingDataset", "StreamingDataset"
 
     def config(self, blend: Blend) -> dict[str, Json]:
         """Keywords of a CombinedStreamingDataset, beside the datasets in the order of the streams."""
         weights = [stream.weight for stream in blend.streams]
         return {"weights": weights, "iterate_over_all": False, "seed": blend.seed}
-
-    def text(self, blend: Blend) -> str:
-        """A module whose `mixed` makes one stream of all languages' datasets."""
-        weights = {stream.name: stream.weight for stream in blend.streams}
-        paths = {stream.name: stream.paths[0] for stream in blend.streams if stream.paths}
-        body = _MODULE.format(weights=python_text(weights), paths=python_text(paths), seed=blend.seed)
-        return commented(described(blend, self.draws.unit)) + body
 
     def warnings(self, blend: Blend) -> list[str]:
         """An epoch of it ends with its shortest language."""
