@@ -12,6 +12,7 @@ Modules, in reading order:
   separated         text with a mark between columns, and points or commas for decimals
   training_logs     what trainers leave behind: trainer_state.json of Hugging Face, Megatron's log
   json_tables       JSON: an object a line, an array of objects, an object of columns
+  panels            charts of Weights & Biases, exported: three columns for each run and metric
   formats           the bytes of a file as columns of cells: which reader
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name
@@ -23,6 +24,7 @@ Modules, in reading order:
   joining           several run logs as one
   run_ids           ids of runs: made where a table has none, and each once for each D
   run_columns       which column of a run log is what; what is missing, misspelt or means nothing
+  merging           exported charts of several metrics as one table
   several           the logs of one call, each with how it is read
   examining         what a table holds for a run log, and a first map of it
   run_reading       run logs read from tables: every fault of every cell at once

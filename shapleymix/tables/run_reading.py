@@ -14,9 +14,11 @@ from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
+from shapleymix.tables.importing.column_map import ColumnMap
 from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.recognising import guessed
+from shapleymix.tables.importing.recognising import TOOLS, guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
+from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of, summary_notices
 from shapleymix.tables.run_ids import made_ids, repeated_rows
@@ -67,14 +69,15 @@ def read_runs(
 
 def _one_log(one: Opened, sheet: Sheet, need_losses: bool) -> RunLog:
     """The log of one table, arranged, and those that are joined to it, which count among its files."""
-    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units)
-    files = (*log.files, *(Origin(other.origin, other.digest) for other in one.beside), *one.how.files)
-    digest = hashlib.sha256("".join(other.digest for other in (sheet, *one.beside)).encode()).hexdigest()
-    return replace(log, files=files, digest=digest if one.beside else log.digest)
+    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units, raw=None if one.how.map else one.sheet)
+    others = (*one.parts, *one.beside)
+    files = (*log.files, *(Origin(other.origin, other.digest) for other in others), *one.how.files)
+    digest = hashlib.sha256("".join(other.digest for other in (sheet, *others)).encode()).hexdigest()
+    return replace(log, files=files, digest=digest if others else log.digest)
 
 
-def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLog:
-    """The run log in a sheet.
+def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS, raw: Sheet | None = None) -> RunLog:
+    """The run log in a sheet; `raw` is what it was before its tool's columns were found, to be told from.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
     if faults:
-        raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
+        raise _of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
     repeats = list(repeated_rows(sheet, log))
     if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
@@ -136,10 +139,11 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     )
 
 
-def _of_other_kind(sheet: Sheet) -> LayoutError | None:
+def _of_other_kind(sheet: Sheet, raw: Sheet | None = None) -> LayoutError | None:
     """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
-    guess = guessed(sheet)
-    if not guess.certain or sheet.places:
+    tool = raw is not None and raw.kind in TOOLS
+    guess = guessed(raw, with_usual(ColumnMap(), raw)) if raw is not None and tool else guessed(sheet)
+    if not tool and (not guess.certain or sheet.places):
         return None
     lacks = lacking(sheet, need_losses=True)
     kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
@@ -268,7 +272,11 @@ def _sum_hint(sums: FloatArray, every: bool, units: Units) -> str:
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
     names = list(columns.values())
-    for row, index in np.argwhere(blank).tolist():
+    whole: BoolArray = np.all(blank, axis=1) if len(names) > 1 else np.zeros(len(blank), dtype=bool)
+    for row in np.flatnonzero(whole).tolist():
+        if not any(str(sheet.columns[name][row]).strip() for name in names):
+            faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))
+    for row, index in np.argwhere(blank & ~whole[:, None]).tolist():
         if not str(sheet.columns[names[index]][row]).strip():
             faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
 
