@@ -82,6 +82,12 @@ def test_a_language_that_is_called_so_is_named() -> None:
     assert sm.read_runs(columns, map=renamed, ratio_unit="percent").targets == ("en", "de", "Minangkabau")
 
 
+def test_one_pattern_is_not_of_ratios_and_losses() -> None:
+    """The word `weight` before the losses made them ratios too."""
+    found = examined({"N": [1e6], "D": [1e7], "weight/loss_en": [3.0], "weight/loss_de": [2.0]})
+    assert found.keywords["map"] == {"loss": "weight/loss_{lang}", "p": "...{lang}"}
+
+
 def test_names_that_are_summaries() -> None:
     assert summaries(["en", "lb", "lr", "zh-min", "Z_loss", "weight decay", "other"], {}) == [
         "lr",

@@ -195,7 +195,8 @@ def _by_language(
             more["loss"] = pattern
             _unit(pattern, options)
     if not any(name.startswith((PREFIXES["p"], PREFIXES["tokens"])) for name in names) and "p" not in found:
-        pattern = _pattern(names, _RATIO)
+        losses = set(matches(more.get("loss", found.get("loss", "")), names).values())
+        pattern = _pattern([name for name in names if name not in losses], _RATIO)
         if pattern is not None:
             more["p"] = pattern
     if not long:
