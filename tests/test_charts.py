@@ -87,7 +87,9 @@ def test_a_chart_is_told_with_the_command_that_reads_it(
     assert "a chart of Weights & Biases" in error["message"]
     assert "shapleymix import en.csv" in error["hint"]
     shown = run("import en.csv de.csv --show").out.strip().splitlines()[-1]
-    assert shown.startswith("shapleymix import en.csv de.csv --map 'loss=eval/loss/{lang}' --map 'N=...'")
+    assert shown.startswith(
+        "shapleymix import en.csv de.csv --map 'D=Step' --map 'loss=eval/loss/{lang}' --map 'N=...'"
+    )
     assert run("import en.csv de.csv --write-map charts.toml").code == 0
     filled = Path("charts.toml").read_text().replace('# D = "..."', 'D = "Step"').replace("# N =", "# was N =")
     Path("design.csv").write_text("run,N,p_en,p_de\nmix-01,1M,0.5,0.5\nmix - 02,1M,0.25,0.75\n")

@@ -46,7 +46,8 @@ def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"]
 def _command(error: LayoutError, logs: Logs) -> str:
     """The command that may read a table of another kind."""
     path = error.location.file or STANDARD_INPUT
-    command = import_command(["-" if path == STANDARD_INPUT else path], {**logs.how, **error.reading})
+    given = logs.paths if path in logs.paths else ["-" if path == STANDARD_INPUT else path]
+    command = import_command(given, {**logs.how, **error.reading})
     return f"if that is so, read it with: {command}"
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from numbers import Real
 from types import NoneType
@@ -41,6 +41,8 @@ A cell is empty where Polars has null, pandas or a NumPy array NaN, and a list N
 _EMPTY_HINT = "leave the cell empty where nothing was measured"
 _WITH_COMMA = re.compile(r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:e[+-]?\d+)?\s*[a-z]?", re.IGNORECASE)
 """A number with a decimal comma, perhaps with points between its thousands or a size's letter."""
+
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 
 
 @runtime_checkable
@@ -97,6 +99,16 @@ class Sheet:
     def place(self, column: str) -> Place:
         """Where a column was written."""
         return self.places.get(column) or Place(column, self.origin, self.lines, self.decimal)
+
+    def taken(self, rows: Sequence[int]) -> Sheet:
+        """Some of its rows."""
+        index = np.array(rows, dtype=np.int64)
+        return replace(
+            self,
+            columns={name: [cells[row] for row in rows] for name, cells in self.columns.items()},
+            lines=self.lines[index],
+            places={name: replace(place, lines=place.lines[index]) for name, place in self.places.items()},
+        )
 
     def header_fault(self, column: str | None, message: str, hint: str | None = None) -> Fault:
         """What is wrong with a column, or with the table as a whole."""
@@ -321,8 +333,13 @@ def _problem(cell: object, empty: bool, sizes: bool) -> tuple[str, str | None] |
 def _number_hint(text: str, sizes: bool) -> str | None:
     if text.lower() in ("na", "n/a", "null", "none", "-", "--", "?", "missing"):
         return _EMPTY_HINT
+    if text.endswith("%"):
+        return "write it without its sign, and read percentages with ratio_unit='percent', or unit='percent' for losses"
+    if _THOUSANDS.fullmatch(text) and text.count(",") > 1:
+        return f"leave out the commas between thousands: {text.replace(',', '')}"
     if text.count(",") == 1 and text.replace(",", "").lstrip("+-").isdigit():
-        return "write decimals with a point, or say that commas are decimal marks (decimal)"
+        plain = f", thousands without a mark ({text.replace(',', '')})" if sizes and _THOUSANDS.fullmatch(text) else ""
+        return f"write decimals with a point{plain}, or say that commas are decimal marks: decimal='comma'"
     return "write it like 243M, 100B, 1.5e9 or 23712" if sizes else None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 
 import click
 
+from shapleymix.errors import UsageError
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
@@ -47,7 +49,10 @@ def command(
     from shapleymix_cli.views.runs import runs_view
 
     if show or write_map is not None:
-        _examine(out, logs, write_map, force)
+        switch = "--show" if show else "--write-map"
+        if output is not None:
+            raise UsageError(f"-o does nothing with {switch}, which writes no log", hint="leave out one of the two")
+        _examine(out, logs, write_map, force, switch)
         return
     log = read_log(out, logs)
     if output is not None:
@@ -56,9 +61,8 @@ def command(
     out.emit(lambda: runs_document(out, log), lambda: runs_view(log))
 
 
-def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> None:
-    """What the first of the tables holds, or all that are charts of one tool, and a map of it."""
-    from shapleymix.errors import UsageError
+def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool, switch: str) -> None:
+    """What a table holds, or several that are charts of one tool, and a map of it."""
     from shapleymix.files import atomic_write
     from shapleymix.tables.examining import examined
     from shapleymix_cli.documents.runs import examination_document
@@ -67,11 +71,15 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
     if path is not None and not path.endswith(".toml"):
         raise UsageError("--write-map writes TOML", hint="end the name in .toml")
     found = examined(logs.paths, **logs.how)
+    if len(logs.paths) > 1 + len(found.parts):
+        hint = "give one of them; logs that are written alike are read in one way, and others by a map file each"
+        raise UsageError(f"{switch} looks at one log, and {len(logs.paths)} are given", hint=hint)
     out.used(found.origin, found.digest)
     out.note(found.notices)
     if path is not None:
         atomic_write(path, found.toml(os.path.dirname(path)), force=force)
-        out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {path}`"])
+        named = shlex.quote(path)
+        out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {named}`"])
     tables = _typed(logs.paths, (found.origin, *found.parts))
     out.emit(
         lambda: examination_document(found),

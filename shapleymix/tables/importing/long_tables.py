@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault
+from shapleymix.errors import DataError, Fault, UsageError
 from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap
 from shapleymix.tables.importing.patterns import is_pattern, matches
+from shapleymix.tables.importing.summaries import how_to_ignore, no_language, summaries
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Place, Sheet, texts
+from shapleymix.tables.sizes import parse_size
 
 LANGUAGES = ("language", "lang")
 NAMES, VALUES = ("metric", "key", "name", "variable"), ("value",)
@@ -53,10 +55,9 @@ class _Groups:
 def _by_language(sheet: Sheet, map: ColumnMap, language: str) -> tuple[Sheet, ColumnMap]:
     values = {role: column for role in LABELLED if (column := _value_column(sheet, map, role)) is not None}
     faults: list[Fault] = []
+    sheet = _without_ignored(sheet, map, language)
     labels = [map.called(label) for label in texts(sheet, language, faults)]
-    for row, label in enumerate(labels):
-        if label and (problem := check_label(label)):
-            faults.append(sheet.fault(row, language, f"the language {label!r} {problem}"))
+    faults.extend(_bad_languages(sheet, map, language, labels))
     groups = _grouped(sheet, map, {language, *values.values()})
     cell = _cells_of(sheet, language, labels, groups, faults)
     faults.extend(_disagreements(sheet, groups, _kept(sheet, map, {language, *values.values()})))
@@ -70,6 +71,25 @@ def _by_language(sheet: Sheet, map: ColumnMap, language: str) -> tuple[Sheet, Co
     kept = {role: how for role, how in map.labelled.items() if role not in values}
     rest = replace(map, labelled=kept, roles=_without(map.roles, "language"))
     return replace(found, notices=(*found.notices, *told)), rest
+
+
+def _without_ignored(sheet: Sheet, map: ColumnMap, language: str) -> Sheet:
+    """The sheet without the rows of languages that the map ignores."""
+    kept = [row for row, cell in enumerate(sheet.columns[language]) if str(cell).strip() not in map.ignore]
+    if len(kept) in (0, sheet.rows):
+        return sheet
+    told = f"left out {sheet.rows - len(kept)} rows of languages that are ignored"
+    return replace(sheet.taken(kept), notices=(*sheet.notices, told))
+
+
+def _bad_languages(sheet: Sheet, map: ColumnMap, language: str, labels: Sequence[str]) -> Iterator[Fault]:
+    """Labels that cannot be used, in every row, and averages and the like, where they come first."""
+    doubtful = summaries(dict.fromkeys(labels), map.languages)
+    for row, label in enumerate(labels):
+        if label and (problem := check_label(label)):
+            yield sheet.fault(row, language, f"the language {label!r} {problem}")
+    for label in doubtful:
+        yield sheet.fault(labels.index(label), language, no_language(label), how_to_ignore(doubtful, label))
 
 
 def _by_name(sheet: Sheet, map: ColumnMap, name: str) -> tuple[Sheet, ColumnMap]:
@@ -99,13 +119,31 @@ def _grouped(sheet: Sheet, map: ColumnMap, apart: set[str]) -> _Groups:
     key = [column for column in (run, D) if column in kept] if run in kept else kept
     of, first = [], []
     known: dict[tuple[object, ...], int] = {}
-    cells = [sheet.columns[column] for column in key if column is not None]
+    cells = [_worth(sheet.columns[column], column, (run,)) for column in key if column is not None]
     for row in range(sheet.rows):
         place = known.setdefault(tuple(column[row] for column in cells), len(first))
         if place == len(first):
             first.append(row)
         of.append(place)
     return _Groups(of, first)
+
+
+def _worth(cells: Sequence[object], column: str | None, names: Collection[str | None]) -> list[object]:
+    """The cells of a column as numbers where they are, so that 1M is 1000000.0; columns of `names` hold none."""
+    if column in names:
+        return list(cells)
+    known: dict[object, object] = {}
+    for cell in cells:
+        if cell not in known:
+            known[cell] = _number(cell)
+    return [known[cell] for cell in cells]
+
+
+def _number(cell: object) -> object:
+    try:
+        return parse_size(cell) if isinstance(cell, (str, int, float)) else cell
+    except UsageError:
+        return cell
 
 
 def _kept(sheet: Sheet, map: ColumnMap, apart: set[str]) -> list[str]:
@@ -137,9 +175,10 @@ def _disagreements(sheet: Sheet, groups: _Groups, columns: Sequence[str]) -> Ite
     """Rows of one run that say different things of it."""
     for column in columns:
         cells = sheet.columns[column]
+        worth = _worth(cells, column, ("run", "split"))
         for row, group in enumerate(groups.of):
             first = groups.first[group]
-            if cells[row] != cells[first]:
+            if worth[row] != worth[first]:
                 message = f"{column} is {str(cells[row])[:40]!r}, and {str(cells[first])[:40]!r} in line "
                 hint = "rows of one run and D agree in all but the language"
                 yield sheet.fault(row, column, f"{message}{sheet.lines[first]} of the same run", hint)
