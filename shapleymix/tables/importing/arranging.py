@@ -19,8 +19,8 @@ from shapleymix.tables.sheets import Place, Sheet
 from shapleymix.tables.sizes import parse_size
 
 
-def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
-    """The sheet with the columns of a run log; `others` are joined to it.
+def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading, *, need_losses: bool) -> Sheet:
+    """The sheet with the columns of a run log; `others` are joined to it, and runs that need losses have some.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
         sheet, map = widened(sheet, map)
     if not (map or others or reading.long):
         return sheet
-    return _without_idle_steps(_Columns(sheet, qualified(sheet), map).taken())
+    return _with_losses(_Columns(sheet, qualified(sheet), map).taken(), need_losses)
 
 
 @dataclass(frozen=True)
@@ -167,12 +167,12 @@ def _size(text: str) -> float | None:
         return None
 
 
-def _without_idle_steps(sheet: Sheet) -> Sheet:
-    """A history without the steps at which no loss was measured."""
+def _with_losses(sheet: Sheet, need_losses: bool) -> Sheet:
+    """The sheet without runs that crashed before a loss, and a history without the steps at which none was measured."""
     losses = [cells for name, cells in sheet.columns.items() if name == "loss" or name.startswith(PREFIXES["loss"])]
-    if not is_history(sheet) or not losses:
+    if not (need_losses or is_history(sheet)) or not losses:
         return sheet
-    kept = [row for row in range(sheet.rows) if any(str(cells[row]).strip() for cells in losses)]
+    kept = [row for row in range(sheet.rows) if any(map(_says_something, (cells[row] for cells in losses)))]
     if len(kept) in (0, sheet.rows):
         return sheet
     index = np.array(kept, dtype=np.int64)
@@ -181,5 +181,13 @@ def _without_idle_steps(sheet: Sheet) -> Sheet:
         columns={name: [cells[row] for row in kept] for name, cells in sheet.columns.items()},
         lines=sheet.lines[index],
         places={name: replace(place, lines=place.lines[index]) for name, place in sheet.places.items()},
-        notices=(*sheet.notices, f"left out {sheet.rows - len(kept)} rows without a loss"),
+        notices=(*sheet.notices, _left_out(sheet.rows - len(kept))),
     )
+
+
+def _says_something(cell: object) -> bool:
+    return str(cell).strip().lower() not in ("", "nan")
+
+
+def _left_out(rows: int) -> str:
+    return f"left out {rows} {'row' if rows == 1 else 'rows'} without a loss"
