@@ -17,7 +17,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 LOSSES, RATIOS = [[3.5, 3.25], [3.75, 2.5]], [[0.5, 0.5], [0.25, 0.75]]
-MLFLOW = """run_id,experiment_id,status,metrics.eval/loss_en,metrics.eval/loss_de,params.n,params.mix.en,params.mix.de,params.tokens
+MLFLOW = """run_id,experiment_id,status,metrics.loss_en,metrics.loss_de,params.n,params.w/en,params.w/de,params.tokens
 c0ffee,1,FAILED,,,,,,
 a,1,FINISHED,3.5,3.25,97600,0.5,0.5,2000000
 b,1,FINISHED,3.75,2.5,97600,0.25,0.75,2000000
@@ -61,3 +61,44 @@ def test_a_log_of_ours_stays_strict() -> None:
     named = {**table, "N": [97600, 97600]}
     assert len(sm.read_runs(named, map={"run": "run"}, losses="optional")) == 2
     assert len(sm.read_runs(named, map={"run": "run"})) == 1
+
+
+@pytest.mark.parametrize("ratios", ["w_{}", "mixture/{}", "{}_ratio", "weight_{}", "p/{}", "config.data.{}.weight"])
+@pytest.mark.parametrize("whole", [1, 100, 7])
+def test_ratios_of_other_names_beside_our_losses(run: Run, ratios: str, whole: int, tmp_path: Path) -> None:
+    """They were ignored with "did you mean 'p_en'?", and the law had no ratios."""
+    path = tmp_path / "runs.csv"
+    rows = [
+        f"{name},97600,2M,{p[0] * whole},{p[1] * whole},{loss[0]},{loss[1]}"
+        for name, p, loss in zip("ab", RATIOS, LOSSES, strict=True)
+    ]
+    path.write_text("\n".join([f"run,N,D,{ratios.format('en')},{ratios.format('de')},loss_en,loss_de", *rows]))
+    told = run("fit", path, "--law", "learned-base", "--json")
+    assert told.code == 1
+    assert "it has no p_<source>" in told.document["error"]["message"]
+    assert ratios.format("{lang}") in told.document["error"]["hint"]
+    assert is_the_log(read_as_printed(run, path))
+
+
+def test_columns_that_are_no_ratios_stay_ignored() -> None:
+    """A log without ratios is one, for laws without a mixture."""
+    log = sm.read_runs({"N": [97600], "D": [2e6], "w_decay": [0.1], "w_clip": [1.0], "loss_en": [3], "loss_de": [3]})
+    assert log.sources == ()
+    both = {"N": [97600], "D": [2e6], "p_en": [1], "loss_en": [3], "weight_en": [1]}
+    assert not [text for text in sm.read_runs(both).notices if "did you mean" in text]
+
+
+@pytest.mark.parametrize(("cells", "how"), [(("62%", "38 %"), {}), (("62%", "38"), {"ratio_unit": "percent"})])
+def test_percent_signs(cells: tuple[str, str], how: dict[str, str]) -> None:
+    table = {"N": ["97600"], "D": ["2e6"], "p_en": [cells[0]], "p_de": [cells[1]], "loss_en": ["3"]}
+    assert sm.read_runs(table, **how).p.tolist() == [[0.62, 0.38]]
+    rates = sm.read_runs({**table, "loss_en": ["5.5%"]}, unit="percent", **how)
+    assert rates.loss.item() == pytest.approx(0.055)
+
+
+def test_percent_signs_with_commas_and_without_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("N;D;p_en;p_de;loss_en\n97600;2e6;62,5%;37,5%;3,25\n")
+    assert sm.read_runs(path, decimal=",").p.tolist() == [[0.625, 0.375]]
+    with pytest.raises(DataError, match="p_en is not a number: 'x%'"):
+        sm.read_runs({"N": [97600], "D": [2e6], "p_en": ["x%"], "loss_en": [3]})

@@ -22,6 +22,7 @@ Modules, in reading order:
   sources           runs where other tools keep them: folders, databases, servers
   joining           several run logs as one
   run_ids           ids of runs: made where a table has none, and each once for each D
+  percent_signs     cells such as `62%`, in the unit of their column
   run_columns       which column of a run log is what; what is missing, misspelt or means nothing
   several           the logs of one call, each with how it is read
   examining         what a table holds for a run log, and a first map of it

@@ -125,7 +125,7 @@ def ignored_notices(roles: Roles) -> Iterator[str]:
     plain = []
     for column in roles.ignored:
         close = difflib.get_close_matches(column, known, n=1, cutoff=0.75) if column != "loss" else []
-        if close:
+        if close and column.removeprefix(f"{close[0]}_") not in labels:
             yield f"ignored the column {column!r}: did you mean {close[0]!r}?"
         else:
             plain.append(column)

@@ -14,10 +14,12 @@ from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
+from shapleymix.tables.importing.patterns import matches
 from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
 from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
+from shapleymix.tables.percent_signs import without_signs
 from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
 from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
@@ -85,6 +87,8 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     notices = list(sheet.notices)
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
+    if not (faults or roles.sources) and (other := _of_foreign_ratios(sheet, roles)):
+        raise other
     if faults:
         raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
@@ -102,6 +106,8 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     N = numbers(sheet, "N", faults, sizes=True)
     require(sheet, "N", N, N <= 0, "expected more than 0", faults)
     _budget(sheet, "N", N, faults)
+    sheet = without_signs(sheet, roles.ratios.values(), units.whole or 1)
+    sheet = without_signs(sheet, roles.losses.values() if units.loss == "percent" else (), 100)
     tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
     D = _tokens_seen(sheet, tokens, units, faults)
     if roles.tokens and units.ratio != "fraction":
@@ -144,6 +150,15 @@ def _of_other_kind(sheet: Sheet) -> LayoutError | None:
     message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
     hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
     return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
+
+
+def _of_foreign_ratios(sheet: Sheet, roles: Roles) -> LayoutError | None:
+    """What to do with a log of our names whose ratios have others: they are of its targets, or sum to a whole."""
+    guess = guessed(sheet)
+    if "p" not in guess.map or sheet.places:
+        return None
+    shared = set(matches(guess.map["p"], sheet.columns)) & set(roles.losses)
+    return _of_other_kind(sheet) if len(shared) > 1 or guess.options.get("ratio_unit") != "weights" else None
 
 
 def _matrix(
