@@ -46,7 +46,8 @@ def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"]
 def _command(error: LayoutError, logs: Logs) -> str:
     """The command that may read a table of another kind."""
     path = error.location.file or STANDARD_INPUT
-    command = import_command("-" if path == STANDARD_INPUT else path, {**logs.how, **error.reading})
+    given = logs.paths if path in logs.paths else ["-" if path == STANDARD_INPUT else path]
+    command = import_command(given, {**logs.how, **error.reading})
     return f"if that is so, read it with: {command}"
 
 
@@ -54,8 +55,8 @@ def _commands(error: MixedError, logs: Logs) -> str:
     """The ways to have every log of a call read in its own way."""
     suited = error.suited[0]
     odd, how = (suited, logs.how) if error.own else (error.others[0], {})
-    map = import_command(odd, how, f"{Path(odd).stem}-map.toml", to="--write-map")
-    log = import_command(suited, logs.how, f"{Path(suited).stem}-runs.csv")
+    map = import_command([odd], how, f"{Path(odd).stem}-map.toml", to="--write-map")
+    log = import_command([suited], logs.how, f"{Path(suited).stem}-runs.csv")
     return f"name a map file in the place of {odd}, or what is imported first: {map}; or: {log}"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 import click
@@ -126,9 +127,24 @@ def _with_logs(function: Callable[P, None]) -> Callable[..., None]:
     return reading(call)
 
 
-def import_command(path: str, keywords: Mapping[str, object], goal: str = "runs.csv", to: str = "-o") -> str:
-    """The command that reads a table with keywords of the core, as it is typed."""
-    return " ".join(["shapleymix import", shlex.quote(path), *_switches(keywords), to, shlex.quote(goal)])
+def import_command(logs: Sequence[str], keywords: Mapping[str, object], goal: str = "runs.csv", to: str = "-o") -> str:
+    """The command that reads tables with keywords of the core, as it is typed.
+
+    What a terminal cannot show cannot be copied from it either: then the command is the one that writes a map.
+    """
+    command = _joined(logs, _switches(keywords), to, goal)
+    if command.isprintable():
+        return command
+    return _joined(logs[:1], [], "--write-map", f"{Path(logs[0]).stem}-map.toml")
+
+
+def _joined(logs: Sequence[str], switches: Sequence[str], to: str, goal: str) -> str:
+    return " ".join(["shapleymix import", *map(_file, logs), *switches, to, shlex.quote(goal)])
+
+
+def _file(name: str) -> str:
+    """The name of a file in quotes, so that it is no option."""
+    return shlex.quote(f"./{name}" if name.startswith("-") and name != "-" else name)
 
 
 def _switches(keywords: Mapping[str, object]) -> list[str]:

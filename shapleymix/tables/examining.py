@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
+from shapleymix.errors import printable
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.tables.addresses import is_address
 from shapleymix.tables.importing.column_map import LABELLED, LONG, REST, SINGLE, ColumnMap, One
@@ -102,7 +103,7 @@ class Examination:
         folder : path
             Where it is to lie: files are named from there.
         """
-        name = Path(self.origin).name
+        name = printable(Path(self.origin).name)
         lines = [f"# How {name} is read as a run log: to be edited, and given in its place, or as the map of others."]
         lines += [f"{LOG} = {_toml(_from(folder, self.origin))}"] if self.origin[:1] != "<" else []
         lines += ["", *map(_line, self.findings)]
@@ -112,7 +113,7 @@ class Examination:
         if "join" in options:
             options["join"] = [_from(folder, str(one)) for one in listed(options["join"])]
         lines += [f"{'# ' if value == '...' else ''}{key} = {_toml(value)}" for key, value in options.items()]
-        unused = ", ".join(self.ignored[:40]) + (", ..." if len(self.ignored) > 40 else "")
+        unused = ", ".join(map(printable, self.ignored[:40])) + (", ..." if len(self.ignored) > 40 else "")
         return "\n".join([*lines, *([f"# not used: {unused}"] if unused else [])]) + "\n"
 
 
@@ -123,7 +124,7 @@ def _from(folder: str | os.PathLike[str], name: str) -> str:
 
 def _line(one: Finding) -> str:
     if one.how in (OWN, TOOL):
-        return f"# {one.role}: {one.how} ({one.written})"
+        return f"# {one.role}: {one.how} ({printable(one.written)})"
     if one.how == MISSING:
         blank = BLANK.get(one.role, "...")
         return f'# {one.role} = "{blank}"  # missing: {_MEANS[one.role]}; a column, or a number for all rows'
@@ -157,8 +158,9 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
     names, known = qualified(sheet), with_usual(how.map, sheet)
     guess = guessed(sheet, known)
     long = how.long or bool(guess.options.get("long"))
-    findings = tuple(_findings(sheet, names, how.map, known, guess, long))
-    used = {one.written for one in findings} | {column for one in findings for column in _columns(sheet, names, one)}
+    seen = _without(sheet, str(guess.map.get("ignore", "")).split(","))
+    findings = tuple(_findings(seen, names, how.map, known, guess, long))
+    used = {one.written for one in findings} | {column for one in findings for column in _columns(seen, names, one)}
     return Examination(
         origin=sheet.origin,
         digest=sheet.digest,
@@ -171,10 +173,16 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
     )
 
 
+def _without(sheet: Sheet, names: Sequence[str]) -> Sheet:
+    """The sheet without some columns."""
+    return replace(sheet, columns={name: cells for name, cells in sheet.columns.items() if name not in names})
+
+
 def _keywords(how: Reading, guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
     named = {one.role: one.columns or one.written for one in findings if one.how in (GIVEN, GUESSED)}
     blank = {one.role: BLANK[one.role] for one in findings if one.how == MISSING}
-    whole = {**named, **blank, **how.map.rest()}
+    guessed_rest = {key: guess.map[key] for key in REST if key in guess.map}
+    whole = {**named, **blank, **how.map.rest(), **guessed_rest}
     return {**({"map": whole} if whole else {}), **guess.options, **how.options()}
 
 

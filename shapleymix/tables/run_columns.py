@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shapleymix.errors import Fault, did_you_mean
+from shapleymix.tables.importing.summaries import as_map, summaries, taken_for_language
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import UNIQUE
 from shapleymix.tables.sheets import Sheet
@@ -97,7 +98,7 @@ def header_faults(sheet: Sheet, roles: Roles, need_losses: bool) -> Iterator[Fau
         near = _near(column, roles.ignored)
         yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
     if "run" not in sheet.columns and (named := _ids(roles.ignored)):
-        hint = f"is the column {named!r} meant? rename it to 'run', or say so: map=\"run={named}\""
+        hint = f"is the column {named!r} meant? rename it to 'run', or say so: {as_map(f'run={named}')}"
         yield sheet.header_fault("run", "has no column 'run'", hint)
     if need_losses and not roles.losses:
         near = _near("loss_<target>", [name for name in roles.ignored if "los" in name.lower()])
@@ -116,6 +117,13 @@ def _near(name: str, candidates: list[str]) -> str | None:
     lowered = {candidate.lower(): candidate for candidate in candidates}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     return f"is the column {lowered[close[0]]!r} meant? rename it to {name!r}" if close else None
+
+
+def summary_notices(sheet: Sheet, roles: Roles) -> Iterator[str]:
+    """Averages and the like that a log's own names call languages."""
+    for columns in (roles.ratios or roles.tokens, roles.losses):
+        own = {label: name for label, name in columns.items() if sheet.place(name).column == name != "loss"}
+        yield from (taken_for_language(label, own[label]) for label in summaries(own, {}))
 
 
 def ignored_notices(roles: Roles) -> Iterator[str]:

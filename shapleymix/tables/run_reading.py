@@ -20,7 +20,7 @@ from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
 from shapleymix.tables.percent_signs import without_signs
-from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of
+from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of, summary_notices
 from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.several import Opened, all_arranged, opened
@@ -119,6 +119,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     unique = _unique(sheet, roles, faults)
     notices.extend(units.notices())
     notices.extend(ignored_notices(roles))
+    notices.extend(summary_notices(sheet, roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
     return RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from shapleymix.errors import DataError, Location, MixedError, UsageError
 from shapleymix.tables.importing.arranging import arranged
 from shapleymix.tables.importing.reading import LOG, Reading, ReadingOptions
+from shapleymix.tables.importing.summaries import NoLanguageError
 from shapleymix.tables.run_columns import header_faults, roles_of
 from shapleymix.tables.run_ids import told_apart
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
@@ -135,7 +136,12 @@ def _is_ours(sheet: Sheet, need_losses: bool) -> bool:
 def _unsuited(one: Opened, error: DataError, suited: Sequence[Opened]) -> DataError | MixedError:
     """What to say of a table whose columns are not as is said: that it does not suit, where it suits another one."""
     places = [fault.location.line for fault in error.faults] or [error.location.line]
-    if one.mapped or not suited or any(place not in (None, 1) for place in places):
+    if (
+        isinstance(error, NoLanguageError)
+        or one.mapped
+        or not suited
+        or any(place not in (None, 1) for place in places)
+    ):
         return error
     first, other = suited[0].sheet.origin, one.sheet.origin
     lack = error.faults[0].message if error.faults else error.message

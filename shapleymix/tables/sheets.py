@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from numbers import Real
 from types import NoneType
@@ -97,6 +97,16 @@ class Sheet:
     def place(self, column: str) -> Place:
         """Where a column was written."""
         return self.places.get(column) or Place(column, self.origin, self.lines, self.decimal)
+
+    def taken(self, rows: Sequence[int]) -> Sheet:
+        """Some of its rows."""
+        index = np.array(rows, dtype=np.int64)
+        return replace(
+            self,
+            columns={name: [cells[row] for row in rows] for name, cells in self.columns.items()},
+            lines=self.lines[index],
+            places={name: replace(place, lines=place.lines[index]) for name, place in self.places.items()},
+        )
 
     def header_fault(self, column: str | None, message: str, hint: str | None = None) -> Fault:
         """What is wrong with a column, or with the table as a whole."""

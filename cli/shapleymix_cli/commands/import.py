@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 import click
 
@@ -47,6 +48,7 @@ def command(
     from shapleymix_cli.views.runs import runs_view
 
     if show or write_map is not None:
+        _refuse_more(logs, "--show" if show else "--write-map", output)
         _examine(out, logs, write_map, force)
         return
     log = read_log(out, logs)
@@ -56,8 +58,19 @@ def command(
     out.emit(lambda: runs_document(out, log), lambda: runs_view(log))
 
 
+def _refuse_more(logs: reading.Logs, switch: str, output: str | None) -> None:
+    """Only one table is looked at, and no log is written."""
+    from shapleymix.errors import UsageError
+
+    if len(logs.paths) > 1:
+        hint = "give one of them; logs that are written alike are read in one way, and others by a map file each"
+        raise UsageError(f"{switch} looks at one log, and {len(logs.paths)} are given", hint=hint)
+    if output is not None:
+        raise UsageError(f"-o does nothing with {switch}, which writes no log", hint="leave out one of the two")
+
+
 def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> None:
-    """What the first of the tables holds, and a map of it."""
+    """What a table holds, and a map of it."""
     from shapleymix.errors import UsageError
     from shapleymix.files import atomic_write
     from shapleymix.tables.examining import examined
@@ -71,10 +84,11 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
     out.note(found.notices)
     if path is not None:
         atomic_write(path, found.toml(os.path.dirname(path)), force=force)
-        out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {path}`"])
+        named = shlex.quote(path)
+        out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {named}`"])
     out.emit(
         lambda: examination_document(found),
-        lambda: examination_view(found, reading.import_command(_typed(found.origin), found.keywords)),
+        lambda: examination_view(found, reading.import_command([_typed(found.origin)], found.keywords)),
     )
 
 

@@ -4,6 +4,7 @@ Modules, in reading order:
 
   units             losses in bits, bits a byte, perplexity or percent; ratios in percent or as weights
   patterns          names with `{lang}` that stand for a column of each language
+  summaries         names that stand for no language: averages, totals, auxiliary losses
   column_map        which column is what
   reading           how a log is read: its layout, units, map, and the tables joined to it
   table_joins       tables with a row a run, beside the one with the losses

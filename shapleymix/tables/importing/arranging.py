@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap, Columns, One
 from shapleymix.tables.importing.long_tables import widened
 from shapleymix.tables.importing.patterns import LANG, found, is_pattern, weight
 from shapleymix.tables.importing.reading import Reading
+from shapleymix.tables.importing.summaries import NoLanguageError, counts_steps, how_to_ignore, no_language, summaries
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
 from shapleymix.tables.importing.usual_maps import is_history, with_usual
 from shapleymix.tables.runs import PREFIXES
@@ -55,18 +54,25 @@ class _Columns:
             if one is not None:
                 chosen |= self._single(role, one, faults)
         claimed = {str(column) for column in chosen.values()} | set(self._ignored())
+        doubtful: dict[str, str] = {}
         for role in sorted(LABELLED, key=self._weight, reverse=True):
-            for native, column in self._labelled(role, claimed, faults).items():
-                chosen[native] = column
-                claimed.add(str(column))
+            columns = self._labelled(role, claimed, faults)
+            chosen |= columns
+            claimed |= set(map(str, columns.values()))
+            doubtful |= self._summaries(role, columns)
         if faults:
             raise DataError.of(faults, self.sheet.origin)
+        if doubtful:
+            raise NoLanguageError.of(list(self._no_languages(doubtful)), self.sheet.origin)
         return self._renamed(chosen)
 
     def _single(self, role: str, one: One, faults: list[Fault]) -> dict[str, One]:
         column = self._column(one)
         if column is None:
             faults.append(self._unknown(role, str(one)))
+        elif role == "D" and self.map.tokens_per_step is None and isinstance(column, str) and counts_steps(column):
+            message = f"the column {column!r} counts steps by its name, and D counts tokens"
+            faults.append(self.sheet.header_fault(column, message, _STEPS_HINT))
         return {} if column is None else {role: column}
 
     def _column(self, one: One) -> One | None:
@@ -85,6 +91,18 @@ class _Columns:
         if isinstance(how, str) and not is_pattern(how):
             return self._bare(role, how, faults)
         return self._called(role, self._by_label(role, how, claimed, faults), faults)
+
+    def _summaries(self, role: str, columns: Mapping[str, One]) -> dict[str, str]:
+        """What a pattern took for a language and is called as averages and totals are, with its column."""
+        how = self.map.labelled.get(role)
+        if not (isinstance(how, str) and is_pattern(how)):
+            return {}
+        labels = {native.removeprefix(PREFIXES[role]): str(column) for native, column in columns.items()}
+        return {label: labels[label] for label in summaries(labels, self.map.languages)}
+
+    def _no_languages(self, doubtful: Mapping[str, str]) -> Iterator[Fault]:
+        for label, column in doubtful.items():
+            yield self.sheet.header_fault(column, no_language(label), how_to_ignore(doubtful.values(), label))
 
     def _called(self, role: str, columns: Mapping[str, One], faults: list[Fault]) -> dict[str, One]:
         """Columns by their names in a run log, with the languages as they are called there."""
@@ -160,6 +178,9 @@ class _Columns:
         return replace(sheet, columns=columns, places=places, notices=notices)
 
 
+_STEPS_HINT = 'say how many tokens a step takes: map="tokens_per_step=..." (1 where the column counts tokens after all)'
+
+
 def _size(text: str) -> float | None:
     try:
         return parse_size(text)
@@ -175,14 +196,7 @@ def _with_losses(sheet: Sheet, need_losses: bool) -> Sheet:
     kept = [row for row in range(sheet.rows) if any(map(_says_something, (cells[row] for cells in losses)))]
     if len(kept) in (0, sheet.rows):
         return sheet
-    index = np.array(kept, dtype=np.int64)
-    return replace(
-        sheet,
-        columns={name: [cells[row] for row in kept] for name, cells in sheet.columns.items()},
-        lines=sheet.lines[index],
-        places={name: replace(place, lines=place.lines[index]) for name, place in sheet.places.items()},
-        notices=(*sheet.notices, _left_out(sheet.rows - len(kept))),
-    )
+    return replace(sheet.taken(kept), notices=(*sheet.notices, _left_out(sheet.rows - len(kept))))
 
 
 def _says_something(cell: object) -> bool:

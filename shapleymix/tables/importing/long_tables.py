@@ -10,6 +10,7 @@ import numpy as np
 from shapleymix.errors import DataError, Fault
 from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap
 from shapleymix.tables.importing.patterns import is_pattern, matches
+from shapleymix.tables.importing.summaries import how_to_ignore, no_language, summaries
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Place, Sheet, texts
@@ -53,10 +54,9 @@ class _Groups:
 def _by_language(sheet: Sheet, map: ColumnMap, language: str) -> tuple[Sheet, ColumnMap]:
     values = {role: column for role in LABELLED if (column := _value_column(sheet, map, role)) is not None}
     faults: list[Fault] = []
+    sheet = _without_ignored(sheet, map, language)
     labels = [map.called(label) for label in texts(sheet, language, faults)]
-    for row, label in enumerate(labels):
-        if label and (problem := check_label(label)):
-            faults.append(sheet.fault(row, language, f"the language {label!r} {problem}"))
+    faults.extend(_bad_languages(sheet, map, language, labels))
     groups = _grouped(sheet, map, {language, *values.values()})
     cell = _cells_of(sheet, language, labels, groups, faults)
     faults.extend(_disagreements(sheet, groups, _kept(sheet, map, {language, *values.values()})))
@@ -70,6 +70,25 @@ def _by_language(sheet: Sheet, map: ColumnMap, language: str) -> tuple[Sheet, Co
     kept = {role: how for role, how in map.labelled.items() if role not in values}
     rest = replace(map, labelled=kept, roles=_without(map.roles, "language"))
     return replace(found, notices=(*found.notices, *told)), rest
+
+
+def _without_ignored(sheet: Sheet, map: ColumnMap, language: str) -> Sheet:
+    """The sheet without the rows of languages that the map ignores."""
+    kept = [row for row, cell in enumerate(sheet.columns[language]) if str(cell).strip() not in map.ignore]
+    if len(kept) in (0, sheet.rows):
+        return sheet
+    told = f"left out {sheet.rows - len(kept)} rows of languages that are ignored"
+    return replace(sheet.taken(kept), notices=(*sheet.notices, told))
+
+
+def _bad_languages(sheet: Sheet, map: ColumnMap, language: str, labels: Sequence[str]) -> Iterator[Fault]:
+    """Labels that cannot be used, in every row, and averages and the like, where they come first."""
+    doubtful = summaries(dict.fromkeys(labels), map.languages)
+    for row, label in enumerate(labels):
+        if label and (problem := check_label(label)):
+            yield sheet.fault(row, language, f"the language {label!r} {problem}")
+    for label in doubtful:
+        yield sheet.fault(labels.index(label), language, no_language(label), how_to_ignore(doubtful, label))
 
 
 def _by_name(sheet: Sheet, map: ColumnMap, name: str) -> tuple[Sheet, ColumnMap]:

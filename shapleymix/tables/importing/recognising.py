@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shapleymix.records import FloatArray
-from shapleymix.tables.importing.column_map import ColumnMap
+from shapleymix.tables.importing.column_map import LABELLED, ColumnMap
 from shapleymix.tables.importing.long_tables import LANGUAGES, NAMES, USUAL, VALUES
 from shapleymix.tables.importing.patterns import LANG, is_pattern, matches
+from shapleymix.tables.importing.summaries import counts_steps, is_summary, plain, summaries
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Sheet, numbers
 
@@ -41,8 +42,6 @@ _LOSS |= {
 }
 _RATIO = ("p", "w", "weight", "weights", "ratio", "ratios", "mix", "mixture", "share", "shares", "prop", "proportion")
 _RATIO += ("proportions", "frac", "fraction", "pct", "percent", "percentage", "prob", "blend")
-_NO_LANGUAGE = {"train", "eval", "val", "valid", "validation", "test", "total", "mean", "avg", "average", "all", "min"}
-_NO_LANGUAGE |= {"max", "std", "stderr", "best", "final", "last", "lr", "step", "epoch", "decay", "scale", "grad"}
 BLANK = {"N": "...", "D": "...", "p": f"...{LANG}", "loss": f"...{LANG}"}
 TOOLS = {
     "trainer_state": "the state of a Hugging Face trainer",
@@ -106,6 +105,8 @@ def guessed(sheet: Sheet, known: ColumnMap | None = None) -> Guess:
         found |= {role: column for role, column in long.items() if column not in LANGUAGES}
     spare = [name for name in columns if name not in found.values()]
     found |= _by_language(sheet, spare, found, options, long is not None)
+    found |= _of_no_language(sheet, known, found, long)
+    found |= _steps(columns, found) if known.tokens_per_step is None else {}
     missing = [role for role in ("N", "D") if role not in found and role not in columns]
     if not _has(columns, found, "p") and not _has(columns, found, "tokens"):
         missing.append("p")
@@ -113,6 +114,30 @@ def guessed(sheet: Sheet, known: ColumnMap | None = None) -> Guess:
         missing.append("loss")
     named = {role: column for role, column in found.items() if not (long and column in USUAL.get(role, ()))}
     return Guess(named, options, tuple(missing), TOOLS.get(sheet.kind) or _kind(columns, long))
+
+
+def _of_no_language(
+    sheet: Sheet, known: ColumnMap, found: Mapping[str, str], long: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Averages, totals and the like among what would be languages, which are to be ignored."""
+    language = found.get("language", (long or {}).get("language"))
+    if language in sheet.columns:
+        labels = {label: label for label in dict.fromkeys(map(str, sheet.columns[language])) if label}
+        doubtful = summaries(labels, known.languages)
+    else:
+        names = sheet.columns if "name" not in found else dict.fromkeys(map(str, sheet.columns[found["name"]]))
+        patterns = [found[role] for role in LABELLED if is_pattern(found.get(role, ""))]
+        labelled = [matches(pattern, [name for name in names if name not in known.ignore]) for pattern in patterns]
+        doubtful = [one[label] for one in labelled for label in summaries(one, known.languages)]
+    ignored = dict.fromkeys(name for name in (*known.ignore, *doubtful) if "," not in name)
+    return {"ignore": ",".join(ignored)} if doubtful else {}
+
+
+def _steps(columns: Sequence[str], found: Mapping[str, str]) -> dict[str, str]:
+    """A column of steps, where none of tokens is."""
+    column = found.get("D", next((name for name in columns if counts_steps(name)), None))
+    no_other = "D" not in columns and "tokens" not in found
+    return {"D": column, "tokens_per_step": "..."} if column and counts_steps(column) and no_other else {}
 
 
 def _kind(columns: Sequence[str], long: Mapping[str, str] | None) -> str:
@@ -131,22 +156,18 @@ def _has(columns: Sequence[str], found: Mapping[str, str], role: str) -> bool:
     return role in found or any(name.startswith(PREFIXES[role]) for name in columns)
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.lower())
-
-
 def _named(columns: Iterable[str], names: Sequence[str], role: str) -> str | None:
     """The column with one of some names, itself or after its last slash or point; the first name that there is."""
     known: dict[str, str] = {}
     for column in columns:
         for text in (column, re.split(r"[./]", column)[-1]):
-            known.setdefault(_plain(text), column)
+            known.setdefault(plain(text), column)
     return next((known[name] for name in names if name in known), None)
 
 
 def _long(columns: Sequence[str]) -> dict[str, str] | None:
     """The columns of a long table: its languages, or names and values; None where it is wide."""
-    by_name = {_plain(name): name for name in reversed(columns)}
+    by_name = {plain(name): name for name in reversed(columns)}
     values = [by_name[name] for name in VALUES if name in by_name]
     names = [by_name[name] for name in NAMES if name in by_name]
     if values and names:
@@ -182,10 +203,10 @@ def _by_language(
 
 def _long_values(sheet: Sheet, columns: Sequence[str], options: dict[str, str | bool]) -> dict[str, str]:
     """The columns of losses and ratios of a long table, where they are not called so."""
-    plain = {_plain(name): name for name in reversed(columns)}
+    by_name = {plain(name): name for name in reversed(columns)}
     more: dict[str, str] = {}
     for role, words in (("loss", tuple(_LOSS)), ("p", _RATIO)):
-        column = next((plain[word] for word in words if word in plain), None)
+        column = next((by_name[word] for word in words if word in by_name), None)
         if column is not None:
             more[role] = column
         if column is not None and role == "loss":
@@ -213,7 +234,7 @@ def _pattern(columns: Sequence[str], words: Sequence[str]) -> str | None:
     best: dict[str, set[str]] = {}
     for column in columns:
         for pattern, label in _templates(column):
-            if label.lower() not in _NO_LANGUAGE and any(word in words for word in _words(pattern.replace(LANG, "/"))):
+            if not is_summary(label) and any(word in words for word in _words(pattern.replace(LANG, "/"))):
                 best.setdefault(pattern, set()).add(label)
     several = {pattern: labels for pattern, labels in best.items() if len(labels) > 1}
     return max(several, key=lambda pattern: (len(several[pattern]), len(pattern)), default=None)
@@ -233,7 +254,9 @@ def _ratio_unit(sheet: Sheet, pattern: str, options: dict[str, str | bool]) -> N
     """Whether the ratios of a row sum to a hundred, or to anything."""
     if not is_pattern(pattern):
         return
-    columns = list(matches(pattern, sheet.columns).values())
+    labelled = matches(pattern, sheet.columns)
+    doubtful = summaries(labelled, {})
+    columns = [column for label, column in labelled.items() if label not in doubtful]
     if not columns:
         return
     total: FloatArray = np.sum([np.nan_to_num(numbers(sheet, column, [], empty=True)) for column in columns], axis=0)
