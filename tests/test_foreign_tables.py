@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,87 @@ def test_percent_signs_with_commas_and_without_numbers(tmp_path: Path) -> None:
     assert sm.read_runs(path, decimal=",").p.tolist() == [[0.625, 0.375]]
     with pytest.raises(DataError, match="p_en is not a number: 'x%'"):
         sm.read_runs({"N": [97600], "D": [2e6], "p_en": ["x%"], "loss_en": [3]})
+
+
+def table_of(losses: str, ratios: str, more: str = "", whole: float = 1, first: str = "run") -> str:
+    """The log as a CSV under other names; `more` is a column with the number 1."""
+    head = [
+        first,
+        "N",
+        "D",
+        *(form.format(name) for form in (ratios, losses) for name in ("en", "de")),
+        *([more] if more else []),
+    ]
+    rows = [
+        [name, "97600", "2M", *(str(one * whole) for one in p), *map(str, loss), *(["1"] if more else [])]
+        for name, p, loss in zip("ab", RATIOS, LOSSES, strict=True)
+    ]
+    return "\n".join(map(",".join, [head, *rows]))
+
+
+LOSS_NAMES = ("metrics.val/{}/loss", "val/{}/loss", "loss[{}]", "eval/loss_{}", "{}_val_loss", "loss_{}")
+RATIO_NAMES = ("params.data.mix.{}", "w_{}", "{}", "p_{}", "data/{}/weight")
+BESIDE = ("", "train/loss", "metrics.train/loss", "val/mean/loss", "val/loss")
+
+
+@pytest.mark.parametrize(("losses", "ratios", "more"), list(product(LOSS_NAMES, RATIO_NAMES, BESIDE))[::7])
+def test_the_printed_command_reads_the_log(run: Run, losses: str, ratios: str, more: str, tmp_path: Path) -> None:
+    """`metrics.val/en/loss` beside `metrics.train/loss` was read with the targets metrics.val/en and metrics.train."""
+    path = tmp_path / "runs.csv"
+    path.write_text(table_of(losses, ratios, more))
+    assert is_the_log(read_as_printed(run, path))
+
+
+TIDY = [
+    (run_, lang, p, loss)
+    for run_, ps, ls in zip("ab", RATIOS, LOSSES, strict=True)
+    for lang, p, loss in zip(("en", "de"), ps, ls, strict=True)
+]
+
+
+def test_tidy_tables_of_other_names(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "tidy.csv"
+    path.write_text(
+        "model,params,tokens,lang,weight,val_loss,train_loss\n"
+        + "\n".join(f"{r},97600,2M,{name},{p},{x},1" for r, name, p, x in TIDY)
+    )
+    assert is_the_log(read_as_printed(run, path))
+    path.write_text(
+        "model,params,tokens,lang,weight\n" + "\n".join(f"{r},97600,2M,{name},{p}" for r, name, p, x in TIDY)
+    )
+    assert "'loss=...' --long" in run("import", path, "--show").out
+
+
+def test_a_melted_log(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "melt.csv"
+    cells = [f"{r},97600,2M,{role}_{name},{one}" for r, name, p, x in TIDY for role, one in (("p", p), ("loss", x))]
+    path.write_text("run,N,D,variable,value\n" + "\n".join(cells))
+    assert "..." not in run("import", path, "--show").out.strip().splitlines()[-1]
+    assert is_the_log(read_as_printed(run, path))
+
+
+def test_the_two_tables_of_olmix(run: Run, tmp_path: Path) -> None:
+    """The printed command had the languages name and index."""
+    (tmp_path / "ratios.csv").write_text("run,name,index,en,de\na,x,0,.5,.5\nb,y,1,.25,.75\n")
+    (tmp_path / "metrics.csv").write_text(
+        "run,name,index,eval/en/CE loss,eval/de/CE loss\na,x,0,3.5,3.25\nb,y,1,3.75,2.5\n"
+    )
+    given = ("--map", "N=97600", "--map", "D=2M")
+    shown = run("import", tmp_path / "metrics.csv", "--join", tmp_path / "ratios.csv", *given, "--show").out
+    command = (
+        shown.strip().splitlines()[-1].removeprefix("shapleymix ").replace("-o runs.csv", f"-o {tmp_path}/out.csv")
+    )
+    assert run(command).code == 0
+    assert is_the_log(sm.read_runs(tmp_path / "out.csv"))
+    shown = run("import", tmp_path, *given, "--show", "--json").document
+    assert [one["examples"] for one in shown["columns"][3:]] == [["en", "de"], ["eval/en/CE loss", "eval/de/CE loss"]]
+    assert "name" in shown["ignored"]
+
+
+def test_languages_without_a_counterpart_are_told() -> None:
+    """A pattern that takes the wrong part of a name makes targets that no source is called."""
+    table = {"N": [97600], "D": [2e6], "w_en": [0.5], "w_de": [0.5], "val/x.en/loss": [3], "val/x.de/loss": [3]}
+    told = sm.read_runs(table, map={"p": "w_{lang}", "loss": "val/{lang}/loss"}).notices
+    assert [text for text in told if "no target is called as a source is" in text]
+    ours = {"N": [97600], "D": [2e6], "p_en": [1], "loss_task": [3]}
+    assert not [text for text in sm.read_runs(ours).notices if "no target" in text]

@@ -121,6 +121,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     notices.extend(ignored_notices(roles))
     notices.extend(summary_notices(sheet, roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
+    notices.extend(_strangers(sheet, roles))
     return RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
         N=N,
@@ -151,6 +152,17 @@ def _of_other_kind(sheet: Sheet) -> LayoutError | None:
     message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
     hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
     return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
+
+
+def _strangers(sheet: Sheet, roles: Roles) -> list[str]:
+    """What to say where a map gives sources and targets that have no name in common."""
+    known = sheet.places and roles.sources and len(roles.losses) > 1
+    if not known or set(roles.sources) & set(roles.losses):
+        return []
+    sources, targets = (", ".join([*names][:3]) for names in (roles.sources, roles.losses))
+    return [
+        f"no target is called as a source is ({sources}; {targets}): are the patterns of the map those of languages?"
+    ]
 
 
 def _of_foreign_ratios(sheet: Sheet, roles: Roles) -> LayoutError | None:
