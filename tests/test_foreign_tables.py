@@ -187,3 +187,24 @@ def test_languages_without_a_counterpart_are_told() -> None:
     assert [text for text in told if "no target is called as a source is" in text]
     ours = {"N": [97600], "D": [2e6], "p_en": [1], "loss_task": [3]}
     assert not [text for text in sm.read_runs(ours).notices if "no target" in text]
+
+
+@pytest.mark.parametrize("name", ["tokens_seen", "tokens_total"])
+def test_a_count_of_tokens_is_no_source(name: str) -> None:
+    """It gave "has both p_ and tokens_ columns"."""
+    table = {"N": [97600], "p_en": [1], "loss_en": [3], name: [2e6]}
+    assert any(name in text for text in sm.read_runs({**table, "D": [2e6]}).notices)
+    with pytest.raises(DataError, match=f"D={name}"):
+        sm.read_runs(table)
+    assert sm.read_runs(table, map={"D": name}).D.tolist() == [2e6]
+
+
+@pytest.mark.parametrize("text", [WANDB, table_of("loss_{}", "w_{}")], ids=["W&B", "w_en"])
+def test_an_export_of_another_table_says_the_next_step(run: Run, text: str, tmp_path: Path) -> None:
+    """It had Python's spelling of a switch that `export` lacks."""
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    told = run("export", path, "--run", "a", "--format", "hf", "--json").document["error"]
+    command = told["hint"].removeprefix("import it first, and export what that writes: shapleymix ")
+    assert run(command.replace("-o runs.csv", f"-o {tmp_path}/out.csv")).code == 0
+    assert is_the_log(sm.read_runs(tmp_path / "out.csv"))

@@ -19,7 +19,7 @@ from shapleymix.tables.importing.reading import LOG, Reading, ReadingKeywords, R
 from shapleymix.tables.importing.recognising import Guess, guessed
 from shapleymix.tables.importing.table_joins import joined, qualified
 from shapleymix.tables.importing.usual_maps import with_usual
-from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.several import opened
 from shapleymix.tables.sheets import Sheet, Table, listed
 
@@ -213,11 +213,8 @@ def _own(sheet: Sheet, role: str, long: bool) -> str | None:
     if long and (name := next((one for one in usual if one in sheet.columns), None)):
         return name
     if role in PREFIXES:
-        prefix = PREFIXES[role]
-        own = [name for name in sheet.columns if name.startswith(prefix)]
-        if role == "tokens":
-            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
-        return f"{prefix}{LANG}" if own else "loss" if role == "loss" and "loss" in sheet.columns else None
+        own = own_columns(sheet.columns, role)
+        return f"{PREFIXES[role]}{LANG}" if own else "loss" if role == "loss" and "loss" in sheet.columns else None
     return role if role in SINGLE and role in sheet.columns else None
 
 

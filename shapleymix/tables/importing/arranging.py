@@ -13,7 +13,7 @@ from shapleymix.tables.importing.reading import Reading
 from shapleymix.tables.importing.summaries import NoLanguageError, counts_steps, how_to_ignore, no_language, summaries
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
 from shapleymix.tables.importing.usual_maps import is_history, with_usual
-from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.sheets import Place, Sheet
 from shapleymix.tables.sizes import parse_size
 
@@ -117,13 +117,10 @@ class _Columns:
 
     def _own(self, role: str, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
         """A log's own columns of a role."""
-        prefix = PREFIXES[role]
-        own = [name for name in self.sheet.columns if name.startswith(prefix) and name not in claimed]
-        if role == "tokens":
-            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
+        own = own_columns([name for name in self.sheet.columns if name not in claimed], role)
         if role == "loss" and not own and "loss" in self.sheet.columns and "loss" not in claimed:
             return {"loss": "loss"}
-        return self._called(role, {name.removeprefix(prefix): name for name in own}, faults)
+        return self._called(role, {name.removeprefix(PREFIXES[role]): name for name in own}, faults)
 
     def _bare(self, role: str, how: str, faults: list[Fault]) -> dict[str, One]:
         if role != "loss":

@@ -14,7 +14,7 @@ from shapleymix.tables.importing.long_tables import LANGUAGES, NAMES, USUAL, VAL
 from shapleymix.tables.importing.patterns import LANG, is_pattern, matches
 from shapleymix.tables.importing.summaries import counts_steps, is_summary, plain, summaries
 from shapleymix.tables.importing.table_joins import stem
-from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.sheets import Sheet, numbers
 
 _IDS = ("run", "runid", "runname", "name", "id", "runs", "experiment", "experimentname", "experimentid", "model")
@@ -165,7 +165,7 @@ def _kind(columns: Sequence[str], long: Mapping[str, str] | None) -> str:
 
 
 def _has(columns: Sequence[str], found: Mapping[str, str], role: str) -> bool:
-    return role in found or any(name.startswith(PREFIXES[role]) for name in columns)
+    return role in found or bool(own_columns(columns, role))
 
 
 def _named(columns: Iterable[str], names: Sequence[str], role: str) -> str | None:
@@ -224,7 +224,9 @@ def _by_language(
 
 def _own_labels(names: Iterable[str], found: Mapping[str, str], role: str) -> set[str]:
     """The languages of the columns that a role has, by its own names or by a pattern that is known."""
-    pattern = found.get(role, f"{PREFIXES[role]}{LANG}")
+    if role not in found:
+        return {name.removeprefix(PREFIXES[role]) for name in own_columns(names, role)}
+    pattern = found[role]
     return set(matches(pattern, names)) if is_pattern(pattern) else set()
 
 
