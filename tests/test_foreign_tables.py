@@ -10,6 +10,7 @@ from cli_tools import Run, runner
 
 import shapleymix as sm
 from shapleymix.errors import DataError
+from shapleymix.tables.sources.tensorboard import _names
 
 
 @pytest.fixture
@@ -208,3 +209,31 @@ def test_an_export_of_another_table_says_the_next_step(run: Run, text: str, tmp_
     command = told["hint"].removeprefix("import it first, and export what that writes: shapleymix ")
     assert run(command.replace("-o runs.csv", f"-o {tmp_path}/out.csv")).code == 0
     assert is_the_log(sm.read_runs(tmp_path / "out.csv"))
+
+
+MEGATRON = """    global_batch_size ............................... 8
+    seq_length ...................................... 128
+ validation loss at iteration 100 | lm loss value: 3.5 | lm loss PPL: 33.1 |
+"""
+
+
+@pytest.mark.parametrize("name", ["log.txt", "stdout.log", "train.log", "train_0.log", "stdout"])
+def test_a_log_that_is_called_as_any_other_has_the_name_of_its_folder(name: str, tmp_path: Path) -> None:
+    """Its id was `log`, which no table of designs has."""
+    for run_ in ("en-1", "de-1"):
+        (tmp_path / run_).mkdir()
+        (tmp_path / run_ / name).write_text(MEGATRON)
+    (tmp_path / "design.csv").write_text("run,N,p_en,p_de\nen-1,97600,1,0\nde-1,97600,0,1\n")
+    files = [tmp_path / run_ / name for run_ in ("en-1", "de-1")]
+    assert sm.read_runs(files, join=tmp_path / "design.csv").runs == ("en-1", "de-1")
+    assert sm.read_runs(files[0], join=tmp_path / "design.csv").runs == ("en-1",)
+    own = files[0].rename(tmp_path / "train_de-1.log")
+    assert sm.read_runs(own, map=["N=1M", "p.en=1"]).runs == ("train_de-1",)
+
+
+def test_versions_of_lightning_are_no_names_of_runs(tmp_path: Path) -> None:
+    one = [tmp_path / "en-1" / "version_0", tmp_path / "de-1" / "version_3"]
+    assert _names(tmp_path, one) == ["en-1", "de-1"]
+    assert _names(tmp_path, [*one, tmp_path / "en-1" / "version_1"]) == ["en-1/version_0", "de-1", "en-1/version_1"]
+    assert _names(one[0], one[:1]) == ["en-1"]
+    assert _names(tmp_path, [tmp_path, tmp_path / "version_0"]) == [tmp_path.name, "version_0"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from shapleymix.tables.sheets import Sheet
 from shapleymix.tables.sources.histories import History, installed, sheet_of_histories
 
 _EVENTS = "events.out.tfevents."
+_VERSION = re.compile(r"version_\d+")
 
 
 def event_folders(folder: Path) -> list[Path]:
@@ -20,10 +23,20 @@ def event_folders(folder: Path) -> list[Path]:
 def read_tensorboard(folder: Path) -> Sheet:
     """Every scalar of every run below a folder, none left out; of one that was logged twice at a step, the last."""
     runs = []
-    for place in event_folders(folder):
-        name = folder.resolve().name if place == folder else place.relative_to(folder).as_posix()
+    places = event_folders(folder)
+    names = dict(zip(places, _names(folder, places), strict=True))
+    for place in places:
+        name = names[place]
         runs.append(History(name, name, steps=_scalars(place)))
     return sheet_of_histories([run for run in runs if run.steps], os.fspath(folder), "tensorboard")
+
+
+def _names(folder: Path, places: Sequence[Path]) -> list[str]:
+    """Paths from the folder, without the `version_0` that Lightning puts below a run that has one version."""
+    whole = [place.resolve() if place == folder else place.relative_to(folder) for place in places]
+    above = [path.parent if _VERSION.fullmatch(path.name) and path.parent.name else path for path in whole]
+    short = [path if above.count(path) == 1 else one for path, one in zip(above, whole, strict=True)]
+    return [path.name if path.is_absolute() else path.as_posix() for path in short]
 
 
 def _scalars(folder: Path) -> dict[float, dict[str, object]]:
