@@ -10,6 +10,8 @@ from cli_tools import Run, runner
 
 import shapleymix as sm
 from shapleymix.errors import DataError
+from shapleymix.tables.cells import Cells
+from shapleymix.tables.dict_cells import unfolded
 from shapleymix.tables.sources.tensorboard import _names
 
 
@@ -237,3 +239,31 @@ def test_versions_of_lightning_are_no_names_of_runs(tmp_path: Path) -> None:
     assert _names(tmp_path, [*one, tmp_path / "en-1" / "version_1"]) == ["en-1/version_0", "de-1", "en-1/version_1"]
     assert _names(one[0], one[:1]) == ["en-1"]
     assert _names(tmp_path, [tmp_path, tmp_path / "version_0"]) == [tmp_path.name, "version_0"]
+
+
+def frame_of_wandb(last: str = "3.25") -> str:
+    """What the example of W&B's documentation writes: `pd.DataFrame({...}).to_csv("project.csv")`."""
+    rows = ["summary,config,name"]
+    for name, p, loss in zip("ab", RATIOS, ([*LOSSES[0][:1], last], LOSSES[1]), strict=True):
+        summary = (
+            f"{{'eval/loss/en': {loss[0]}, 'eval/loss/de': {loss[1]}, 'tokens': 2000000, '_wandb': {{'runtime': 5}}}}"
+        )
+        config = f"{{'n_params': 97600, 'mix': {{'en': {p[0]}, 'de': {p[1]}}}, 'tags': ['x'], 'warm': True}}"
+        rows.append(f'"{summary}","{config}",{name}')
+    return "\n".join(f"{place},{row}" if place >= 0 else f",{row}" for place, row in enumerate(rows, start=-1))
+
+
+def test_a_frame_with_mappings_in_its_cells(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "project.csv"
+    path.write_text(frame_of_wandb())
+    assert is_the_log(read_as_printed(run, path))
+    path.write_text(frame_of_wandb("nan"))
+    assert str(read_as_printed(run, path).loss.tolist()) == "[[3.5, nan], [3.75, 2.5]]"
+
+
+@pytest.mark.parametrize(
+    "cell", ["{__import__('os').system('touch x')}", "{1: open('x')}", "{" * 9999 + "}" * 9999, "{1, 2}", "{"]
+)
+def test_a_cell_that_is_no_mapping_stays_a_text(cell: str) -> None:
+    cells = Cells({"config": [cell]}, [2])
+    assert unfolded(cells) == cells

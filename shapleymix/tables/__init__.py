@@ -12,6 +12,7 @@ Modules, in reading order:
   separated         text with a mark between columns, and points or commas for decimals
   training_logs     what trainers leave behind: trainer_state.json of Hugging Face, Megatron's log
   json_tables       JSON: an object a line, an array of objects, an object of columns
+  dict_cells        cells that hold a mapping, as columns of their own
   formats           the bytes of a file as columns of cells: which reader
   sheets            any table as cells of text with the lines they stand in
   writing           columns as the bytes of a file, by the ending of its name

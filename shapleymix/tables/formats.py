@@ -12,6 +12,7 @@ import polars as pl
 from shapleymix.errors import UsageError
 from shapleymix.files import MAX_BYTES
 from shapleymix.tables.cells import NO_ROWS, Cells, Layout, plain, refusal
+from shapleymix.tables.dict_cells import unfolded
 from shapleymix.tables.json_tables import read_json
 from shapleymix.tables.separated import read_separated
 from shapleymix.tables.training_logs import is_megatron, read_megatron
@@ -58,7 +59,7 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
         _no_marks(layout, origin, "a log of Megatron")
         found = read_megatron(text, origin)
     else:
-        found = read_separated(text, origin, layout)
+        found = unfolded(read_separated(text, origin, layout))
     return replace(found, notices=told + found.notices)
 
 
