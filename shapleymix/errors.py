@@ -197,13 +197,17 @@ def described(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
+_LISTED = 30
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """A hint that names the candidate nearest to `word`, or lists the candidates; None if there are none."""
     known = list(candidates)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known[:20])}" if known else None
+    more = ", ..." if len(known) > _LISTED else ""
+    return f"known: {', '.join(known[:_LISTED])}{more}" if known else None
 
 
 def _without_repeated_hints(faults: tuple[Fault, ...]) -> list[str]:

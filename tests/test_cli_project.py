@@ -192,6 +192,7 @@ WRONG = {
     'languages = ""': ("is empty", "write languages ="),
     "caps = {en = true}": ("gives 'en' True", "write caps ="),
     "caps = {en = nan}": ("gives 'en' nan", "write caps ="),
+    'caps = {de = "30%", en = 1.5}': ("the cap of 'en': 1.5 is not a ratio", "write 1.5% or 0.015"),
     "caps = {}": ("is empty", "write caps ="),
     "caps = 0.5": ("is a float", "write caps ="),
     '[caps]\n"en,de" = 0.5': ("names 'en,de'", "write caps ="),

@@ -67,7 +67,7 @@ def test_did_you_mean():
     assert did_you_mean("shaply", ["learned-base", "shapley"]) == "did you mean 'shapley'?"
     assert did_you_mean("xyz", ["learned-base", "shapley"]) == "known: learned-base, shapley"
     assert did_you_mean("xyz", []) is None
-    assert did_you_mean("q", [f"language-{n}" for n in range(30)]).count("language") == 20  # type: ignore[union-attr]
+    assert did_you_mean("q", [f"language-{n}" for n in range(40)]).count("language") == 30  # type: ignore[union-attr]
 
 
 def _texts(path: Path) -> list[str]:

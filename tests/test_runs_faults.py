@@ -58,7 +58,7 @@ def test_every_fault_at_once_with_its_place(tmp_path):
     assert lines == sorted(lines)
     hints = {fault.hint for fault in error.faults}
     assert "leave the cell empty where nothing was measured" in hints
-    assert "write decimals with a point, or say that commas are decimal marks (decimal)" in hints
+    assert "write decimals with a point, or say that commas are decimal marks: decimal='comma'" in hints
     assert error.faults[0].value == "-1"
 
 

@@ -76,6 +76,16 @@ def _numbers(value: object, folder: str) -> tuple[str, ...]:
     return (",".join(f"{name}={_number(name, one)}" for name, one in value.items()),)
 
 
+def _caps(value: object, folder: str) -> tuple[str, ...]:
+    """Ratios by name; what is none is told with its place in the file."""
+    from shapleymix.tables.amounts import parse_ratio
+
+    words = _numbers(value, folder)
+    for name, one in value.items() if isinstance(value, dict) else ():
+        parse_ratio(one, f"the cap of {name!r}")
+    return words
+
+
 def _number(name: str, value: object) -> str:
     """A number, or a text such as `50%`."""
     if isinstance(value, str) and value.strip() and "," not in value:
@@ -155,7 +165,7 @@ ENTRIES = {
     "transfer": Entry("transfer", _one_file, 'transfer = "sv.csv"'),
     "languages": Entry("languages", _one_file, 'languages = "languages.csv"'),
     "weights": Entry("weights", _weights, 'weights = "normalized", or weights = {en = 1, de = 2}'),
-    "caps": Entry("caps", _numbers, 'caps = {en = 0.5, de = "30%"}'),
+    "caps": Entry("caps", _caps, 'caps = {en = 0.5, de = "30%"}'),
 }
 READING = ("map", "long", "join", "unit", "bytes_per_token", "ratio_unit", "sep", "decimal")
 """The entries that say how the project's log is written; they go with that log, wherever a command takes it."""

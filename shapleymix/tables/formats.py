@@ -52,7 +52,8 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
         _no_marks(layout, origin, "a Parquet file")
         return replace(_read_parquet(data, origin), decimal=layout.decimal or ".")
     text, told = _decode(data, origin)
-    if name.endswith((".jsonl", ".ndjson", ".json")) or text.lstrip()[:1] in ("{", "["):
+    named = name.endswith((".jsonl", ".ndjson", ".json"))
+    if named or (text.lstrip()[:1] in ("{", "[") and not is_megatron(text)):
         _no_marks(layout, origin, "JSON")
         found = replace(read_json(text, origin), decimal=layout.decimal or ".")
     elif is_megatron(text):

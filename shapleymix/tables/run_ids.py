@@ -55,11 +55,16 @@ def made_ids(
     return tuple(found)
 
 
+_REPEATS = "give each trained model its own run id, or remove the row"
+_REPEATED_NAMES = 'name the column that tells the runs apart, map="run=ID", or remove the row'
+
+
 def repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
     """Rows of one run and D, after the first."""
     first: dict[tuple[str, float], int] = {}
+    own = "run" not in sheet.columns or sheet.place("run").column == "run"
     for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
         earlier = first.setdefault(key, row)
         if earlier != row and key[0] and key[1] == key[1]:
             message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
-            yield sheet.fault(row, "run", message, "give each trained model its own run id, or remove the row")
+            yield sheet.fault(row, "run", message, _REPEATS if own else _REPEATED_NAMES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Unpack
 
@@ -115,6 +115,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
     p = _checked_ratios(sheet, roles, ratios, D, OURS if roles.tokens else units, faults, notices)
     loss = _losses(sheet, roles, units, faults)
+    notices.extend(_doubts(loss, units))
     seed = texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None
     unique = _unique(sheet, roles, faults)
     notices.extend(units.notices())
@@ -263,7 +264,7 @@ def _checked_ratios(
     for row in np.flatnonzero(wrong).tolist():
         wanted = "more than 0" if units.whole is None else f"{units.whole:g}"
         message = f"{_sum_text(columns)} = {told[row]:.6g}, expected {wanted}"
-        faults.append(sheet.fault(row, None, message, _sum_hint(told[wrong], units)))
+        faults.append(sheet.fault(row, None, message, _sum_hint(told[wrong], bool(wrong.all()), units)))
     rounded = int(((off > EXACT) & (off <= ROUNDED)).sum())
     if rounded:
         notices.append(
@@ -281,11 +282,11 @@ def _parts_of_one(written: FloatArray, units: Units) -> FloatArray:
     return np.where(total > 0, written / np.where(total > 0, total, 1.0), written)
 
 
-def _sum_hint(sums: FloatArray, units: Units) -> str:
-    """What rows that do not sum to the whole may be; `sums` are those of all such rows."""
+def _sum_hint(sums: FloatArray, every: bool, units: Units) -> str:
+    """What rows that do not sum to the whole may be; `sums` are those of all such rows, perhaps of `every` row."""
     if units.whole == 1 and (np.abs(sums - 100) <= 100 * ROUNDED).all():
         return "the ratios are percentages: read them with ratio_unit=percent"
-    if units.whole == 1 and (sums > 1.5).all():
+    if units.whole == 1 and ((sums > 1.5).all() or (every and (sums > 0).all())):
         return "ratios of a row sum to 1; weights that sum to anything are read with ratio_unit=weights"
     if units.whole is None:
         return "give each trained model a weight above 0"
@@ -322,6 +323,18 @@ def _losses(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault]) -> Fl
 
 
 _UNIT = "losses are read as"
+_MOST = 15.0
+"""Nats: a guess among three million tokens costs no more, and no tokenizer has so many."""
+
+
+def _doubts(loss: FloatArray, units: Units) -> Iterator[str]:
+    """Losses that no model of language has, which are rather in another unit."""
+    high = loss[loss > _MOST]
+    if high.size and units.loss == "nats":
+        yield (
+            f"{high.size} losses are above {_MOST:g} nats per token, up to {high.max():g}, worse than a guess among "
+            "3 million tokens: perplexities are read with unit='perplexity', error rates with unit='percent'"
+        )
 
 
 def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:

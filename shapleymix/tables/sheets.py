@@ -42,6 +42,8 @@ _EMPTY_HINT = "leave the cell empty where nothing was measured"
 _WITH_COMMA = re.compile(r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:e[+-]?\d+)?\s*[a-z]?", re.IGNORECASE)
 """A number with a decimal comma, perhaps with points between its thousands or a size's letter."""
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+
 
 @runtime_checkable
 class PandasLike(Protocol):
@@ -331,8 +333,13 @@ def _problem(cell: object, empty: bool, sizes: bool) -> tuple[str, str | None] |
 def _number_hint(text: str, sizes: bool) -> str | None:
     if text.lower() in ("na", "n/a", "null", "none", "-", "--", "?", "missing"):
         return _EMPTY_HINT
+    if text.endswith("%"):
+        return "write it without its sign, and read percentages with ratio_unit='percent', or unit='percent' for losses"
+    if _THOUSANDS.fullmatch(text) and text.count(",") > 1:
+        return f"leave out the commas between thousands: {text.replace(',', '')}"
     if text.count(",") == 1 and text.replace(",", "").lstrip("+-").isdigit():
-        return "write decimals with a point, or say that commas are decimal marks (decimal)"
+        plain = f", thousands without a mark ({text.replace(',', '')})" if sizes and _THOUSANDS.fullmatch(text) else ""
+        return f"write decimals with a point{plain}, or say that commas are decimal marks: decimal='comma'"
     return "write it like 243M, 100B, 1.5e9 or 23712" if sizes else None
 
 

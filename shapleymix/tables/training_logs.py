@@ -22,7 +22,7 @@ _VALIDATION = re.compile(
 _VALUE = re.compile(rf"(?P<key>[^|]*?) value: (?P<value>{_NUMBER}|nan|inf)")
 _STEP = re.compile(r"\biteration +(?P<step>\d+)/ *\d+ \|.*?consumed samples: +(?P<samples>\d+)")
 _ARGUMENT = re.compile(
-    r"^\W*(?:\d+: *)?(?P<name>seq_length|global_batch_size|rampup_batch_size) \.{2,} *(?P<value>\S+)"
+    r"^ *(?:\[[^\]]*\]:?)?\W*(?:\d+: *)?(?P<name>seq_length|global_batch_size|rampup_batch_size) \.{2,} *(?P<value>\S+)"
 )
 
 

@@ -9,6 +9,7 @@ Modules, in reading order:
   reading           how a log is read: its layout, units, map, and the tables joined to it
   table_joins       tables with a row a run, beside the one with the losses
   long_tables       a row for each run and language as a row for each run
+  unfinished        runs that did not finish, by what tools export of their ends
   usual_maps        what tools call their columns, where their form fixes it
   arranging         any table in the columns of a run log
   recognising       what a table seems to be: the options that may read it, for a hint

@@ -12,6 +12,7 @@ from shapleymix.tables.importing.patterns import LANG, found, is_pattern, weight
 from shapleymix.tables.importing.reading import Reading
 from shapleymix.tables.importing.summaries import NoLanguageError, counts_steps, how_to_ignore, no_language, summaries
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
+from shapleymix.tables.importing.unfinished import ends_told
 from shapleymix.tables.importing.usual_maps import is_history, with_usual
 from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.sheets import Place, Sheet
@@ -27,6 +28,7 @@ def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading, *, need_lo
         If a table to be joined does not fit, or a column of the map is not there.
     """
     run = reading.map.roles.get("run")
+    sheet = replace(sheet, notices=(*sheet.notices, *ends_told(sheet)))
     if others:
         sheet = joined(sheet, others, None if run is None else str(run))
     map = with_usual(reading.map, sheet)

@@ -42,7 +42,8 @@ class ColumnMap:
     languages : dict
         Names of languages in the table, and what they are called from here on.
     ignore : tuple of str
-        Columns, or patterns of columns, that no pattern takes; one text holds several with commas between.
+        Columns or patterns of columns that no pattern takes, and languages of a long table; one text holds several
+        with commas between.
     tokens_per_step : float or str, optional
         What a number in the column of D counts.
     """

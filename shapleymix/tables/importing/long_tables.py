@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault
+from shapleymix.errors import DataError, Fault, UsageError
 from shapleymix.tables.importing.column_map import LABELLED, SINGLE, ColumnMap
 from shapleymix.tables.importing.patterns import is_pattern, matches
 from shapleymix.tables.importing.summaries import how_to_ignore, no_language, summaries
 from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import PREFIXES
 from shapleymix.tables.sheets import Place, Sheet, texts
+from shapleymix.tables.sizes import parse_size
 
 LANGUAGES = ("language", "lang")
 NAMES, VALUES = ("metric", "key", "name", "variable"), ("value",)
@@ -118,13 +119,31 @@ def _grouped(sheet: Sheet, map: ColumnMap, apart: set[str]) -> _Groups:
     key = [column for column in (run, D) if column in kept] if run in kept else kept
     of, first = [], []
     known: dict[tuple[object, ...], int] = {}
-    cells = [sheet.columns[column] for column in key if column is not None]
+    cells = [_worth(sheet.columns[column], column, (run,)) for column in key if column is not None]
     for row in range(sheet.rows):
         place = known.setdefault(tuple(column[row] for column in cells), len(first))
         if place == len(first):
             first.append(row)
         of.append(place)
     return _Groups(of, first)
+
+
+def _worth(cells: Sequence[object], column: str | None, names: Collection[str | None]) -> list[object]:
+    """The cells of a column as numbers where they are, so that 1M is 1000000.0; columns of `names` hold none."""
+    if column in names:
+        return list(cells)
+    known: dict[object, object] = {}
+    for cell in cells:
+        if cell not in known:
+            known[cell] = _number(cell)
+    return [known[cell] for cell in cells]
+
+
+def _number(cell: object) -> object:
+    try:
+        return parse_size(cell) if isinstance(cell, (str, int, float)) else cell
+    except UsageError:
+        return cell
 
 
 def _kept(sheet: Sheet, map: ColumnMap, apart: set[str]) -> list[str]:
@@ -156,9 +175,10 @@ def _disagreements(sheet: Sheet, groups: _Groups, columns: Sequence[str]) -> Ite
     """Rows of one run that say different things of it."""
     for column in columns:
         cells = sheet.columns[column]
+        worth = _worth(cells, column, ("run", "split"))
         for row, group in enumerate(groups.of):
             first = groups.first[group]
-            if cells[row] != cells[first]:
+            if worth[row] != worth[first]:
                 message = f"{column} is {str(cells[row])[:40]!r}, and {str(cells[first])[:40]!r} in line "
                 hint = "rows of one run and D agree in all but the language"
                 yield sheet.fault(row, column, f"{message}{sheet.lines[first]} of the same run", hint)

@@ -7,7 +7,7 @@ ignores the column or says that it is a language, `languages.min=min`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from shapleymix.errors import DataError
 
@@ -47,12 +47,12 @@ def summaries(labels: Iterable[str], languages: Mapping[str, str]) -> list[str]:
 
     They are such words, or another of the labels with such a word before or after it, as `en_std` beside `en`.
     """
-    known = list(labels)
+    known = dict.fromkeys(labels)
     named = {*languages, *languages.values()}
     return [label for label in known if label not in named and (is_summary(label) or _is_of_another(label, known))]
 
 
-def _is_of_another(label: str, known: Iterable[str]) -> bool:
+def _is_of_another(label: str, known: Collection[str]) -> bool:
     words = _CUT.split(label)
     if len(words) < 2:
         return False

@@ -100,7 +100,7 @@ class Units:
         if not isinstance(known, Mapping):
             return 1.0 if known is None else known
         if target not in known:
-            hint = did_you_mean(target, known)
+            hint = f"give each target its number, separated by commas: {target}=4.2"
             raise UsageError(f"bytes_per_token has no number for the target {target!r}", hint=hint)
         return known[target]
 

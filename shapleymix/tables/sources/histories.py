@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.tables.importing.unfinished import unfinished_notices
 from shapleymix.tables.names import repeated
 from shapleymix.tables.sheets import Sheet, from_columns
 
@@ -56,17 +57,10 @@ def sheet_of_histories(histories: Sequence[History], origin: str, kind: str, ste
 
 
 def _notices(histories: Sequence[History], same: set[str]) -> list[str]:
-    unfinished = [f"{one.name} ({one.state})" for one in histories if one.state]
     told = []
     if same:
         told.append(f"several runs are called {', '.join(sorted(same)[:5])}: they go by their ids")
-    if unfinished:
-        more = ", ..." if len(unfinished) > 5 else ""
-        told.append(
-            f"{len(unfinished)} runs did not finish, and are read as far as they went: "
-            f"{', '.join(unfinished[:5])}{more}"
-        )
-    return told
+    return [*told, *unfinished_notices((one.name, one.state) for one in histories)]
 
 
 def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
