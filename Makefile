@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
+# the versions that continuous integration tests; `make CONSTRAINTS=` takes the newest there are
+CONSTRAINTS ?= .ci/newest.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo figures reference test test-ecosystem lint bench study-report fuzz mutants clean
@@ -71,14 +74,14 @@ $(VENV)/.mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "cosmic-ray==8.7.0"
 	@touch $@
 
-$(VENV)/.core: pyproject.toml
+$(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	@if [ -n "$(TORCH)" ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@if [ -n "$(TORCH)" ]; then $(PIP) "$(TORCH)"; fi
+	$(PIP) -e ".[dev]"
 	@touch $@
 
 clean:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.mixing.candidates import Candidates as Candidates
     from shapleymix.mixing.candidates import compare_mixtures as compare_mixtures
     from shapleymix.mixing.compute import optimize_compute as optimize_compute
-    from shapleymix.mixing.frontier import Frontier as Frontier
+    from shapleymix.mixing.curves import Frontier as Frontier
     from shapleymix.mixing.frontier import frontier as frontier
     from shapleymix.mixing.groups import Group as Group
     from shapleymix.mixing.mixtures import Mixture as Mixture
@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.plotting.laws import plot_compare as plot_compare
     from shapleymix.plotting.laws import plot_learning_curve as plot_learning_curve
     from shapleymix.plotting.pictures import Picture as Picture
+    from shapleymix.plotting.scores import plot_downstream as plot_downstream
     from shapleymix.reports.pages import Report as Report
     from shapleymix.reports.pages import report as report
     from shapleymix.tables.languages import Languages as Languages
@@ -110,7 +111,7 @@ _HOME = {
     "Export": "exporting.export",
     "Fit": "fitting.fits",
     "FitError": "errors",
-    "Frontier": "mixing.frontier",
+    "Frontier": "mixing.curves",
     "Group": "mixing.groups",
     "InfeasibleError": "errors",
     "Inputs": "laws",
@@ -150,6 +151,7 @@ _HOME = {
     "optimize_scales": "mixing.optimization",
     "plot_agreement": "plotting.agreement",
     "plot_compare": "plotting.laws",
+    "plot_downstream": "plotting.scores",
     "plot_design": "plotting.designs",
     "plot_fit": "plotting.fits",
     "plot_frontier": "plotting.frontiers",
@@ -217,6 +219,7 @@ __all__ = [
     "plot_agreement",
     "plot_compare",
     "plot_design",
+    "plot_downstream",
     "plot_fit",
     "plot_frontier",
     "plot_learning_curve",

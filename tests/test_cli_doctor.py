@@ -1,4 +1,4 @@
-"""`doctor`: what it finds, and what it says of an installation that is not whole; names of extras, wherever told."""
+"""`doctor`: what it finds, and what it says of an installation that is not whole; what hints tell to install."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from cli_tools import Run, runner
 from shapleymix_cli import health
 from shapleymix_cli.project import NAME
+
+from shapleymix.tables.sources.histories import OLDEST
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -66,8 +68,8 @@ def test_what_is_old_or_absent_is_told_with_its_remedy(run: Run, monkeypatch: py
     known = states(found.document)
     assert known["polars"] == ("fault", "pip install 'polars>=1.20'")
     assert known["psutil"] == ("fault", "pip install 'psutil>=5.9'")
-    assert known["submitit"] == ("absent", "pip install 'shapleymix[slurm]'")
-    assert known["matplotlib"] == ("doubt", "pip install 'shapleymix[plots]'")
+    assert known["submitit"] == ("absent", "pip install 'submitit>=1.5'")
+    assert known["matplotlib"] == ("doubt", "pip install 'matplotlib>=3.8'")
     text = run("doctor")
     assert (text.code, "2 broken: see above." in text.out) == (1, True)
 
@@ -114,14 +116,28 @@ def test_versions_are_ordered_by_their_numbers(one: str, other: str, enough: boo
     assert (health.number(one) >= health.number(other)) == enough
 
 
-def test_hints_name_extras_that_there_are() -> None:
-    """And every extra but `dev` is named by a hint, so that nobody has to know of it."""
-    folders = ("shapleymix", "cli", "adapters")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    files += [ROOT / "README.md", *ROOT.glob("*/docs/*.md"), ROOT / "adapters/README.md"]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    told = {one for many in re.findall(r"(?:shapleymix|'\.|\"\.)\[([\w,-]+)\]", text) for one in many.split(",")}
-    assert told == set(PROJECT["optional-dependencies"]) - {"dev"}
+TOLD = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in [
+        *(path for folder in ("shapleymix", "cli", "adapters") for path in (ROOT / folder).rglob("*.py")),
+        *(ROOT / "README.md", *ROOT.glob("*/docs/*.md"), ROOT / "adapters/README.md"),
+    ]
+)
+
+
+def test_extras_that_are_named_are_there() -> None:
+    told = {one for many in re.findall(r"(?:'\.|\"\.)\[([\w,-]+)\]", TOLD) for one in many.split(",")}
+    assert told
+    assert told <= set(PROJECT["optional-dependencies"]) - {"dev"}
+
+
+def test_hints_name_what_the_package_index_has() -> None:
+    """Packages and versions of the extras: this one is not on the index, where a stranger could take its name."""
+    told = re.findall(r"(?:pip install |\"gbm\": )['\"]([\w-]+[^{}'\"]*)['\"]", TOLD)
+    extras = PROJECT["optional-dependencies"]
+    assert {"lightgbm>=4.3", "matplotlib>=3.8", "submitit>=1.5"} <= set(told)
+    assert set(told) <= {one for name in extras if name != "dev" for one in extras[name]}
+    assert all([f"{name}>={least}"] == extras[name] for name, least in OLDEST.items())
 
 
 def pinned(name: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,28 @@ def test_tasks_are_shown_with_held_out_errors_beside_those_in_the_sample(run: Ru
         (("--shots", "5"), 2, "are for the folders that lm-eval writes"),
         (("--task-language", "cloze"), 2, "'cloze' names no task and its language"),
         (("--task-language", "cloze=fi"), 2, "'fi' is no target of the log"),
-        (("--percent",), 0, ""),
+        (("--chance", "25"), 2, "it is a share of 1, where scores are from 0 to 100 as well: write 0.25"),
+        (("--percent",), 1, "at most, as where 1 is the best"),
+        (("--chance", "0.99"), 0, "and a guess 0.99 (--chance)"),
     ],
 )
 def test_wrong_questions(run: Run, fixtures: Path, words: tuple[str, ...], code: int, told: str):
     found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, *words)
     assert found.code == code
     assert told in found.err
+
+
+def test_percent_is_refused_by_the_switch_that_was_typed(run: Run, fixtures: Path):
+    found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, "--percent")
+    assert f"{SCORES}:1 [score]" in found.err
+    assert "hint: leave out --percent" in found.err
+
+
+def test_what_reading_the_log_brought_up_is_told_once(run: Run, fixtures: Path):
+    found = run("downstream", fixtures / LOG, "--scores", fixtures / SCORES, "--unit", "bits")
+    notes = [line for line in found.err.splitlines() if line.startswith("note: ")]
+    assert any("bits" in line for line in notes)
+    assert len(notes) == len(set(notes))
 
 
 def test_a_table_of_another_kind(run: Run, fixtures: Path):
@@ -88,6 +104,24 @@ def test_a_mixture_for_scores(run: Run, fitted: Path, tmp_path: Path):
     assert grid.code == 0
     assert "mean score" in grid.out
     assert "nats" not in grid.out
+
+
+def test_a_score_above_one_is_said_first_and_refused_under_strict(run: Run, fitted: Path, tmp_path: Path):
+    """A line goes on above 1, and the optimum gains by what no task can score."""
+    document = json.loads((fitted / "exp.json").read_text())
+    steep = next(one for one in document["calibrations"] if one["task"] == "choice" and one["target"] == "zh")
+    steep |= {"transform": "minus", "a": 0.6, "b": 3.6, "losses": [0.1, 9.0]}
+    (tmp_path / "steep.json").write_text(json.dumps(document))
+    words = ("optimize", fitted / "fit.json", "-N", "97600", "-D", "1.5M", "--downstream", tmp_path / "steep.json")
+    found = run(*words, "--task-weights", "choice=1")
+    assert found.code == 0, found.err
+    assert found.out.startswith("The mixture was chosen by scores above 1, which are none, of choice/zh (")
+    assert run(*words, "--task-weights", "choice=1", "--json").document["verdict"].startswith("the mixture was chosen")
+    assert "scores above 1" not in run(*words, "--task-weights", "cloze=1").out
+    asked = f"--mixture uniform -N 97600 -D 1.5M --downstream {tmp_path / 'steep.json'} --strict".split()
+    refused = run("predict", fitted / "fit.json", *asked)
+    assert (refused.code, "the line of choice/zh gives a score that is none" in refused.err) == (1, True), refused.err
+    assert run("predict", fitted / "fit.json", *asked[:-1]).code == 0
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,8 @@ def test_other_documents_are_refused_by_their_kind(run: Run, kind: str, tmp_path
 
 
 def test_another_d_is_told(run: Run) -> None:
-    done = run("export plain.json --format json -D 200B")
-    assert "warning: the mixture was optimised for D = 100B, and is exported for 200B" in done.err
+    done = run("export plain.json --format json -D 50B")
+    assert "warning: the mixture was optimised for D = 100B, and is exported for 50B" in done.err
 
 
 def test_standard_input_is_a_mixture(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from cli_tools import Run, runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_tools import data_of
 from shapleymix_cli.forms import Command
 from shapleymix_cli.main import COMMANDS
 from shapleymix_cli.project import ENTRIES, NAME, find
@@ -92,7 +93,7 @@ def said(name: str) -> tuple[str, str]:
     if name == "baselines":
         return "", "languages.csv"
     if name == "report":  # whose log is an option
-        return " ".join(["--log runs.csv", *OPTIONS.values()]).partition(" --cap")[0], ""
+        return " ".join(["--log runs.csv", *OPTIONS.values()]), ""
     return " ".join(text for entry, text in OPTIONS.items() if entry in takes), "runs.csv" if "log" in takes else ""
 
 
@@ -128,6 +129,18 @@ def test_what_is_typed_wins(run: Run, here: Path, name: str) -> None:
     outcome = run(f"{name} {options} {SMALLEST[name]} {arguments} --json")
     assert outcome.code == 0, outcome.err
     assert NAME not in outcome.err
+
+
+@pytest.mark.parametrize("entry", ["languages", "weights", "caps"])
+def test_what_asks_for_a_mixture_gives_the_page_and_the_command_the_same(run: Run, here: Path, entry: str) -> None:
+    """Each entry alone: the optimum of the report is that of `optimize`, and another than without the entry."""
+    (here / NAME).write_text("".join(line for line in WHOLE.splitlines(True) if line.startswith(entry)))
+    best, plain = (
+        run(f"optimize fit.json -N 97600 -D 9M {more} --json").document["p"] for more in ("", "--project none")
+    )
+    assert run("report fit.json -N 97600 -D 9M -o page.html --force").code == 0
+    shown = data_of((here / "page.html").read_text(encoding="utf-8"))["candidates"][0]["p"]
+    assert shown == best != plain
 
 
 def test_entries_that_would_do_nothing_are_left_out(run: Run, here: Path) -> None:

@@ -172,8 +172,38 @@ def test_what_cannot_be_calibrated_is_left_out_with_its_reason():
         "same/en": "the score is the same in all runs",
         "few/de": "2 of the 3 runs of different mixtures, with loss and score, that a line needs",
     }
-    with pytest.raises(sm.FitError, match="no task can be calibrated: same/en"):
+    with pytest.raises(sm.FitError, match=r"no task can be calibrated: same/en.*\n.*says nothing of mixtures"):
         sm.calibrate_scores(log, {"run": runs, "task": ["same_en"] * 4, "score": [0.5] * 4})
+
+
+def test_scores_from_0_to_100_are_not_those_from_0_to_1():
+    """Divided by 100 once more, scores give a line as good, and every prediction is a hundredth."""
+    log = log_of([2.0, 2.5, 3.0, 3.3])
+    table = {"run": [f"r{i}" for i in range(4)], "task": ["t_en"] * 4, "score": [50, 40, 33, 29.0]}
+    plain = sm.calibrate_scores(log, table, percent=True)
+    assert plain.calibrations[0].scores.tolist() == [0.29, 0.5]
+    with pytest.raises(sm.DataError, match=r"score.*0.5 at most, as where 1 is the best"):
+        sm.calibrate_scores(log, {**table, "score": [0.5, 0.4, 0.33, 0.29]}, percent=True)
+    with pytest.raises(sm.DataError, match=r"chance.*0.25 at most, as where 1 is the best"):
+        sm.calibrate_scores(log, {**table, "chance": [0.25] * 4}, percent=True)
+    assert sm.calibrate_scores(log, {**table, "chance": [25] * 4}, percent=True).calibrations[0].chance == 0.25
+
+
+def test_a_guess_better_than_every_run_is_told():
+    data = noisy(rows=8)
+    table = {"run": [f"r{i}" for i in range(8)], "task": ["h_en"] * 8, "score": data.score}
+    with pytest.warns(sm.ShapleyMixWarning, match=r"h/en: no run scores more than .*, and a guess 0.9 \(chance\)"):
+        sm.calibrate_scores(log_of(data.loss), table, chance=0.9)
+
+
+def test_three_mixtures_tell_no_held_out_R2():
+    """Lines through two points: one less a ratio of squares in the thousands is no number to print."""
+    scores = {"run": ["r0", "r1", "r2"], "task": ["t_en"] * 3, "score": [0.5, 0.4, 0.399]}
+    with pytest.warns(sm.ShapleyMixWarning, match="rests on 3 mixtures"):
+        found = sm.calibrate_scores(log_of([2.0, 2.5, 2.51]), scores)
+    assert np.isnan(found.calibrations[0].held_out_R2)
+    assert "not told" in found.summary()
+    assert sm.Downstream.from_document(found.to_document()).summary() == found.summary()
 
 
 def test_a_saved_calibration_is_read_back_bit_for_bit(tmp_path):

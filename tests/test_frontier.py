@@ -9,8 +9,9 @@ import pytest
 from known_fits import TOKENS, FakeFit
 
 from shapleymix.errors import UsageError
+from shapleymix.mixing.curves import Frontier
 from shapleymix.mixing.demands import Demands
-from shapleymix.mixing.frontier import Frontier, _dominated, frontier
+from shapleymix.mixing.frontier import _dominated, frontier
 from shapleymix.mixing.optimization import optimize
 from shapleymix.mixing.sides import sides_of
 

@@ -273,3 +273,12 @@ def test_percentages_and_weights_are_told() -> None:
         sm.read_runs(
             {k: np.asarray(v) * 700 if k.startswith("p_") else v for k, v in table.items()}, ratio_unit="percent"
         )
+
+
+def test_rows_that_are_no_runs() -> None:
+    """A summary row without ratios gave a hint to write 0; a run without tokens none at all."""
+    columns = {"run": ["a", "mean"], "N": [1e6] * 2, "p_en": [0.5, None], "p_de": [0.5, None], "loss": [3, 3]}
+    with pytest.raises(DataError, match="has no ratios\n  hint: give them, or leave out a row that is no run"):
+        sm.read_runs({**columns, "D": [1e7, 2e7]})
+    with pytest.raises(DataError, match="D is empty\n  hint: fill it in, or leave out the row"):
+        sm.read_runs({**columns, "D": [1e7, None], "p_en": [0.5] * 2, "p_de": [0.5] * 2})

@@ -101,7 +101,7 @@ def test_a_designs_figure_has_a_column_for_each_run(count: int) -> None:
     assert overlaps(found) == []
 
 
-OWN = {name: f"plot_{name.lower()}" for name in ("Design", "Fit", "Frontier", "Mixture")}
+OWN = {name: f"plot_{name.lower()}" for name in ("Design", "Downstream", "Fit", "Frontier", "Mixture")}
 OWN |= {"Comparison": "plot_compare", "LearningCurve": "plot_learning_curve", "TransferMatrix": "plot_transfer"}
 
 
@@ -145,3 +145,27 @@ def test_a_fit_is_drawn_with_its_own_log_if_that_is_unchanged(fit: sm.Fit, tmp_p
     assert "fit.plot(log)" in str(told.value)
     with pytest.raises(UsageError, match="cannot be read as it stands"):
         sm.fit(pl.read_csv(RUNS), "chinchilla", bootstrap=0, folds=0).plot()
+
+
+def test_a_tasks_figure_has_its_runs_its_line_and_its_band(tmp_path) -> None:
+    """What is drawn is what was calibrated: nine of ten runs lie in the band, and a saved one draws the same."""
+    tasks = sm.calibrate_scores(RUNS, FIXTURES / "multilingual5_scores.csv", chance=0.25)
+    found = tasks.plot()
+    for axes, one in zip(found.figure.axes, tasks.calibrations, strict=False):
+        line, runs = axes.lines[:2]
+        np.testing.assert_array_equal(runs.get_xdata(), one.run_losses)
+        np.testing.assert_array_equal(runs.get_ydata(), one.run_scores)
+        np.testing.assert_allclose(line.get_ydata(), one.score(line.get_xdata()))
+        assert f"held-out R2 {one.held_out_R2:.3f}" in found.caption
+    table = found.to_polars().filter(what="line", task="choice/zh")
+    zh = tasks.calibration("choice/zh")
+    low, high = (np.interp(zh.run_losses, table["loss"], table[name]) for name in ("low", "high"))
+    assert 0.8 <= np.mean((low <= zh.run_scores) & (zh.run_scores <= high)) <= 1
+    assert overlaps(found) == []
+    tasks.save(tmp_path / "tasks.json")
+    assert sm.plot_downstream(tmp_path / "tasks.json").to_bytes("png") == found.to_bytes("png")
+    assert len(sm.plot_downstream(tasks, tasks=["cloze/en"]).figure.axes) == 1
+    with pytest.raises(sm.UsageError, match="no calibration of 'cloze/fi'"):
+        sm.plot_downstream(tasks, tasks=["cloze/fi"])
+    many = replace(tasks, calibrations=tuple(replace(zh, target=f"l{i}") for i in range(14)))
+    assert "2 further tasks are not drawn" in many.plot().caption

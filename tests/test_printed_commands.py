@@ -74,8 +74,13 @@ def test_the_hint_reads_all_logs_that_were_given(run: Run, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("switches", [("--show",), ("--write-map", "map.toml")])
-def test_what_only_looks_at_a_table_refuses_several_and_a_log(run: Run, switches: tuple[str, ...]) -> None:
+def test_what_only_looks_at_a_table_refuses_several_and_a_log(
+    run: Run, switches: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The others were passed over, and no log was written, without a word."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        Path(name).write_text("run,N,D,p_en,p_de,loss/en,loss/de\na,1M,2M,.5,.5,3,3\n")
     several = run("import", "a.csv", "b.csv", *switches)
     assert several.code == 2
     assert f"{switches[0]} looks at one log, and 2 are given" in several.err

@@ -74,6 +74,7 @@ PUBLIC = {
     "plot_transfer",
     "plot_mixture",
     "plot_compare",
+    "plot_downstream",
     "plot_learning_curve",
     "plot_frontier",
     "plot_design",

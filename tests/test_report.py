@@ -180,11 +180,40 @@ def test_without_a_mixture_the_page_begins_at_the_largest_fitted_budget(run, sav
 
 
 @pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        ("--cap ja=0.1 --floor en=0.3", ""),
+        ("--fix de=0.2", ""),
+        ("--available en=2M,zh=1M --max-epochs zh=1", ""),
+        ("--min-tokens fr=2M", "fewest tokens are asked for, which the sliders keep as ratios"),
+        ("--group en+de<=0.2", "groups of sources are bound"),
+        ("--near uniform --within 0.05", "it obeys more than caps"),
+    ],
+)
+def test_without_a_mixture_every_bound_of_optimize_is_taken(run, saved, tmp_path, bounds, told):
+    page, asked = tmp_path / "page.html", ["-N", "97600", "-D", "8M", *bounds.split()]
+    outcome = run("report", saved, *asked, "-o", page)
+    assert outcome.code == 0, outcome.err
+    best = run("optimize", saved, *asked, "--json").document
+    assert data_of(page.read_text(encoding="utf-8"))["candidates"][0]["p"] == best["p"]
+    assert told in outcome.err
+    assert ("the sliders know" in outcome.err) == bool(told)
+
+
+def test_what_is_doubtful_of_the_optimum_is_told_where_the_page_is_made(run, saved, tmp_path):
+    outcome = run("report", saved, "-N", "100M", "-D", "1T", "-o", tmp_path / "page.html", "--json")
+    assert any("D lies outside of the fitted range" in one for one in outcome.document["notices"])
+    assert "by up to a factor of 500,000" in outcome.err
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         ("", "nothing says where to write the page"),
         ("-o page.txt", "end the name in .html"),
         ("--mixture {mix} -N 1M -o {page}", "-N does nothing beside --mixture"),
+        ("--mixture {mix} --cap ja=0.1 -o {page}", "--cap does nothing beside --mixture"),
+        ("--mixture {mix} --distance l1 -o {page}", "--distance does nothing beside --mixture"),
         ("--mixture {mix} --languages {mix} -o {page}", "--languages does nothing beside --mixture"),
         ("--mixture {fit} -o {page}", "mixture"),
         ("--compare {mix} -o {page}", "comparison"),
@@ -202,8 +231,9 @@ def test_wrong_calls_are_refused_by_name(run, saved, mixture, tmp_path, words, t
 @pytest.mark.parametrize("law", ["chinchilla", "hellinger"])
 def test_a_law_without_convex_pieces_stands_still_and_says_why(run, law, tmp_path):
     sm.fit(RUNS, law, **{**QUICK, "folds": 0}).save(tmp_path / "fit.json")
-    outcome = run("report", tmp_path / "fit.json", "-o", tmp_path / "page.html")
+    outcome = run("report", tmp_path / "fit.json", "--cap", "ja=0.1", "-o", tmp_path / "page.html")
     assert outcome.code == 0, outcome.err
+    assert "--cap: not used, for the law has no optimum that is proved" in outcome.err
     assert f"law '{law}'" in outcome.err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "page-data" not in page

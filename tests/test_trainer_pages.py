@@ -96,3 +96,11 @@ def test_a_page_has_all_steps_from_runs_to_the_trainer(page: str) -> None:
     assert "\n## What was run" in text
     assert "Refused by name" in text
     assert re.search(r"\d+\.\d+\.\d+", text.partition("## What was run")[2])
+
+
+@pytest.mark.parametrize("page", ["torchtitan", "your-loop"])
+def test_a_line_of_a_run_log_is_read_as_it_is_shown(page: str, tmp_path: Path) -> None:
+    (line,) = re.findall(r"\{\"run\":.*?\}", PAGES[page].read_text(encoding="utf-8").replace("\n", " "))
+    (tmp_path / "runs.jsonl").write_text(line + "\n")
+    log = sm.read_runs(tmp_path / "runs.jsonl")
+    assert (len(log), log.sources, log.targets) == (1, ("en", "de"), ("en", "de"))

@@ -18,7 +18,7 @@ from shapleymix_cli.console import Output
 
 if TYPE_CHECKING:
     from shapleymix.files import Origin
-    from shapleymix.mixing.frontier import Frontier
+    from shapleymix.mixing.curves import Frontier
     from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.records import FloatArray
     from shapleymix.tables.simplex import MixtureSpec
@@ -72,7 +72,7 @@ def chosen(out: Output, given: str, choice: Choice) -> Chosen:
 def _of_document(data: bytes, origin: Origin, choice: Choice) -> Chosen:
     """The mixture in what a command wrote, or in ratios by name."""
     from shapleymix.exporting.export import Export
-    from shapleymix.mixing.frontier import Frontier
+    from shapleymix.mixing.curves import Frontier
     from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.mixing.mixtures import Mixture
     from shapleymix.planning.designs import Design
@@ -167,8 +167,7 @@ def _point(curve: Frontier, choice: Choice, file: str) -> Chosen:
         what = f"holds {count} mixtures, expected one" if choice.point is None else f"has no point {choice.point}"
         hint = f"choose one by --point 1 (best for the second side) to {count} (best for the first of {curve.between})"
         raise UsageError(what, location=Location(file=file), hint=hint)
-    p = curve.entries[choice.point - 1].p.tolist()
-    return Chosen(dict(zip(curve.sources, p, strict=True)), curve.D if choice.D is None else choice.D)
+    return Chosen(curve.point(choice.point), choice.D)
 
 
 def _run(sources: Sequence[str], names: Sequence[str], p: FloatArray, D: float, choice: Choice, file: str) -> Chosen:

@@ -88,7 +88,7 @@ def _extras() -> Iterator[Check]:
         if extra not in (None, "dev"):
             version = installed(name)
             state = ABSENT if version is None else OK if number(version) >= number(least) else DOUBT
-            hint = None if state == OK else f"pip install 'shapleymix[{extra}]'"
+            hint = None if state == OK else f"pip install '{name}>={least}'"
             yield Check(f"extra {extra}", name, version or "not installed", state, hint)
 
 

@@ -16,7 +16,7 @@ from scipy.stats import t as student_t
 
 from shapleymix.downstream.calibrations import Calibration, Downstream, Tried, questions_of
 from shapleymix.downstream.harness import is_harness, read_harness
-from shapleymix.downstream.lines import alike, best_of, correlation, lines_of, why_not
+from shapleymix.downstream.lines import SAME_SCORE, alike, best_of, correlation, lines_of, why_not
 from shapleymix.downstream.scores import Points, Scored, chances_of, points_of, read_scores
 from shapleymix.downstream.tasks import Task, meanings_of
 from shapleymix.downstream.transforms import Transform, transform_of
@@ -81,7 +81,7 @@ def calibrate_scores(
     found = tuple(_calibrated(one, only, level) for one in points if one.task.label not in refused)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
-        hint = _CHANCE_HINT if why == NO_CHANCE else "score more runs of different mixtures"
+        hint = {NO_CHANCE: _CHANCE_HINT, SAME_SCORE: _SAME_HINT}.get(why, "score more runs of different mixtures")
         raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
     notices = (*rows.notices, *notes, *left)
     caution(questions_of(found))
@@ -114,6 +114,7 @@ def _why_not(points: Points, only: Transform | None) -> str:
 
 
 NO_CHANCE = "the sigmoid needs its chance level"
+_SAME_HINT = "a task that no run does better than another says nothing of mixtures: score others, or longer runs"
 _CHANCE_HINT = "say what a guess scores: chance 0.25, or a column chance"
 
 
@@ -128,7 +129,7 @@ def _calibrated(points: Points, only: Transform | None, level: float) -> Calibra
         b_low=best.b - reach[1], b_high=best.b + reach[1],
         covariance=best.covariance, chance=points.chance, scatter=best.scatter, dof=best.dof,
         rows=len(points.score), mixtures=best.dof + 2,
-        losses=_range(points.loss), scores=_range(points.score),
+        losses=_range(points.loss), scores=_range(points.score), run_losses=points.loss, run_scores=points.score,
         R2=best.R2, held_out=best.held_out, held_out_R2=best.held_out_R2, pearson=related.r, p_value=related.p,
         tried=tuple(
             Tried(line.transform.name, line.a, line.b, line.R2, line.held_out, line.held_out_R2, alike(line, best))

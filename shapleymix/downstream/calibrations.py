@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import cut, text_table
+from shapleymix.display import Drawn, cut, text_table
 from shapleymix.downstream.scores import FEWEST
 from shapleymix.downstream.tasks import Task
 from shapleymix.downstream.transforms import SIGMOID, TRANSFORMS, Transform
@@ -70,8 +70,10 @@ class Calibration(Record):
         Scores that were fitted, and of how many mixtures (runs, where mixtures are few) they are.
     losses, scores : array (2,)
         Lowest and highest that were fitted.
+    run_losses, run_scores : array (S,)
+        What was fitted: the losses of scored runs, and their scores.
     R2, held_out, held_out_R2 : float
-        As of `Tried`.
+        As of `Tried`; the last is NaN where three mixtures are all there are.
     pearson, p_value : float
         Correlation of losses and scores, and how likely one so far from 0 is by chance.
     tried : tuple of Tried
@@ -79,7 +81,13 @@ class Calibration(Record):
     """
 
     kind = "downstream/calibration"
-    axes: ClassVar[Mapping[str, str]] = {"covariance": "22", "losses": "2", "scores": "2"}
+    axes: ClassVar[Mapping[str, str]] = {
+        "covariance": "22",
+        "losses": "2",
+        "scores": "2",
+        "run_losses": "S",
+        "run_scores": "S",
+    }
     ranges: ClassVar[Mapping[str, Range]] = {
         "chance": SHARE, "scatter": AMOUNT, "held_out": AMOUNT, "p_value": SHARE, "pearson": (-1.0, 1.0),
         "losses": AMOUNT,
@@ -102,6 +110,8 @@ class Calibration(Record):
     mixtures: int
     losses: FloatArray
     scores: FloatArray
+    run_losses: FloatArray
+    run_scores: FloatArray
     R2: float
     held_out: float
     held_out_R2: float
@@ -162,6 +172,7 @@ class Downstream(Tabular, Record):
     """
 
     kind = "downstream"
+    plot = Drawn("scores.plot_downstream")
     ranges: ClassVar[Mapping[str, Range]] = {"level": SHARE}
 
     calibrations: tuple[Calibration, ...]
@@ -214,10 +225,15 @@ class Downstream(Tabular, Record):
             "task": self.labels,
             "s": [formula(one) for one in self.calibrations],
             "R2": [f"{one.R2:.3f}" for one in self.calibrations],
-            "held-out R2": [f"{one.held_out_R2:.3f}" for one in self.calibrations],
+            "held-out R2": [told_R2(one) for one in self.calibrations],
         }
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
         return "\n".join([f"Downstream: {len(self.calibrations)} tasks and targets", *text_table(shown), *told])
+
+
+def told_R2(one: Calibration) -> str:
+    """The held-out R2 in words, which three mixtures do not tell."""
+    return "not told" if np.isnan(one.held_out_R2) else f"{one.held_out_R2:.3f}"
 
 
 def formula(one: Calibration) -> str:
@@ -237,6 +253,10 @@ def questions_of(found: Sequence[Calibration]) -> tuple[str, ...]:
             told.append(f"{one.label}: losses and scores are not told from unrelated (p = {one.p_value:.2g})")
         elif one.held_out_R2 <= 0:
             told.append(f"{one.label}: on mixtures left out the line is no better than the mean score")
+        if one.chance > one.scores[1]:
+            told.append(
+                f"{one.label}: no run scores more than {one.scores[1]:.3g}, and a guess {one.chance:.3g} (chance)"
+            )
         if one.mixtures < 2 * FEWEST:
             told.append(f"{one.label} rests on {one.mixtures} mixtures: its held-out error says little")
     return tuple(told)

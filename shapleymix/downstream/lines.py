@@ -42,7 +42,8 @@ class Line:
     R2, held_out : float
         Share of the variance explained in the sample, and root mean square error on mixtures left out one at a time.
     held_out_R2 : float
-        One less the ratio of held-out squares to those about the mean.
+        One less the ratio of held-out squares to those about the mean; NaN where the lines that were held out from rest
+        on two mixtures each, so that they pass through both.
     misses : array (S,)
         Held-out errors, score less prediction.
     """
@@ -94,6 +95,13 @@ def correlation(points: Points) -> Correlation:
     return Correlation(r, float(2 * student_t.sf(abs(r) * np.sqrt(dof / (1 - r * r)), dof)))
 
 
+def _same(what: str) -> str:
+    return f"the {what} is the same in all runs"
+
+
+SAME_SCORE = _same("score")
+
+
 def why_not(points: Points) -> str:
     """Why no line can be drawn through these scores; empty where one can."""
     mixtures = len(np.unique(points.groups))
@@ -103,7 +111,7 @@ def why_not(points: Points) -> str:
         return "a loss is not above 0"
     for what, values in (("loss", points.loss), ("score", points.score)):
         if np.ptp(values) <= 1e-9 * np.abs(values).max():
-            return f"the {what} is the same in all runs"
+            return _same(what)
     return ""
 
 
@@ -127,7 +135,7 @@ def _line(points: Points, transform: Transform) -> Line:
         dof=mixtures - 2,
         R2=1 - float(np.square(residual).sum()) / squares,
         held_out=float(np.sqrt(np.square(misses).mean())),
-        held_out_R2=1 - float(np.square(misses).sum()) / squares,
+        held_out_R2=1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan,
         misses=misses,
     )
 

@@ -132,6 +132,11 @@ def _shares(sheet: Sheet, column: str, faults: list[Fault], percent: bool) -> Fl
     far = (values < SHARE[0]) | (values > SHARE[1])
     hint = "for scores from 0 to 100 give percent=True" if not percent else "leave out percent=True"
     require(sheet, column, values, far, "expected a score between 0 and 1", faults, hint)
+    most = float(np.nanmax(PER_CENT * values, initial=0.0))
+    if percent and 0 < most <= 1:
+        message = f"is {most:g} at most, as where 1 is the best, and percent=True says that 100 is"
+        hint = "leave out percent=True; of tasks that all runs fail so, divide the column by 100 yourself"
+        faults.append(sheet.header_fault(column, message, hint))
     return values
 
 
@@ -234,7 +239,9 @@ def chances_of(given: Mapping[str, float] | str | float | None) -> dict[str, flo
     found = parse_pairs(text, parse_number, "chance level")
     odd = next((name for name, value in found.items() if not 0 <= value < 1), None)
     if odd is not None:
-        raise UsageError(f"the chance level of {odd} is {found[odd]:g}, expected 0 or more and below 1")
+        share = f": write {found[odd] / PER_CENT:g}" if 1 <= found[odd] < PER_CENT else ""
+        hint = f"it is a share of 1, where scores are from 0 to 100 as well{share}"
+        raise UsageError(f"the chance level of {odd} is {found[odd]:g}, expected 0 or more and below 1", hint=hint)
     return found
 
 

@@ -141,7 +141,8 @@ class ScoredFit:
         Raises
         ------
         DataError, UsageError
-            As `Fit.predict`. With `strict` also where a loss lies outside of what its task was calibrated on.
+            As `Fit.predict`. With `strict` also where a loss lies outside of what its task was calibrated on, or a line
+            gives a score that is none.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShapleyMixWarning)  # said below, with those of the lines
@@ -153,8 +154,9 @@ class ScoredFit:
         own = np.stack([spread(task, middle[:, place], level) for place, task in enumerate(self.tasks)], axis=1)
         down, up = (np.hypot(end - errors, own) for end in ends)
         far = self._far(middle)
-        told = self._told(far, errors)
-        if strict and far.any():
+        absurd = self._absurd(errors)
+        told = self._told(far, absurd)
+        if strict and (far | absurd).any():
             raise OutsideError.of([Fault(text, hint=_BEYOND_HINT) for text in told])
         found = replace(
             losses,
@@ -176,16 +178,21 @@ class ScoredFit:
         room = BEYOND * (high - low)
         return (loss < low - room) | (loss > high + room)
 
-    def _told(self, far: BoolArray, errors: FloatArray) -> list[str]:
+    @staticmethod
+    def _absurd(errors: FloatArray) -> BoolArray:
+        """Which error rates (R, T) belong to no score."""
+        with np.errstate(invalid="ignore"):
+            return (errors < 0) | (errors > 1)
+
+    def _told(self, far: BoolArray, absurd: BoolArray) -> list[str]:
         """Which tasks are asked about losses, or answer with scores, that no run had."""
         told = []
         beyond = self._named(far)
         if beyond:
             told.append(f"the loss lies outside of what {short(beyond)} was calibrated on: the line goes on unseen")
-        with np.errstate(invalid="ignore"):
-            absurd = self._named((errors < 0) | (errors > 1))
-        if absurd:
-            told.append(f"the line of {short(absurd)} gives a score that is none, below 0 or above 1")
+        none = self._named(absurd)
+        if none:
+            told.append(f"the line of {short(none)} gives a score that is none, below 0 or above 1")
         return told
 
     def _named(self, mask: BoolArray) -> list[str]:

@@ -4,6 +4,7 @@ Modules, in reading order:
 
   corpora       where each language's data lie: paths, their unique tokens and mean lengths, read from a table
   streams       what a trainer draws from: corpora with weights that sum to one exactly, in its unit
+  limits        what a mixture's bounds allow a run, whose tokens may be others than those of the optimum
   blends        a mixture as a trainer draws it: without zeros, over corpora, with the epochs that it makes
   notation      values as YAML and Python that read back the same, and the lines that say what a blend is
   formats       what every format states: its unit, what it draws, its keywords and its file

@@ -10,28 +10,27 @@ import numpy as np
 
 from shapleymix.errors import DataError
 from shapleymix.exporting.corpora import SPLITS, Corpora
+from shapleymix.exporting.limits import APART, Limits, told_of
 from shapleymix.exporting.streams import Draws, Stream, exact, laid_out, listed, weighted
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import epochs_of
 from shapleymix.tables.sizes import format_size
-
-APART = 0.01
-"""Relative difference of two counts of a language's tokens above which it is told."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """A mixture as it was asked for: ratios p (M,) of tokens, the run's D, unique tokens (M,) and tokens a draw (M,).
 
-    `own` are the unique tokens (M,) that the mixture was optimised for. What is not known is NaN.
+    `limits` are those of the mixture, which are told but not kept where they are `ignored`. What is not known is NaN.
     """
 
     sources: tuple[str, ...]
     p: FloatArray
     D: float
     available: FloatArray
-    own: FloatArray
     mean_tokens: FloatArray
+    limits: Limits
+    ignored: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class Blend:
         What is trained on; their weights sum to one exactly, and so do their ratios.
     sources, p, available, epochs : tuple of str (M,) and array (M,)
         Languages that are left, their ratios, unique tokens, and how often each token is seen.
+    limits : Limits
+        Those of the mixture.
     D, seed : float and int
         Tokens of the run, NaN where not known, and the seed of the draws.
     splits : dict of str to tuple of Stream
@@ -57,6 +58,7 @@ class Blend:
     p: FloatArray
     available: FloatArray
     epochs: FloatArray
+    limits: Limits
     D: float
     seed: int
     splits: dict[str, tuple[Stream, ...]] = field(default_factory=dict)
@@ -71,12 +73,13 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, 
     Raises
     ------
     DataError
-        If nothing is left, a language that is left has no path or no tokens, or what divides its ratio or its draws is
-        not known.
+        If nothing is left, the run breaks a bound of the mixture, a language that is left has no path or no tokens, or
+        what divides its ratio or its draws is not known.
     """
     kept = _kept(asked)
     tokens, told = _available(asked, kept, corpora)
     _require_tokens(asked, kept, tokens)
+    beyond = told_of(asked.limits.broken(asked.sources, asked.p, asked.D, tokens), asked.ignored)
     ratios, sources = exact(asked.p[kept]), _chosen(asked.sources, kept)
     shares = dict(zip(sources, ratios.tolist(), strict=True))
     lengths = dict(zip(asked.sources, asked.mean_tokens.tolist(), strict=True))
@@ -91,11 +94,12 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, 
         ratios,
         tokens[kept],
         epochs_of(ratios, tokens[kept], asked.D),
+        asked.limits.of(kept),
         asked.D,
         seed,
         others,
         dropped,
-        (*told, *warned),
+        (*told, *beyond, *warned),
         (*noted, *_left_out(asked, kept), *_spare(asked, corpora), *_partial(others, sources)),
     )
 
@@ -135,10 +139,10 @@ def _spare(asked: Asked, corpora: Corpora | None) -> list[str]:
 def _available(asked: Asked, kept: BoolArray, corpora: Corpora | None) -> tuple[FloatArray, list[str]]:
     """Unique tokens (M,): of the paths where the table knows them, else as asked; and where the optimum had others."""
     known = asked.available if corpora is None else corpora.tokens_of(asked.sources, asked.available)
-    apart = kept & (np.abs(known - asked.own) > APART * asked.own)
+    apart = kept & (np.abs(known - asked.limits.own) > APART * asked.limits.own)
     told = [
-        f"{asked.sources[i]} has {format_size(known[i])} tokens, not the {format_size(asked.own[i])} that the mixture "
-        "was optimised for"
+        f"{asked.sources[i]} has {format_size(known[i])} tokens, not the {format_size(asked.limits.own[i])} that the "
+        "mixture was optimised for"
         for i in np.flatnonzero(apart).tolist()
     ]
     return known, told

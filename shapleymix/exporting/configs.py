@@ -12,6 +12,8 @@ from shapleymix.files import Json
 
 BLOCK = 2048
 """Samples in a block of levanter's mixture, in each of which every dataset has the same number."""
+CUT = 0.05
+"""Of a language's samples may be lost to rounding before it is said."""
 
 
 class Nanotron(Format):
@@ -56,15 +58,24 @@ class Levanter(Format):
         return commented(described(blend, self.draws.unit)) + yaml_text(self.config(blend))
 
     def warnings(self, blend: Blend) -> list[str]:
-        """Languages so rare that a block has none of them."""
-        rare = [stream.name for stream in blend.streams if stream.weight * BLOCK < 1]
-        if not rare:
-            return []
-        least = min(stream.weight for stream in blend.streams)
-        return [
-            f"levanter deals out whole samples to blocks of {BLOCK}, of which {listed(rare)} would have less than one: "
-            f"set data.mixture_block_size to {math.ceil(1 / least)} or more"
-        ]
+        """Languages so rare that a block has none of them, or clearly fewer than it should."""
+        expected = {stream.name: stream.weight * BLOCK for stream in blend.streams}
+        rare = [name for name, samples in expected.items() if samples < 1]
+        cut = [name for name, samples in expected.items() if 1 - math.floor(samples) / samples > CUT and samples >= 1]
+        told = []
+        if rare:
+            size = math.ceil(BLOCK / min(expected.values()))
+            told.append(
+                f"levanter deals out whole samples to blocks of {BLOCK}, of which {listed(rare)} would have less than "
+                f"one: set data.mixture_block_size to {size} or more"
+            )
+        if cut:
+            size = math.ceil(BLOCK / CUT / min(expected[name] for name in cut))
+            told.append(
+                f"levanter rounds the samples of a block of {BLOCK} down, by which {listed(cut)} would be seen over "
+                f"{CUT:.0%} less than asked, and the largest more: set data.mixture_block_size to {size} or more"
+            )
+        return told
 
 
 def _urls(stream: Stream, valid: Stream | None) -> dict[str, Json]:

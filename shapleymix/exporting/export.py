@@ -20,6 +20,7 @@ from shapleymix.exporting.configs import Levanter, Nanotron, Plain
 from shapleymix.exporting.corpora import SPLITS, TRAIN, Corpora, CorporaSpec, corpora_of
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.hugging_face import HuggingFace, LlamaFactory
+from shapleymix.exporting.limits import limits_of
 from shapleymix.exporting.megatron import Megatron
 from shapleymix.exporting.olmo_core import OlmoCore
 from shapleymix.exporting.samples import LitData, Mosaic
@@ -65,6 +66,7 @@ class ExportKeywords(TypedDict, total=False):
     languages: LanguagesSpec | None
     D: float | str | None
     seed: int
+    ignore_bounds: bool
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Export(Tabular, Record):
         What the trainer's package takes from Python.
     text : str
         What its file holds; empty for the format `json`, whose file is this document.
+    max_epochs, min_tokens : array (M,), optional
+        How often the mixture allows each language to be seen, and its fewest tokens; infinite and 0 for no bound.
     notices, notes : tuple of str
         What may make the run another than was asked for, and what was done on the way.
     """
@@ -97,8 +101,12 @@ class Export(Tabular, Record):
     kind = "export"
     axes: ClassVar[Mapping[str, str]] = {
         "sources": "M", "p": "M", "tokens": "M", "available": "M", "epochs": "M",
+        "max_epochs": "M", "min_tokens": "M",
     }  # fmt: skip
-    ranges: ClassVar[Mapping[str, Range]] = {"p": SHARE, "tokens": AMOUNT, "available": AMOUNT, "epochs": AMOUNT}
+    ranges: ClassVar[Mapping[str, Range]] = {
+        "p": SHARE, "tokens": AMOUNT, "available": AMOUNT, "epochs": AMOUNT,
+        "max_epochs": AMOUNT, "min_tokens": AMOUNT,
+    }  # fmt: skip
 
     format: str
     unit: str
@@ -116,6 +124,8 @@ class Export(Tabular, Record):
     notices: tuple[str, ...]
     notes: tuple[str, ...]
     provenance: dict[str, Json]
+    max_epochs: FloatArray | None = None
+    min_tokens: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if abs(self.p.sum() - 1) > EXACT or abs(sum(stream.weight for stream in self.streams) - 1) > EXACT:
@@ -193,13 +203,16 @@ def export(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeywords]
         Tokens of the run, in place of those the mixture was optimised for.
     seed : int
         Of the trainer's draws, where the format has a place for it; 0 unless given.
+    ignore_bounds : bool
+        Warn where the run breaks the mixture's own bounds (epochs, fewest tokens), as it may on other tokens than those
+        it was optimised for; else that is an error.
 
     Raises
     ------
     UsageError
         If there is no such format, or it needs paths and none are given.
     DataError
-        If a language has no path, or a path cannot be written in this form.
+        If a language has no path, a path cannot be written in this form, or the run breaks a bound of the mixture.
     """
     checked("export", keywords, ExportKeywords.__annotations__)
     found = exported(mixture, format, **keywords)
@@ -251,6 +264,8 @@ def _made(form: Format, blend: Blend, warnings: list[str], notes: list[str]) -> 
         (*warnings, *blend.warnings, *form.warnings(blend)),
         (*notes, *blend.notes, *form.notes(blend)),
         {},
+        blend.limits.max_epochs,
+        blend.limits.min_tokens,
     )
 
 
@@ -262,13 +277,12 @@ def _asked(mixture: MixtureSpec, keywords: ExportKeywords, corpora: Corpora | No
     require_labels(sources, "the mixture")  # they go into files that are run
     tokens = tokens_at_hand(sources, table, keywords.get("available"))
     nothing = np.full(len(sources), np.nan)
-    known = getattr(mixture, "available", None)
-    own = nothing if known is None else np.asarray(known, dtype=np.float64)
-    tokens = np.where(np.isnan(tokens), own, tokens)
+    limits = limits_of(mixture, len(sources))
+    tokens = np.where(np.isnan(tokens), limits.own, tokens)
     at_hand = tokens if corpora is None else corpora.tokens_of(sources, tokens)
     p = mixture_of(mixture, sources, at_hand, D)
     lengths = amounts(nothing, keywords.get("mean_tokens"), sources, parse_positive, "mean tokens")
-    return Asked(sources, p, D, tokens, own, lengths)
+    return Asked(sources, p, D, tokens, lengths, limits, keywords.get("ignore_bounds", False))
 
 
 def _sources(mixture: MixtureSpec, table: Languages | None, corpora: Corpora | None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from shapleymix.exporting.blends import Blend
 from shapleymix.exporting.formats import Format
 from shapleymix.exporting.notation import commented, described, yaml_text
 from shapleymix.exporting.streams import Draws, Stream, listed
+from shapleymix.fields import ROUNDING
 from shapleymix.files import Json
 
 
@@ -24,7 +25,7 @@ class OlmoCore(Format):
 
     def config(self, blend: Blend) -> dict[str, Json]:
         """The fields of a `SourceMixtureList`."""
-        return {"sources": [_source(stream, blend.D) for stream in blend.streams]}
+        return {"sources": [_source(stream, blend) for stream in blend.streams]}
 
     def text(self, blend: Blend) -> str:
         """YAML."""
@@ -37,7 +38,7 @@ class OlmoCore(Format):
 
     def warnings(self, blend: Blend) -> list[str]:
         """Sources whose repetitions are not known."""
-        unknown = [stream.name for stream in blend.streams if allowed(stream, blend.D) is None]
+        unknown = [stream.name for stream in blend.streams if allowed(stream, blend) is None]
         if not unknown:
             return []
         return [
@@ -46,13 +47,20 @@ class OlmoCore(Format):
         ]
 
 
-def _source(stream: Stream, D: float) -> dict[str, Json]:
-    limit = allowed(stream, D)
+def _source(stream: Stream, blend: Blend) -> dict[str, Json]:
+    limit = allowed(stream, blend)
     known = {"source_name": stream.name, "target_ratio": stream.weight, "paths": list(stream.paths)}
     return known if limit is None else {**known, "max_repetition_ratio": limit}
 
 
-def allowed(stream: Stream, D: float) -> float | None:
-    """How often a source has to be seen, rounded up to hundredths; None where that is not known."""
-    often = stream.ratio * D / stream.available
-    return None if math.isnan(often) else max(1.0, math.ceil(100 * often) / 100)
+def allowed(stream: Stream, blend: Blend) -> float | None:
+    """How often a source has to be seen, rounded up to hundredths; None where that is not known.
+
+    No rounding takes it above what the mixture allows, unless that is broken already.
+    """
+    often = stream.ratio * blend.D / stream.available
+    if math.isnan(often):
+        return None
+    most = float(blend.limits.max_epochs[blend.sources.index(stream.source)])
+    needed = max(1.0, math.ceil(100 * often) / 100)
+    return needed if often > most * (1 + ROUNDING) else min(needed, max(1.0, most))

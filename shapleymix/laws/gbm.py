@@ -101,5 +101,5 @@ def _lightgbm() -> ModuleType:
     try:
         import lightgbm
     except ImportError as error:
-        raise UsageError("law 'gbm' needs LightGBM", hint="pip install 'shapleymix[gbm]'") from error
+        raise UsageError("law 'gbm' needs LightGBM", hint="pip install 'lightgbm>=4.3'") from error
     return lightgbm

@@ -30,6 +30,7 @@ Modules, in reading order:
   mixtures      what an optimisation answers: the mixture with its proof, its error bars and its rivals
   grids         optimal mixtures at several budgets, as one result: one long table, warnings by budget
   sides         two sets of targets as they are written: en:rest, en+de:zh+ja
+  curves        trade-off curves as they are reported: the points between two sets of targets
   frontier      the trade-off between the mean losses of two sets of targets, each point with its proof
   assembly      from a solved problem to the mixture that is reported: the only place that builds one
   optimization  from a fit and a budget to the mixture: optimum, proof, interval, and what it gains over every rival

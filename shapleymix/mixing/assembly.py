@@ -119,6 +119,7 @@ def assemble(summary: Summary, baselines: dict[str, FloatArray]) -> Mixture:
         available=bounds.available,
         epochs=epochs_of(answer.p, bounds.available, bounds.D),
         max_epochs=bounds.epochs,
+        min_tokens=bounds.min_tokens,
         baselines=tuple(
             _rival(summary, name, p, reasons[0] or reason)
             for (name, p), reason in zip(baselines.items(), reasons[1:], strict=True)

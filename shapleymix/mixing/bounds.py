@@ -65,6 +65,8 @@ class Constraints:
         The ball around a mixture within which to stay.
     floor_origin : tuple of str (M,)
         Where each lower bound comes from: "given", "fixed", "tokens", or "" for none; empty where nobody needs to know.
+    min_tokens : array (M,), optional
+        Fewest tokens that were asked for, 0 for none; None where nobody needs to know.
     """
 
     sources: tuple[str, ...]
@@ -80,6 +82,7 @@ class Constraints:
     group_names: tuple[str, ...]
     near: Near | None = None
     floor_origin: tuple[str, ...] = ()
+    min_tokens: FloatArray | None = None
 
     @property
     def grouped(self) -> bool:
@@ -176,6 +179,7 @@ class Bounds:
             group_names=tuple(group.label for group in groups),
             near=self._near(names, tokens, D),
             floor_origin=floored,
+            min_tokens=np.nan_to_num(self._least(names)),
         )
 
     def supply(self, sources: Sequence[str]) -> FloatArray:
@@ -188,12 +192,16 @@ class Bounds:
         own = amounts(own, self.max_epochs, names, parse_positive, "epochs")
         return np.where(np.isnan(own), usual, own)
 
+    def _least(self, names: tuple[str, ...]) -> FloatArray:
+        """Fewest tokens of each source (M,), NaN where none are asked for."""
+        return amounts(np.full(len(names), np.nan), self.min_tokens, names, parse_tokens, "minimal tokens")
+
     def _sides(self, names: tuple[str, ...], supplied: FloatArray, D: float) -> tuple[Side, Side]:
         """Lower and upper bounds (M,), and where they come from."""
         none = np.full(len(names), np.nan)
         given = amounts(none, self.caps, names, parse_ratio, "cap")
         fixed = none if self.fix is None else amounts(none, _by_name(self.fix), names, parse_ratio, "fixed ratio")
-        least = amounts(none, self.min_tokens, names, parse_tokens, "minimal tokens") / D
+        least = self._least(names) / D
         floors = amounts(none, self.floors, names, parse_ratio, "floor")
         above = np.stack([fixed, given, supplied, np.ones(len(names))])
         below = np.nan_to_num([fixed, floors, least])

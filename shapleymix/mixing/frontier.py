@@ -9,20 +9,18 @@ Rounds of problems choose the shares so that points are spread along the curve, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Unpack
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
-from shapleymix.display import Drawn
 from shapleymix.errors import SolveError, UsageError, caution
-from shapleymix.fields import AMOUNT, FINITE, POSITIVE, SHARE, Range
-from shapleymix.files import Json
 from shapleymix.keywords import checked
 from shapleymix.laws.terms import Terms
-from shapleymix.mixing.certificate import Answer, Certificate
+from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.closed_forms import EXACT
+from shapleymix.mixing.curves import Frontier, FrontierPoint
 from shapleymix.mixing.demands import (
     DemandKeywords,
     Demands,
@@ -44,8 +42,7 @@ from shapleymix.mixing.problem import MEAN, Problem
 from shapleymix.mixing.repeating import repeated_replicates, unpriced
 from shapleymix.mixing.sides import sides_of
 from shapleymix.mixing.weights import Weights
-from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.frames import Columns, Tabular
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sizes import parse_size
 
 POINTS, MOST_POINTS = 9, 99
@@ -55,94 +52,6 @@ FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
 END_ODDS = 1e7
 ALIKE = 1e-9
 """Mean losses that differ by less, relative, are the same: what a proof can tell."""
-
-
-@dataclass(frozen=True)
-class FrontierPoint(Record):
-    """One mixture on the curve.
-
-    Attributes
-    ----------
-    share : float
-        Weight of the first side's mean loss; that of the second is 1 - share.
-    p : array (M,)
-        Ratios.
-    losses : array (K,)
-        Predicted losses, nats; NaN where above an untrained model's.
-    first, second : float
-        Mean losses of the two sides with their intervals for one run; NaN, with a reason, where the
-        law has no prediction for one of its targets.
-    certificate : Certificate
-        Bound on what any other mixture could gain in the weighted sum of both sides.
-    """
-
-    kind = "frontier-point"
-    ranges: ClassVar[Mapping[str, Range]] = {"share": SHARE, "p": SHARE, "losses": FINITE}
-
-    share: float
-    p: FloatArray
-    losses: FloatArray
-    first: float
-    first_low: float
-    first_high: float
-    second: float
-    second_low: float
-    second_high: float
-    certificate: Certificate
-    reason: str
-
-
-@dataclass(frozen=True)
-class Frontier(Tabular, Record):
-    """The curve from the optimum of the second side to that of the first.
-
-    Attributes
-    ----------
-    between : str
-        The two sides, as they were asked for.
-    first_targets, second_targets : tuple of str
-        Targets of the two sides.
-    first_weights, second_weights : array (K,)
-        Weights of the two mean losses; each sums to 1.
-    entries : tuple of FrontierPoint
-        The points, by rising loss of the second side; no point is at least as good as another on both.
-    """
-
-    kind = "frontier"
-    plot = Drawn("frontiers.plot_frontier")
-    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K"}
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "N": POSITIVE, "D": POSITIVE, "first_weights": SHARE, "second_weights": SHARE, "level": SHARE,
-        "replicates": AMOUNT,
-    }  # fmt: skip
-
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    N: float
-    D: float
-    between: str
-    first_targets: tuple[str, ...]
-    second_targets: tuple[str, ...]
-    first_weights: FloatArray
-    second_weights: FloatArray
-    weights_origin: str
-    entries: tuple[FrontierPoint, ...]
-    level: float
-    replicates: int
-    notices: tuple[str, ...]
-    provenance: dict[str, Json]
-
-    def __post_init__(self) -> None:
-        for place, entry in enumerate(self.entries):
-            if entry.p.shape != (len(self.sources),) or entry.losses.shape != (len(self.targets),):
-                raise ValueError(f"point {place + 1} has not one ratio a source and one loss a target")
-
-    def columns(self) -> Columns:
-        """One row a point."""
-        names = ("share", "first", "first_low", "first_high", "second", "second_low", "second_high")
-        numbers = {name: [getattr(entry, name) for entry in self.entries] for name in names}
-        ratios = np.array([entry.p for entry in self.entries]).reshape(len(self.entries), len(self.sources))
-        return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
 
 
 @takes_demands
@@ -198,6 +107,9 @@ def frontier(
         entries=entries,
         level=demands.level,
         replicates=0 if replicates is None else int(np.prod(replicates.batch)),
+        available=problem.constraints.available,
+        max_epochs=problem.constraints.epochs,
+        min_tokens=problem.constraints.min_tokens,
         notices=tuple(dict.fromkeys((*notes, *notices_of(demands, problem.constraints, weights), *told, *few, *lost))),
         provenance={
             "fit": dict(getattr(fit, "provenance", None) or {}),

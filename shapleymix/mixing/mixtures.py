@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack, cast
 
 import numpy as np
 
-from shapleymix.display import Drawn, cut, text_table
+from shapleymix.display import Drawn, cut, short, text_table
 from shapleymix.errors import UsageError
 from shapleymix.exporting.export import Export, ExportKeywords, export
 from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
@@ -55,6 +55,8 @@ class Mixture(Tabular, Record):
         Nats that as many more unique tokens would save as the `unit` of a price counts; NaN where tokens are not known.
     max_epochs : array (M,), optional
         How often each source's tokens may be seen, infinite for no limit.
+    min_tokens : array (M,), optional
+        Fewest tokens of each source that were asked for, 0 for none.
     cautious : str
         The baseline over which this mixture has the best lower bound of its gain that was found; empty for optima.
     measure : str
@@ -69,12 +71,13 @@ class Mixture(Tabular, Record):
         "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
         "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
         "repetition": "K", "token_worths": "M", "max_epochs": "M",
+        "min_tokens": "M",
     }  # fmt: skip
     ranges: ClassVar[Mapping[str, Range]] = {
         "weights": AMOUNT, "caps": SHARE, "available": AMOUNT, "epochs": AMOUNT, "level": SHARE, "replicates": AMOUNT,
         "penalty": AMOUNT, "kl": AMOUNT, "distance": (-ROUNDING, 2 + ROUNDING), "repetition": AMOUNT,
-        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "objective": FINITE,
-        "excess": FINITE,
+        "repetition_cost": AMOUNT, "token_worths": AMOUNT, "max_epochs": AMOUNT, "min_tokens": AMOUNT,
+        "objective": FINITE, "excess": FINITE,
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -118,6 +121,7 @@ class Mixture(Tabular, Record):
     token_worths: FloatArray | None = None
     measure: Kind = LOSS
     max_epochs: FloatArray | None = None
+    min_tokens: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= UNIT_SUM:
@@ -148,9 +152,10 @@ class Mixture(Tabular, Record):
     def to_document(self) -> dict[str, Json]:
         """The one document of a mixture: what is saved, printed as JSON, and read wherever a mixture is meant.
 
-        Beside the fields, `verdict` says first over which rivals nothing can be told to be gained (null where there is
-        no such rival, or no interval), `mixture` holds the ratios by name, `by_source` and `by_target` what is known of
-        each, and `rivals` the mixtures that it was compared with, for those who read the file.
+        Beside the fields, `verdict` says first which scores are none, and over which rivals nothing can be told to be
+        gained (null where there are none of either, or no interval), `mixture` holds the ratios by name, `by_source`
+        and `by_target` what is known of each, and `rivals` the mixtures that it was compared with, for those who read
+        the file.
         """
         fields = super().to_document()
         head = {name: fields.pop(name) for name in ("schema_version", "kind")}
@@ -201,7 +206,23 @@ class Mixture(Tabular, Record):
 
     @property
     def verdict(self) -> str:
-        """Over which rivals nothing is gained that can be told, in words; empty where there is none."""
+        """What to know first: scores that are none, and over which rivals nothing is gained that can be told."""
+        return "; ".join(filter(None, (self._impossible(), self._verdict())))
+
+    def _impossible(self) -> str:
+        """The tasks by whose lines the mixture was chosen beyond what a task can score."""
+        if self.measure != ERROR:
+            return ""
+        rows = np.flatnonzero((self.weights > 0) & (self.losses < 0)).tolist()
+        if not rows:
+            return ""
+        told = short([f"{self.targets[row]} ({1 - self.losses[row]:.3g})" for row in rows])
+        return (
+            f"the mixture was chosen by scores above 1, which are none, of {told}: calibrate by a sigmoid, or leave out"
+        )
+
+    def _verdict(self) -> str:
+        """Over which rivals nothing is gained that can be told."""
         own = [rival.name for rival in self.baselines if np.array_equal(rival.p, self.p)]
         if self.cautious in own:
             name = self.cautious

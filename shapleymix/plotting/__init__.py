@@ -14,6 +14,7 @@ Modules, in reading order:
   own_logs   the log that a fit was made of, read again where its file still is what it was
   paths      what a law says between the runs, as a line with its band
   fits       loss against Theta, or against the prediction, for each target and size
+  scores     scores on tasks against losses: the line of each task with its band
   bars       a mixture as bars, with its intervals and bounds, beside its rivals
   laws       laws on the same held-out runs; the held-out error of one against the number of runs
   shares     ratios of several mixtures as a map

@@ -81,7 +81,7 @@ def required() -> ModuleType:
     try:
         import matplotlib
     except ImportError as error:
-        raise UsageError("figures need matplotlib", hint="pip install 'shapleymix[plots]'") from error
+        raise UsageError("figures need matplotlib", hint="pip install 'matplotlib>=3.8'") from error
     return matplotlib
 
 
@@ -159,3 +159,8 @@ def columns(text: str) -> int:
 def widest(names: Sequence[str]) -> int:
     """Columns of the longest name, as it is drawn."""
     return max((columns(in_letters(name)) for name in names), default=0)
+
+
+def across(panels: int) -> int:
+    """How many panels stand side by side."""
+    return min(panels, 2 if panels in (2, 4) else 3)

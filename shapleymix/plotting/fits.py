@@ -17,7 +17,7 @@ from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import LEVEL
-from shapleymix.plotting.canvas import in_letters
+from shapleymix.plotting.canvas import across, in_letters
 from shapleymix.plotting.marks import FAINT, INK, colour, dash, mark
 from shapleymix.plotting.own_logs import own_log
 from shapleymix.plotting.paths import Line, lines_of
@@ -88,7 +88,7 @@ def plot_fit(
         x, lines = points.predicted.losses, []
     return picture(
         "fit",
-        0.95 + 1.75 * math.ceil(len(chosen) / _across(len(chosen))),
+        0.95 + 1.75 * math.ceil(len(chosen) / across(len(chosen))),
         lambda figure: _draw(figure, fit, points, x, lines, chosen),
         _caption(fit, points, lines, level, unnamed),
         _table(fit, points, x, lines, chosen),
@@ -107,16 +107,11 @@ def _chosen(fit: Fit, targets: Sequence[str] | None) -> tuple[list[int], int]:
     return [fit.targets.index(name) for name in dict.fromkeys(targets)], 0
 
 
-def _across(panels: int) -> int:
-    """How many panels stand side by side."""
-    return min(panels, 2 if panels in (2, 4) else 3)
-
-
 def _draw(
     figure: Figure, fit: Fit, points: Points, x: FloatArray, lines: Sequence[Line], chosen: Sequence[int]
 ) -> None:
-    across = _across(len(chosen))
-    panels = figure.subplots(math.ceil(len(chosen) / across), across, squeeze=False).ravel().tolist()
+    wide = across(len(chosen))
+    panels = figure.subplots(math.ceil(len(chosen) / wide), wide, squeeze=False).ravel().tolist()
     for axes, j in zip(panels, chosen, strict=False):
         for line in (one for one in lines if one.target == j):
             _line(axes, line, list(points.budgets).index(line.N))
@@ -130,9 +125,9 @@ def _draw(
         axes.set_visible(False)
     _legend(figure, points, bool(lines))
     for place, axes in enumerate(panels[: len(chosen)]):
-        if place % across == 0:
+        if place % wide == 0:
             axes.set_ylabel("loss, nats")
-        if place + across >= len(chosen):
+        if place + wide >= len(chosen):
             axes.set_xlabel("Theta" if lines else "predicted loss, nats")
 
 

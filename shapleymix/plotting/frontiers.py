@@ -9,7 +9,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import DataError
-from shapleymix.mixing.frontier import Frontier
+from shapleymix.mixing.curves import Frontier
 from shapleymix.plotting.canvas import in_letters
 from shapleymix.plotting.marks import COLOURS
 from shapleymix.plotting.pictures import Picture, picture

@@ -158,6 +158,8 @@ def _beyond(question: Question) -> tuple[str, ...]:
         found.append("a penalty keeps it near an anchor")
     if mixture.provenance.get("groups"):
         found.append("groups of sources are bound")
+    if mixture.min_tokens is not None and (mixture.min_tokens > 0).any():
+        found.append("fewest tokens are asked for, which the sliders keep as ratios")
     if mixture.cautious:
         found.append(f"it is the cautious choice over {mixture.cautious}")
     problem = _problem(question)

@@ -79,6 +79,8 @@ class Examination:
         The keywords of `read_runs` that read it, if the guesses are right.
     notices : tuple of str
         What reading took for granted.
+    parts : tuple of str
+        Other files whose cells are in the table, such as the charts of other languages.
     """
 
     origin: str
@@ -89,6 +91,7 @@ class Examination:
     ignored: tuple[str, ...]
     keywords: Mapping[str, object]
     notices: tuple[str, ...]
+    parts: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -105,7 +108,8 @@ class Examination:
         """
         name = printable(Path(self.origin).name)
         lines = [f"# How {name} is read as a run log: to be edited, and given in its place, or as the map of others."]
-        lines += [f"{LOG} = {_toml(_from(folder, self.origin))}"] if self.origin[:1] != "<" else []
+        logs = [_from(folder, one) for one in (self.origin, *self.parts) if one[:1] != "<"]
+        lines += [f"{LOG} = {_toml(logs if len(logs) > 1 else logs[0])}"] if logs else []
         lines += ["", *map(_line, self.findings)]
         given = self.keywords.get("map")
         options = {key: given[key] for key in REST if key in given} if isinstance(given, Mapping) else {}
@@ -139,18 +143,18 @@ def _toml(value: object) -> str:
 
 
 @spelt_out(ReadingOptions, ReadingKeywords.__annotations__)
-def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
+def examined(table: Table | Sequence[Table], **reading: Unpack[ReadingKeywords]) -> Examination:
     """What a table holds for a run log.
 
     Parameters
     ----------
-    table : Table
-        As `read_runs` takes it; of a map file that names several logs, the first.
+    table : Table or sequence of Table
+        As `read_runs` takes them; of several logs the first, exported charts together.
     **reading : ReadingKeywords
         What is known of how it is written.
     """
     checked("examined", reading, ReadingKeywords.__annotations__)
-    first = opened([table], ReadingOptions(**reading))[0]
+    first = opened(listed(table), ReadingOptions(**reading))[0]
     sheet, how = first.sheet, first.how
     run = how.map.roles.get("run")
     if first.beside:
@@ -172,6 +176,7 @@ def examined(table: Table, **reading: Unpack[ReadingKeywords]) -> Examination:
         ignored=tuple(name for name in sheet.columns if name not in used),
         keywords=_keywords(how, guess, findings),
         notices=sheet.notices,
+        parts=tuple(one.origin for one in first.parts),
     )
 
 

@@ -14,6 +14,7 @@ from shapleymix.files import MAX_BYTES
 from shapleymix.tables.cells import NO_ROWS, Cells, Layout, plain, refusal
 from shapleymix.tables.dict_cells import unfolded
 from shapleymix.tables.json_tables import read_json
+from shapleymix.tables.panels import is_panel, read_panel
 from shapleymix.tables.separated import read_separated
 from shapleymix.tables.training_logs import is_megatron, read_megatron
 
@@ -61,6 +62,7 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
         found = read_megatron(text, origin)
     else:
         found = unfolded(read_separated(text, origin, layout))
+        found = read_panel(found) if is_panel(found.columns) else found
     return replace(found, notices=told + found.notices)
 
 

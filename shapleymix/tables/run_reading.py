@@ -9,18 +9,17 @@ from typing import Unpack
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, LayoutError, Location, UsageError
+from shapleymix.errors import DataError, Fault, UsageError
 from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.importing.patterns import matches
 from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
 from shapleymix.tables.joining import Losses, concat
+from shapleymix.tables.other_layouts import of_foreign_ratios, of_other_kind, strangers
 from shapleymix.tables.percent_signs import without_signs
-from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of, summary_notices
+from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, roles_of, summary_notices
 from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.several import Opened, all_arranged, opened
@@ -69,14 +68,15 @@ def read_runs(
 
 def _one_log(one: Opened, sheet: Sheet, need_losses: bool) -> RunLog:
     """The log of one table, arranged, and those that are joined to it, which count among its files."""
-    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units)
-    files = (*log.files, *(Origin(other.origin, other.digest) for other in one.beside), *one.how.files)
-    digest = hashlib.sha256("".join(other.digest for other in (sheet, *one.beside)).encode()).hexdigest()
-    return replace(log, files=files, digest=digest if one.beside else log.digest)
+    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units, raw=None if one.how.map else one.sheet)
+    others = (*one.parts, *one.beside)
+    files = (*log.files, *(Origin(other.origin, other.digest) for other in others), *one.how.files)
+    digest = hashlib.sha256("".join(other.digest for other in (sheet, *others)).encode()).hexdigest()
+    return replace(log, files=files, digest=digest if others else log.digest)
 
 
-def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLog:
-    """The run log in a sheet.
+def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS, raw: Sheet | None = None) -> RunLog:
+    """The run log in a sheet; `raw` is what it was before its tool's columns were found, to be told from.
 
     Raises
     ------
@@ -87,13 +87,13 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS) -> RunLo
     notices = list(sheet.notices)
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
-    if not (faults or roles.sources) and (other := _of_foreign_ratios(sheet, roles)):
+    if not (faults or roles.sources) and (other := of_foreign_ratios(sheet, roles)):
         raise other
     if faults:
-        raise _of_other_kind(sheet) or DataError.of(faults, sheet.origin)
+        raise of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
     repeats = list(repeated_rows(sheet, log))
-    if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
+    if repeats and "loss" in sheet.columns and (other := of_other_kind(sheet)):
         raise other
     faults.extend(repeats)
     if faults:
@@ -122,7 +122,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     notices.extend(ignored_notices(roles))
     notices.extend(summary_notices(sheet, roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
-    notices.extend(_strangers(sheet, roles))
+    notices.extend(strangers(sheet, roles))
     return RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
         N=N,
@@ -141,38 +141,6 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
-
-
-def _of_other_kind(sheet: Sheet) -> LayoutError | None:
-    """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
-    guess = guessed(sheet)
-    if not guess.certain or sheet.places:
-        return None
-    lacks = lacking(sheet, need_losses=True)
-    kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
-    message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
-    hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
-    return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
-
-
-def _strangers(sheet: Sheet, roles: Roles) -> list[str]:
-    """What to say where a map gives sources and targets that have no name in common."""
-    known = sheet.places and roles.sources and len(roles.losses) > 1
-    if not known or set(roles.sources) & set(roles.losses):
-        return []
-    sources, targets = (", ".join([*names][:3]) for names in (roles.sources, roles.losses))
-    return [
-        f"no target is called as a source is ({sources}; {targets}): are the patterns of the map those of languages?"
-    ]
-
-
-def _of_foreign_ratios(sheet: Sheet, roles: Roles) -> LayoutError | None:
-    """What to do with a log of our names whose ratios have others: they are of its targets, or sum to a whole."""
-    guess = guessed(sheet)
-    if "p" not in guess.map or sheet.places:
-        return None
-    shared = set(matches(guess.map["p"], sheet.columns)) & set(roles.losses)
-    return _of_other_kind(sheet) if len(shared) > 1 or guess.options.get("ratio_unit") != "weights" else None
 
 
 def _matrix(
@@ -295,7 +263,11 @@ def _sum_hint(sums: FloatArray, every: bool, units: Units) -> str:
 
 def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
     names = list(columns.values())
-    for row, index in np.argwhere(blank).tolist():
+    whole: BoolArray = np.all(blank, axis=1) if len(names) > 1 else np.zeros(len(blank), dtype=bool)
+    for row in np.flatnonzero(whole).tolist():
+        if not any(str(sheet.columns[name][row]).strip() for name in names):
+            faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))
+    for row, index in np.argwhere(blank & ~whole[:, None]).tolist():
         if not str(sheet.columns[names[index]][row]).strip():
             faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
 

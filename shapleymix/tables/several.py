@@ -10,6 +10,7 @@ from shapleymix.errors import DataError, Location, MixedError, UsageError
 from shapleymix.tables.importing.arranging import arranged
 from shapleymix.tables.importing.reading import LOG, Reading, ReadingOptions
 from shapleymix.tables.importing.summaries import NoLanguageError
+from shapleymix.tables.merging import merged
 from shapleymix.tables.run_columns import header_faults, roles_of
 from shapleymix.tables.run_ids import told_apart
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
@@ -31,11 +32,14 @@ class Opened:
         The tables that are joined to it.
     how : Reading
         How it is read.
+    parts : tuple of Sheet
+        Other tables whose cells are in it.
     """
 
     sheet: Sheet
     beside: tuple[Sheet, ...]
     how: Reading
+    parts: tuple[Sheet, ...] = ()
 
     @property
     def mapped(self) -> bool:
@@ -61,12 +65,10 @@ def opened(tables: Sequence[Table], asked: ReadingOptions) -> list[Opened]:
         _refuse_idle(asked, os.fspath(str(maps[0])))
     how = replace(Reading.of(asked), logs=())
     beside = tuple(read_sheet(one, how.layout) for one in how.join)
+    plain = iter(_read([table for table in tables if not is_map(table)], beside, how))
     found: list[Opened] = []
     for table in tables:
-        if is_map(table):
-            found += _of_map(os.fspath(str(table)))
-        else:
-            found.append(Opened(read_source(table, how.layout), beside, how))
+        found += _of_map(os.fspath(str(table))) if is_map(table) else [one for one in [next(plain, None)] if one]
     sheets = told_apart([one.sheet for one in found])
     return [replace(one, sheet=sheet) for one, sheet in zip(found, sheets, strict=True)]
 
@@ -78,7 +80,13 @@ def _of_map(path: str) -> list[Opened]:
         hint = f'add the line {LOG} = "their.csv", or give the file as a map beside the log: map="{path}"'
         raise UsageError("is a map that names no log", location=Location(path), hint=hint)
     beside = tuple(read_sheet(one, how.layout) for one in how.join)
-    return [Opened(read_source(one, how.layout), beside, how) for one in how.logs]
+    return _read(how.logs, beside, how)
+
+
+def _read(tables: Sequence[Table], beside: tuple[Sheet, ...], how: Reading) -> list[Opened]:
+    """Tables that are read in one way; charts of one tool are one table."""
+    sheets = merged([read_source(one, how.layout) for one in tables])
+    return [Opened(sheet, beside, how, parts) for sheet, parts in sheets]
 
 
 def _refuse_idle(asked: ReadingOptions, path: str) -> None:

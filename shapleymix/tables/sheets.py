@@ -320,7 +320,7 @@ def _problem(cell: object, empty: bool, sizes: bool) -> tuple[str, str | None] |
     """What is wrong with a cell that is no finite number, and what to do; None if it may be empty and is."""
     text = str(cell).strip()
     if not text:
-        return None if empty else ("is empty", None)
+        return None if empty else ("is empty", "fill it in, or leave out the row" if sizes else None)
     try:
         kind = "NaN" if math.isnan(float(text)) and "_" not in text else "infinite"
     except (ValueError, OverflowError):

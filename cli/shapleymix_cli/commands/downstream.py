@@ -37,7 +37,9 @@ TRANSFORMS = ("minus", "loss", "log", "exp", "inverse", "sigmoid")
     help="The language of tasks whose name does not end in it (hellaswag=en, belebele_deu_Latn=belebele/de).",
 )
 @click.option(
-    "--chance", metavar="0.25|TASK=0.25,...", help="What a guess scores; a sigmoid is tried where it is known."
+    "--chance",
+    metavar="0.25|TASK=0.25,...",
+    help="What a guess scores, as a share of 1; a sigmoid is tried where it is known.",
 )
 @click.option(
     "--transform",
@@ -52,7 +54,7 @@ TRANSFORMS = ("minus", "loss", "log", "exp", "inverse", "sigmoid")
     help="Of lm-eval: where the run's id stands, and with {D} its tokens, in the model's name or the file's path. "
     " [default: a part of either that is the id of a run]",
 )
-@click.option("--percent", is_flag=True, help="Scores of the table are given from 0 to 100.")
+@click.option("--percent", is_flag=True, help="Scores (and the column chance) of the table are given from 0 to 100.")
 @options.level
 @options.output("the calibration, for --downstream of optimize (.json), or as a table")
 def command(
@@ -88,7 +90,7 @@ def command(
     out.used(scores, str(found.provenance["scores_sha256"]))
     found = with_provenance(out, found)
     out.warn(found.warnings)
-    out.note(found.notices)
+    out.note(one for one in found.notices if one not in log.notices)  # those were told as it was read
     if output:
         save_or_tabulate(out, found, output, force)
     out.emit(found.to_document, lambda: _view(found, out.verbose))

@@ -48,6 +48,7 @@ FORMATS = (
 @options.available
 @click.option("-N", "size", type=options.SIZE, help="Of a grid, the mixture at this N.")
 @click.option("-D", "tokens", type=options.SIZE, help="Tokens of the run; of a grid, the mixture at this D.")
+@click.option("--ignore-bounds", is_flag=True, help="Warn where the run breaks the mixture's bounds, not refuse it.")
 @click.option("--point", type=options.Count(1), help="Of a frontier, the point of this number.")
 @click.option("--run", metavar="NAME", help="Of a plan or a run log, the mixture of this run.")
 @click.option("--seed", type=options.COUNT, default=0, show_default=True, help="Seed of the trainer's draws.")
@@ -62,6 +63,7 @@ def command(
     available: str | None,
     size: float | None,
     tokens: float | None,
+    ignore_bounds: bool,
     point: int | None,
     run: str | None,
     seed: int,
@@ -79,6 +81,9 @@ def command(
     megatron, olmo-core, torchtitan, nanotron and levanter draw tokens, or sequences of equal length; hf and
     llama-factory documents; mosaic and litdata samples, of equal length unless --mean-tokens says otherwise.
 
+    A run on other tokens than the mixture was optimised for (-D, --paths) must keep its bounds: --max-epochs and
+    --min-tokens of `optimize`. What breaks one by more than 1 % is refused by name.
+
     A language may have several paths: the ratio is divided in proportion to their tokens. Rows of split valid and test
     go to megatron and levanter, by the same ratios. `dataset` is the name by which torchtitan and llama-factory know a
     path. A languages table with a column `path` is such a table, too.
@@ -92,6 +97,7 @@ def command(
     found = chosen(out, mixture, Choice(size, tokens, point, run))
     D = tokens if found.D is None else found.D
     asked: ExportKeywords = {"mean_tokens": mean_tokens, "available": available, "D": D, "seed": seed}
+    asked["ignore_bounds"] = ignore_bounds
     asked |= _tables(out, paths, languages)
     made = with_provenance(out, exported(found.mixture, form, **asked))
     out.as_json = out.as_json or not (made.text or output)

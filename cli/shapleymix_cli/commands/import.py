@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 
 import click
 
-from shapleymix.files import STANDARD_INPUT
+from shapleymix.errors import UsageError
 from shapleymix_cli import options, reading
 from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
@@ -48,8 +49,10 @@ def command(
     from shapleymix_cli.views.runs import runs_view
 
     if show or write_map is not None:
-        _refuse_more(logs, "--show" if show else "--write-map", output)
-        _examine(out, logs, write_map, force)
+        switch = "--show" if show else "--write-map"
+        if output is not None:
+            raise UsageError(f"-o does nothing with {switch}, which writes no log", hint="leave out one of the two")
+        _examine(out, logs, write_map, force, switch)
         return
     log = read_log(out, logs)
     if output is not None:
@@ -58,20 +61,8 @@ def command(
     out.emit(lambda: runs_document(out, log), lambda: runs_view(log))
 
 
-def _refuse_more(logs: reading.Logs, switch: str, output: str | None) -> None:
-    """Only one table is looked at, and no log is written."""
-    from shapleymix.errors import UsageError
-
-    if len(logs.paths) > 1:
-        hint = "give one of them; logs that are written alike are read in one way, and others by a map file each"
-        raise UsageError(f"{switch} looks at one log, and {len(logs.paths)} are given", hint=hint)
-    if output is not None:
-        raise UsageError(f"-o does nothing with {switch}, which writes no log", hint="leave out one of the two")
-
-
-def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> None:
-    """What a table holds, and a map of it."""
-    from shapleymix.errors import UsageError
+def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool, switch: str) -> None:
+    """What a table holds, or several that are charts of one tool, and a map of it."""
     from shapleymix.files import atomic_write
     from shapleymix.tables.examining import examined
     from shapleymix_cli.documents.runs import examination_document
@@ -79,19 +70,23 @@ def _examine(out: Output, logs: reading.Logs, path: str | None, force: bool) -> 
 
     if path is not None and not path.endswith(".toml"):
         raise UsageError("--write-map writes TOML", hint="end the name in .toml")
-    found = examined(logs.paths[0], **logs.how)
+    found = examined(logs.paths, **logs.how)
+    if len(logs.paths) > 1 + len(found.parts):
+        hint = "give one of them; logs that are written alike are read in one way, and others by a map file each"
+        raise UsageError(f"{switch} looks at one log, and {len(logs.paths)} are given", hint=hint)
     out.used(found.origin, found.digest)
     out.note(found.notices)
     if path is not None:
         atomic_write(path, found.toml(os.path.dirname(path)), force=force)
         named = shlex.quote(path)
         out.note([f"wrote {path}: look it over, and give it in the place of the log, as in `shapleymix fit {named}`"])
+    tables = _typed(logs.paths, (found.origin, *found.parts))
     out.emit(
         lambda: examination_document(found),
-        lambda: examination_view(found, reading.import_command([_typed(found.origin)], found.keywords)),
+        lambda: examination_view(found, reading.import_command(tables, found.keywords)),
     )
 
 
-def _typed(origin: str) -> str:
-    """A source as it is typed."""
-    return "-" if origin == STANDARD_INPUT else origin
+def _typed(given: Sequence[str], origins: Sequence[str]) -> Sequence[str]:
+    """The sources as they are typed: as they were, unless a map file or other logs were given."""
+    return given if len(given) == len(origins) and not given[0].lower().endswith(".toml") else origins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shapleymix_cli.figures.curves import learning_curve
 from shapleymix_cli.figures.fits import fit
 from shapleymix_cli.figures.matrices import agreement, transfer
-from shapleymix_cli.figures.saved import compare, design, frontier, mixture
+from shapleymix_cli.figures.saved import compare, design, downstream, frontier, mixture
 from shapleymix_cli.groups import grouped
 
 
@@ -13,7 +13,7 @@ from shapleymix_cli.groups import grouped
 def command() -> None:
     """Draw results as PNG, SVG or PDF; the caption is printed, with --json the numbers that are drawn.
 
-    Needs matplotlib: pip install 'shapleymix[plots]'.
+    Needs matplotlib: pip install 'matplotlib>=3.8'.
     """
 
 
@@ -24,6 +24,7 @@ for name, figure in {
     "compare": compare,
     "learning-curve": learning_curve,
     "mixture": mixture,
+    "downstream": downstream,
     "frontier": frontier,
     "design": design,
 }.items():

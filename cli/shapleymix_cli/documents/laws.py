@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 NEEDED = {"transfer": "--transfer", "families": "--languages"}
 """The option that gives what a law needs beside the log."""
 
-EXTRAS = {"gbm": "shapleymix[gbm]"}
+EXTRAS = {"gbm": "lightgbm>=4.3"}
 """What must be installed for a law, beyond the program itself."""
 
 

@@ -12,7 +12,7 @@ from shapleymix_cli.documents.plain import SCHEMA_VERSION, plain
 
 if TYPE_CHECKING:
     from shapleymix.downstream.calibrations import Downstream
-    from shapleymix.mixing.frontier import Frontier
+    from shapleymix.mixing.curves import Frontier
     from shapleymix.mixing.grids import MixtureGrid
     from shapleymix.planning.designs import Design
     from shapleymix.records import Record

@@ -6,5 +6,5 @@ Modules, in reading order:
   matrices  `plot transfer` and `plot agreement`: transfer matrices, alone and against each other
   fits      `plot fit`: losses against Theta, or against the prediction
   curves    `plot learning-curve`: the held-out error of a law against the number of mixtures
-  saved     `plot compare`, `plot mixture`, `plot frontier` and `plot design`: what a command saved
+  saved     `plot compare`, `plot mixture`, `plot downstream`, `plot frontier` and `plot design`: what a command saved
 """

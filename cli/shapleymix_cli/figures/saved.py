@@ -1,4 +1,4 @@
-"""Figures of what a command saved: a comparison, a mixture, a frontier, a design, each drawn by its own `plot`."""
+"""Figures of what a command saved: a comparison, a mixture, tasks, a frontier, a design, each by its own `plot`."""
 
 from __future__ import annotations
 
@@ -58,4 +58,12 @@ design = _of_saved(
     "Mixtures that `plan mixtures -o PLAN.json` designed, and the expected error after each.",
     "shapleymix plan mixtures --n 8 --sources en,de,fr,zh,ja --run-N 97600 --run-D 2M --batches 2 -o plan.json",
     "shapleymix plot design plan.json -o plan.png",
+)
+downstream = _of_saved(
+    "Downstream",
+    "DOWNSTREAM",
+    "Calibrated tasks that `downstream -o` wrote: scores of runs against losses, the line of each with its band.",
+    "shapleymix example",
+    "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
+    "shapleymix plot downstream downstream.json -o downstream.png",
 )

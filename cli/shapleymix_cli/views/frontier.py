@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shapleymix.mixing.frontier import Frontier, FrontierPoint
+from shapleymix.mixing.curves import Frontier, FrontierPoint
 from shapleymix_cli.views.numbers import count, fixed, interval, size
 from shapleymix_cli.views.tables import Part, heading, table
 

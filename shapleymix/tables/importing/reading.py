@@ -167,7 +167,7 @@ def _found(given: Map | None) -> tuple[dict[str, object], tuple[Origin, ...], tu
     files, logs = [], list[str]()
     for path in (part for part in parts if part not in pairs):
         content, origin = _toml(path)
-        logs += content.pop(LOG, [])
+        logs += map(str, listed(content.pop(LOG, [])))
         found |= content
         files.append(origin)
     return found | parse_pairs(pairs), tuple(files), tuple(logs)

@@ -14,6 +14,7 @@ from shapleymix.tables.importing.long_tables import LANGUAGES, NAMES, USUAL, VAL
 from shapleymix.tables.importing.patterns import LANG, is_pattern, matches
 from shapleymix.tables.importing.summaries import counts_steps, is_summary, plain, summaries
 from shapleymix.tables.importing.table_joins import stem
+from shapleymix.tables.panels import PANEL
 from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.sheets import Sheet, numbers
 
@@ -46,9 +47,10 @@ _RATIO += ("proportions", "frac", "fraction", "pct", "percent", "percentage", "p
 TOOLS = {
     "trainer_state": "the state of a Hugging Face trainer",
     "megatron": "a log of Megatron",
-    "tensorboard": "TensorBoard's events",
+    "tensorboard": "a folder of TensorBoard's events",
     "mlflow": "runs of MLflow",
     "wandb": "runs of Weights & Biases",
+    PANEL: "a chart of Weights & Biases (those of all languages go into one call; N and ratios are joined to them)",
     "olmix": "ratios and metrics of olmix",
 }
 """What wrote a sheet, in words, by its kind."""

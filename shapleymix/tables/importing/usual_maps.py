@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shapleymix.tables.importing.column_map import ColumnMap, Columns, One
 from shapleymix.tables.importing.patterns import matches
+from shapleymix.tables.panels import PANEL
 from shapleymix.tables.sheets import Sheet
 
 OLMIX = "olmix"
@@ -20,6 +21,7 @@ _TOKENS = {
     "tensorboard": ("tokens", "step"),
     "mlflow": ("tokens", "step"),
     "wandb": ("tokens", "_step"),
+    PANEL: ("tokens", "Step"),
 }
 """The column of the tokens seen, and that of steps, for `tokens_per_step`."""
 

@@ -74,8 +74,12 @@ def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
     return found
 
 
-def installed(package: str, extra: str) -> ModuleType:
-    """A package that is no dependency of this one.
+OLDEST = {"mlflow": "2.10", "tensorboard": "2.15", "wandb": "0.17"}
+"""The packages that read what they wrote, and the least version of each."""
+
+
+def installed(module: str, package: str) -> ModuleType:
+    """A module of a package that is no dependency of this one.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def installed(package: str, extra: str) -> ModuleType:
     from importlib import import_module
 
     try:
-        return import_module(package)
+        return import_module(module)
     except ImportError as error:
-        hint = f'pip install "shapleymix[{extra}]"'
-        raise UsageError(f"reading this needs the package {package.split('.')[0]}: {error}", hint=hint) from error
+        hint = f"pip install '{package}>={OLDEST[package]}'"
+        raise UsageError(f"reading this needs the package {package}: {error}", hint=hint) from error

@@ -1,11 +1,15 @@
-"""Folders of TensorBoard events: each folder with event files is a run, called by its path."""
+"""Folders of TensorBoard events: each folder with event files is a run, called by its path.
+
+`SummaryWriter.add_scalars("eval/loss", {"en": ..., "de": ...})` makes a folder for each of its lines below that of the
+run, `eval_loss_en`, which holds `eval/loss` alone: these are no runs, but metrics of it, `eval/loss/en`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shapleymix.tables.sheets import Sheet
@@ -22,13 +26,26 @@ def event_folders(folder: Path) -> list[Path]:
 
 def read_tensorboard(folder: Path) -> Sheet:
     """Every scalar of every run below a folder, none left out; of one that was logged twice at a step, the last."""
+    scalars = {place: _scalars(place) for place in event_folders(folder)}
+    lines = {place: line for place in scalars if (line := _line_of(place, scalars)) is not None}
+    for place, (tag, line) in lines.items():
+        for step, numbers in scalars[place].items():
+            scalars[place.parent].setdefault(step, {})[line] = numbers[tag]
     runs = []
-    places = event_folders(folder)
-    names = dict(zip(places, _names(folder, places), strict=True))
-    for place in places:
-        name = names[place]
-        runs.append(History(name, name, steps=_scalars(place)))
+    places = [place for place in scalars if place not in lines]
+    for place, name in zip(places, _names(folder, places), strict=True):
+        runs.append(History(name, name, steps=scalars[place]))
     return sheet_of_histories([run for run in runs if run.steps], os.fspath(folder), "tensorboard")
+
+
+def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, object]]]) -> tuple[str, str] | None:
+    """The metric that a folder of `add_scalars` holds, and its name in the run above; None of other folders."""
+    tags = {tag for numbers in scalars[place].values() for tag in numbers}
+    if place.parent not in scalars or len(tags) != 1:
+        return None
+    tag = tags.pop()
+    start = f"{tag.replace('/', '_')}_"
+    return (tag, f"{tag}/{place.name.removeprefix(start)}") if place.name.startswith(start) else None
 
 
 def _names(folder: Path, places: Sequence[Path]) -> list[str]:
