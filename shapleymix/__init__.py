@@ -49,12 +49,12 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
     from shapleymix.errors import UsageError as UsageError
     from shapleymix.exporting.export import Export as Export
     from shapleymix.exporting.export import export as export
-    from shapleymix.fitting.comparison import Comparison as Comparison
     from shapleymix.fitting.comparison import compare as compare
+    from shapleymix.fitting.comparisons import Comparison as Comparison
     from shapleymix.fitting.evaluation import Evaluation as Evaluation
     from shapleymix.fitting.evaluation import evaluate as evaluate
+    from shapleymix.fitting.fit import fit as fit
     from shapleymix.fitting.fits import Fit as Fit
-    from shapleymix.fitting.fits import fit as fit
     from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
     from shapleymix.fitting.learning_curve import learning_curve as learning_curve
     from shapleymix.fitting.likeness import like as like
@@ -103,7 +103,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` says the same 
 
 _HOME = {
     "Candidates": "mixing.candidates",
-    "Comparison": "fitting.comparison",
+    "Comparison": "fitting.comparisons",
     "DataError": "errors",
     "Design": "planning.designs",
     "Downstream": "downstream.calibrations",
@@ -140,7 +140,7 @@ _HOME = {
     "evaluate": "fitting.evaluation",
     "exact_shapley": "game",
     "export": "exporting.export",
-    "fit": "fitting.fits",
+    "fit": "fitting.fit",
     "fitted": "laws.symbols",
     "frontier": "mixing.frontier",
     "given": "laws.symbols",

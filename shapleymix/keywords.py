@@ -2,12 +2,14 @@
 
 Such a function takes `**keywords: Unpack[Names]`, where `Names` is a `TypedDict`, and makes the dataclass of them. Type
 checkers read the names and types from the one, editors follow the call into the other, and `spelt_out` tells
-`inspect.signature` and `help`.
+`inspect.signature` and `help`: in the docstring of the function, an entry `**keywords : Settings`, with the name of the
+dataclass, stands for what that says of each field.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import TypeVar
@@ -38,9 +40,25 @@ def spelt_out(settings: type, names: Collection[str]) -> Callable[[Function], Fu
         *explicit, rest = own.parameters.values()
         assert rest.kind is inspect.Parameter.VAR_KEYWORD
         vars(function)["__signature__"] = own.replace(parameters=[*explicit, *shown])
+        if function.__doc__ is not None:  # as Python leaves it with -OO
+            function.__doc__ = _with_fields(inspect.cleandoc(function.__doc__), settings, names)
         return function
 
     return show
+
+
+ENTRY = re.compile(r"^(\w+(?:, \w+)*)( : .+(?:\n .+)+)", re.MULTILINE)
+
+
+def _with_fields(doc: str, settings: type, names: Collection[str]) -> str:
+    """A docstring in which the dataclass's own entries stand for that of `**keywords`, but for what it says itself."""
+    said = {name for heads, _ in ENTRY.findall(doc) for name in heads.split(", ")}
+    wanted = [name for name in names if name not in said]
+    entries = []
+    for heads, rest in ENTRY.findall(inspect.cleandoc(settings.__doc__ or "")):
+        shown = [name for name in heads.split(", ") if name in wanted]
+        entries += [", ".join(shown) + rest] if shown else []
+    return re.sub(rf"^\*\*\w+ : {settings.__name__}(\n .+)+", lambda _: "\n".join(entries), doc, flags=re.MULTILINE)
 
 
 def checked(function: str, keywords: Mapping[str, object], names: Collection[str]) -> None:

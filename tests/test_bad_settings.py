@@ -9,7 +9,8 @@ import pytest
 
 from shapleymix.errors import UsageError
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import Settings
 from shapleymix.mixing.demands import Demands
 

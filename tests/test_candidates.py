@@ -10,7 +10,8 @@ import pytest
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.mixing.candidates import compare_mixtures
 from shapleymix.records import FloatArray
 

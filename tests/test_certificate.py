@@ -123,7 +123,7 @@ def test_answers_obey_their_groups(seed, concave, objective):
 
 def test_the_tiny_group_that_was_broken(fixtures):
     """Issue 6, 1.1, as reported: zh + ja was .0140 under a bound of .001, with gap 0."""
-    from shapleymix.fitting.fits import fit
+    from shapleymix.fitting.fit import fit
     from shapleymix.mixing.optimization import optimize
 
     fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-base", bootstrap=0, folds=0)

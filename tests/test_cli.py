@@ -18,7 +18,8 @@ from shapleymix_cli.main import commands
 from shapleymix_cli.views.fit import fit_view
 from shapleymix_cli.views.tables import matrix, show
 
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.game import exact_shapley
 from shapleymix.laws.shapley import ShapleyTempered
 from shapleymix.tables.run_reading import read_runs

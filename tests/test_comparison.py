@@ -12,8 +12,9 @@ from scipy.stats import norm
 from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
-from shapleymix.fitting.comparison import Comparison, compare
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.comparison import compare
+from shapleymix.fitting.comparisons import Comparison
+from shapleymix.fitting.fit import fit
 from shapleymix.laws import LAWS, Inputs
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs

@@ -17,7 +17,8 @@ from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, coverage_of
 from shapleymix.fitting.evidence import Filters, gather
 from shapleymix.fitting.extrapolation import FAR, NEAR, distance_in_words
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.game.values import shapley_values
 from shapleymix.tables.run_reading import read_runs
 

@@ -21,7 +21,8 @@ from shapleymix.display import SHOWN_ROWS, Shown, html_table, same, short
 from shapleymix.errors import ShapleyMixError, UsageError
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.evaluation import evaluate
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.game import Estimate, sampled_shapley, shapley_values
 from shapleymix.laws import Law
 from shapleymix.mixing.candidates import compare_mixtures

@@ -9,6 +9,7 @@ import pytest
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixError
+from shapleymix.tables.examining import examined
 from shapleymix.tables.importing.recognising import guessed
 from shapleymix.tables.sheets import from_columns
 
@@ -33,6 +34,8 @@ def of_tool(names: str, states: str, ended: list[str]) -> sm.RunLog:
 def test_runs_that_did_not_finish_are_named(names: str, states: str) -> None:
     told = of_tool(names, states, ["finished", "crashed", "running"]).notices
     assert "2 runs did not finish, and are read as far as training went: b (crashed), c (running)" in told
+    table = {names: TABLE["run"], states: ["finished", "crashed", "running"]}
+    assert examined(table).notices == (told[0],)
     assert "did not finish" not in " ".join(of_tool(names, states, ["FINISHED"] * 3).notices)
 
 
@@ -49,7 +52,7 @@ def test_a_log_of_megatron_may_begin_with_a_bracket(begin: str, tmp_path: Path) 
 
 def test_losses_that_are_perplexities_are_told() -> None:
     told = sm.read_runs(TABLE | {"loss_en": [33.0, 20.0, 12.0]}).notices
-    assert any("2 losses are above 15 nats per token, up to 33" in one and "unit='perplexity'" in one for one in told)
+    assert any("2 losses are above 15 nats per token, up to 33" in one and "read as such (unit)" in one for one in told)
     assert not any("15 nats" in one for one in sm.read_runs(TABLE).notices)
 
 

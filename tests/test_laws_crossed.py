@@ -15,7 +15,8 @@ import pytest
 from simulated import FAST, inputs, languages, mixtures
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.laws import BLACK_BOXES, LAWS, Inputs
 from shapleymix.tables.runs import RunLog
 

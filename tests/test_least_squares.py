@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.fitting.least_squares import CONVERGED, Loss, Objective, Prior, minimize
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.run_reading import read_runs

@@ -10,7 +10,7 @@ from simulated import FAST, log_of, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.fitting.magnitudes import scaled_weights
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog

@@ -82,6 +82,12 @@ def test_a_language_that_is_called_so_is_named() -> None:
     assert sm.read_runs(columns, map=renamed, ratio_unit="percent").targets == ("en", "de", "Minangkabau")
 
 
+def test_one_pattern_is_not_of_ratios_and_losses() -> None:
+    """The word `weight` before the losses made them ratios too."""
+    found = examined({"N": [1e6], "D": [1e7], "weight/loss_en": [3.0], "weight/loss_de": [2.0]})
+    assert found.keywords["map"] == {"loss": "weight/loss_{lang}", "p": "...{lang}"}
+
+
 def test_names_that_are_summaries() -> None:
     assert summaries(["en", "lb", "lr", "zh-min", "Z_loss", "weight decay", "other"], {}) == [
         "lr",
@@ -117,7 +123,7 @@ def test_an_average_among_the_rows_of_a_long_table(run: Run, tmp_path: Path) -> 
 def test_a_log_of_ours_is_read_as_it_is_written_with_a_note() -> None:
     log = sm.read_runs({"N": [1e6] * 2, "D": [1e7] * 2, "p_en": [1, 1], "loss_en": [3, 2], "loss_mean": [3, 2]})
     assert log.targets == ("en", "mean")
-    assert [one for one in log.notices if "'mean' is taken for a language" in one and 'ignore=loss_mean"' in one]
+    assert [one for one in log.notices if "'mean' is taken for a language" in one and "ignore loss_mean (map)" in one]
     assert not [one for one in sm.read_runs({"N": [1e6], "D": [1e7], "loss": [3]}).notices if "taken for" in one]
 
 

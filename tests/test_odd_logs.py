@@ -10,7 +10,7 @@ import pytest
 from simulated import FAST, log_of, with_loss
 
 from shapleymix.errors import DataError, FitError
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog
 

@@ -9,7 +9,8 @@ import pytest
 from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import FitError, ShapleyMixWarning
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.laws import LAWS, Inputs
 from shapleymix.mixing.optimization import optimize
 from shapleymix.tables.languages import Languages

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shapleymix.fitting.comparison import Comparison, Entry, unbiased
+from shapleymix.fitting.comparisons import Comparison, Entry, unbiased
 from shapleymix.fitting.scores import Scores, sure_errors
 
 

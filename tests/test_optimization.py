@@ -168,7 +168,7 @@ def test_laws_without_convexity_are_refused_or_searched_and_said_so():
 
 
 def test_a_real_fit(fixtures):
-    from shapleymix.fitting.fits import fit
+    from shapleymix.fitting.fit import fit
 
     fitted = fit(fixtures / "multilingual5_runs.csv", law="learned-base", bootstrap=12, folds=0)
     mix = optimize(fitted, 97_600, 2_000_000)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.mixing.optimization import optimize
 from shapleymix.tables.runs import RunLog
 

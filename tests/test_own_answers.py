@@ -11,8 +11,9 @@ import pytest
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.comparison import Comparison, compare
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.comparison import compare
+from shapleymix.fitting.comparisons import Comparison
+from shapleymix.fitting.fit import fit
 from shapleymix.laws import BlackBox, Law, fitted, over_runs
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog

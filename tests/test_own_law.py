@@ -10,7 +10,8 @@ from simulated import mixtures
 
 from shapleymix.errors import FitError, SolveError
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.laws import LAWS, Law, fitted, given, over_runs
 from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray

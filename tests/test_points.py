@@ -12,7 +12,8 @@ from simulated import log_of
 
 import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, UsageError
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.demands import Demands
 from shapleymix.tables.languages import read_languages

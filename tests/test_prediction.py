@@ -12,7 +12,8 @@ from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 from shapleymix.fitting.evaluation import Evaluation, evaluate
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.prediction import Prediction
 from shapleymix.fitting.uncertainty import QUANTILES, Spread, residual_quantiles
 

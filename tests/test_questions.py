@@ -11,7 +11,7 @@ from simulated import FAST, log_of, with_loss
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.fitting.evidence import Filters, gather
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.fitting.questions import progress, questions_of_fit, questions_of_log
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of

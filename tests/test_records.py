@@ -278,7 +278,8 @@ def test_what_cannot_be_stored_is_our_own_mistake(tmp_path):
 def test_a_fit_with_impossible_symbols_is_a_broken_file(tmp_path, symbol, value):
     from simulated import log_of
 
-    from shapleymix.fitting.fits import Fit, fit
+    from shapleymix.fitting.fit import fit
+    from shapleymix.fitting.fits import Fit
 
     _, given, log = log_of("shapley", rows=20)
     fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1).save(tmp_path / "fit.json")

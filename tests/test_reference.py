@@ -76,6 +76,14 @@ def test_every_name_is_there_with_all_that_its_docstring_says(names: str, name: 
     assert {*re.findall(r"\w+", said)} <= {*re.findall(r"\w+", part)}
 
 
+def test_nobody_is_sent_to_a_name_that_is_not_there(names: str) -> None:
+    """`fit` and `compare` sent readers to `Settings`, which is not public: what `folds` means stood nowhere."""
+    sent = {*re.findall(r"\b[Ss]ee `([A-Z]\w*)", names)}
+    headed = {*re.findall(r"^### (\w+)$", names, flags=re.M)}
+    assert "Law" in sent
+    assert sent - headed == set()
+
+
 def test_every_law_is_there(names: str) -> None:
     assert {*re.findall(r"`([\w-]+)`", names.partition("### LAWS")[2].partition("###")[0])} == set(sm.LAWS)
 

@@ -10,7 +10,8 @@ from shapleymix_cli.commands import compare as compare_command
 from shapleymix_cli.commands import fit as fit_command
 
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 
 KNOWN = {field.name: field.default for field in fields(Settings)} | {"seed": SEED, "level": LEVEL}

@@ -11,7 +11,7 @@ import pytest
 from simulated import log_of
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.fitting.fits import fit
+from shapleymix.fitting.fit import fit
 from shapleymix.mixing.groups import Group
 from shapleymix.mixing.optimization import optimize
 from shapleymix.mixing.sides import sides_of

@@ -7,7 +7,8 @@ import pytest
 from simulated import log_of
 
 from shapleymix.fitting.evaluation import evaluate
-from shapleymix.fitting.fits import Fit, fit
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.uncertainty import QUANTILES, Spread
 
 NAMES = ("en", "de", "fr", "zh")

@@ -35,9 +35,11 @@ Modules, in reading order:
   residuals       how far a fitted law is from the losses that it was fitted to, and from those that it did not see
   absent          what tells the losses of runs without a target's own language, where they are another regime
   parting         whether a log has two such regimes, and the fits of both
+  comparisons     what a comparison of laws answers, and which law `auto` takes by it
   comparison      every law on the same held-out runs, and how sure it is that one beats another
   learning_curve  how far more runs would bring the held-out error
-  fits            from logs to a fitted law with its error bars, and what of it is not known
+  fits            what a fit answers: the law with its error bars, what is not known, what it predicts
+  fit             from logs to a fitted law: its choice, its regimes, its errors
   likeness        sources without runs, each taken to be like one that runs hold
   evaluation      a saved fit against a log that it may never have seen
 """

@@ -1,10 +1,10 @@
-"""From logs to a fitted law with its held-out error, its error bars, and what of it is not known."""
+"""What a fit answers: the law with its held-out error and error bars, what of it is not known, and what it predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Unpack
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,35 +15,27 @@ from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
 from shapleymix.fitting.absent import Absent, merged
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
-from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.cells import Cells
-from shapleymix.fitting.comparison import Comparison, selected
+from shapleymix.fitting.comparisons import Comparison
 from shapleymix.fitting.coverage import Coverage
-from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
-from shapleymix.fitting.parting import Parted, fitted_apart, parted
 from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.fitting.residuals import errors_of
 from shapleymix.fitting.scores import Scores
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, WITHIN, FitKeywords, Settings, require_purpose
+from shapleymix.fitting.settings import LEVEL, WITHIN
 from shapleymix.fitting.standing import TargetStatus
-from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.uncertainty import Spread, check_quantiles
-from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.laws.base import Terms
-from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.amounts import parse_level
 from shapleymix.tables.by_source import Amounts, tokens_at_hand
 from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
+from shapleymix.tables.languages import LanguagesSpec, languages_of
 from shapleymix.tables.sizes import format_size
-from shapleymix.tables.transfer import TransferMatrix
 
 
 @dataclass(frozen=True)
@@ -269,81 +261,3 @@ class Fit(Tabular, Record):
         level = parse_level(level)
         shared = [] if self.repetition is None else self.repetition.parameters(level)
         return [*parameters_of(self.law, self.replicates, self.held, self.sources, self.targets, level), *shared]
-
-
-@spelt_out(Settings, FitKeywords.__annotations__)
-def fit(
-    log: Logs,
-    law: str | type[Law] = AUTO,
-    transfer: TransferMatrix | Table | None = None,
-    languages: Languages | Table | None = None,
-    *,
-    seed: int = SEED,
-    vocabulary: float | None = None,
-    progress: Progress | None = None,
-    **keywords: Unpack[FitKeywords],
-) -> Fit:
-    """Fit a law to run logs.
-
-    Parameters
-    ----------
-    log : RunLog, path, or a sequence of them
-        Run logs; coalition runs at a small size inform the transfer at a large one.
-    law : str or type[Law]
-        A law's name or class; `"auto"` takes `learned-base` unless another law that the inputs allow is clearly better
-        in grouped cross-validation, or (`purpose="beyond"`) on the largest size left out.
-    transfer, languages : table or path, optional
-        The transfer matrix and the languages table, for laws that need them.
-    seed : int
-        Seed of the bootstrap; the same inputs and seed give the same bytes.
-    vocabulary : float, optional
-        Number of tokens in the vocabulary; its logarithm is the loss of a model that has seen nothing, above which
-        nothing is predicted, where no such model (D = 0) was measured.
-    progress : Progress, optional
-        Is called with the stage, how much of it is done, and how much there is.
-    bootstrap, folds : int
-        Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
-        needed with `"auto"`).
-    delta, prior, starts, iterations, tolerance, threads : float or int
-        How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup, last_only, purpose : Size, float, bool or str
-        Which rows to leave out, and for which budgets to choose a law; see `Settings`.
-
-    Raises
-    ------
-    DataError, UsageError, FitError
-        If a table is wrong, a name is unknown, or the runs are too few for the law.
-    """
-    checked("fit", keywords, FitKeywords.__annotations__)
-    settings, free = Settings(**keywords), isinstance(law, str) and law == AUTO
-    require_purpose(settings, free)
-    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
-    parts = parted(study, LearnedBase if free else law_of(law), progress)
-    selection = selected(parts.study, progress) if free else None
-    chosen = law_of(law if selection is None else selection.preferred())
-    if progress is not None:
-        progress(f"fitting {chosen.name}", 0, 1)
-    found = replace(fit_of(parts, chosen, progress), selection=selection)
-    caution(found.warnings)
-    return found
-
-
-def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> Fit:
-    """One law fitted to a study, apart to its regimes.
-
-    Raises
-    ------
-    FitError
-        If the runs are too few for the law.
-    """
-    told, point, absent = fitted_apart(parts, law, progress)
-    study, log, inputs, errors = told.study, told.study.log, told.study.inputs, errors_of(told, point)
-    narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
-    return Fit(
-        law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
-        status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
-        fitted_scores=errors.fitted, held_out=errors.held_out, residuals=errors.residuals, misfit=errors.misfit,
-        selection=None, rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *point.notes, *narrow, *errors.odd),
-        provenance=study.provenance(law), knobs=dict(point.knobs), cells=errors.cells,
-    )  # fmt: skip

@@ -172,10 +172,8 @@ def learning_curve(
         Of the draws.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
-    delta, prior, starts, iterations, tolerance, threads, folds : float or int
-        How to fit; see `Settings`.
-    min_tokens, min_own_tokens, drop_warmup, last_only : Size, float or bool
-        Which rows to leave out; see `Settings`.
+    **keywords : Settings
+        How to fit, and which rows to leave out.
 
     Raises
     ------

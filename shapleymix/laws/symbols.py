@@ -118,7 +118,9 @@ def fitted(
     axes : {"K", "MK"}
         One value for each target, or one for each source and target.
     role : str
-        See `Role`. A linear symbol is "K".
+        `"linear"`: the loss is linear in it and zero is allowed (E, A, B); then the axes are "K". `"exponent"`: of N or
+        D. `"coefficients"`: one for each source and target, held by a weak prior where the log does not tell.
+        `"shape"`: any other.
     low, high : float
         Bounds of the search. A linear symbol at `low` counts as zero.
     positive : bool

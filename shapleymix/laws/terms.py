@@ -52,7 +52,7 @@ class Terms:
         Matters for values and for nothing else.
     unique, rate : array (..., M), optional
         Unique tokens as shares of D (infinite where nothing is repeated), and the rate at which repeated ones lose
-        their worth (see `repeated`); None where no token is repeated.
+        their worth; None where no token is repeated.
     """
 
     floor: FloatArray

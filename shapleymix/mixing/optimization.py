@@ -83,7 +83,8 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Unpack[DemandKeywords])
     constraints : sequence of Constraint
         Functions from the cvxpy variable p (M,) to cvxpy constraints.
     method : str
-        `"exact"`, or one of the closed forms of `closed_forms.METHODS`, for comparison.
+        `"exact"`, or for comparison a closed form: `"interior"`, `"closed-form"`, `"first-order"`,
+        `"first-order-printed"` or `"clipped"`.
     compare_to, smoothing : Rivals and float, optional
         Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`; and the exponent
         alpha of the smoothed baseline, p ~ available^alpha.

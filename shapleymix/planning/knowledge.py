@@ -10,8 +10,8 @@ import numpy as np
 from shapleymix.errors import DataError, FitError, Location, UsageError, described
 from shapleymix.fitting.absent import SOME
 from shapleymix.fitting.evidence import Logs, own_source
+from shapleymix.fitting.fit import fit as fitted_to
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.fits import fit as fitted_to
 from shapleymix.fitting.settings import FitKeywords
 from shapleymix.laws import Law
 from shapleymix.laws.terms import PowerTerms

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shapleymix.errors import DataError, printable
-from shapleymix.fitting.comparison import Comparison, Entry
+from shapleymix.fitting.comparisons import Comparison, Entry
 from shapleymix.fitting.learning_curve import LearningCurve
 from shapleymix.plotting.canvas import in_letters
 from shapleymix.plotting.marks import COLOURS, FAINT

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from shapleymix.fitting.comparison import Comparison
+from shapleymix.fitting.comparisons import Comparison
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.scores import Scores
 from shapleymix.fitting.uncertainty import QUANTILES

@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element
 from shapleymix.downstream.calibrations import Downstream
 from shapleymix.errors import SolveError
 from shapleymix.files import Json, atomic_write
-from shapleymix.fitting.comparison import Comparison
+from shapleymix.fitting.comparisons import Comparison
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.measures import ERROR

@@ -18,6 +18,7 @@ from shapleymix.tables.importing.patterns import LANG, found, is_pattern
 from shapleymix.tables.importing.reading import LOG, Reading, ReadingKeywords, ReadingOptions
 from shapleymix.tables.importing.recognising import Guess, guessed
 from shapleymix.tables.importing.table_joins import joined, qualified
+from shapleymix.tables.importing.unfinished import ends_told
 from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.several import opened
@@ -175,7 +176,7 @@ def examined(table: Table | Sequence[Table], **reading: Unpack[ReadingKeywords])
         findings=findings,
         ignored=tuple(name for name in sheet.columns if name not in used),
         keywords=_keywords(how, guess, findings),
-        notices=sheet.notices,
+        notices=(*sheet.notices, *ends_told(sheet)),
         parts=tuple(one.origin for one in first.parts),
     )
 

@@ -305,7 +305,7 @@ def _doubts(loss: FloatArray, units: Units) -> Iterator[str]:
     if high.size and units.loss == "nats":
         yield (
             f"{high.size} losses are above {_MOST:g} nats per token, up to {high.max():g}, worse than a guess among "
-            "3 million tokens: perplexities are read with unit='perplexity', error rates with unit='percent'"
+            "3 million tokens: perplexities and error rates are read as such (unit)"
         )
 
 

@@ -13,7 +13,7 @@ from shapleymix_cli.console import Output
 from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
-    from shapleymix.fitting.comparison import Comparison
+    from shapleymix.fitting.comparisons import Comparison
     from shapleymix_cli.inputs import Kind
     from shapleymix_cli.views.tables import Part
 

@@ -102,7 +102,7 @@ def command(
     they were not fitted to. Several logs are fitted together: coalition runs at a small size inform the
     transfer at a large one.
     """
-    from shapleymix.fitting.fits import fit
+    from shapleymix.fitting.fit import fit
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.writing import save
     from shapleymix_cli.own_laws import chosen_law, marked

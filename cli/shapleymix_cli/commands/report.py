@@ -78,7 +78,7 @@ def command(
     mailed or archived.
     """
     from shapleymix.downstream.calibrations import Downstream
-    from shapleymix.fitting.comparison import Comparison
+    from shapleymix.fitting.comparisons import Comparison
     from shapleymix.reports.pages import report
     from shapleymix_cli import inputs
     from shapleymix_cli.documents.writing import provenance

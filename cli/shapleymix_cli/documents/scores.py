@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shapleymix.files import Json
-    from shapleymix.fitting.comparison import Comparison, Entry
+    from shapleymix.fitting.comparisons import Comparison, Entry
     from shapleymix.fitting.evaluation import Evaluation
     from shapleymix.fitting.scores import Scores
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from shapleymix.fitting.comparison import Comparison, Entry
+from shapleymix.fitting.comparisons import Comparison, Entry
 from shapleymix.fitting.scores import Scores
 from shapleymix_cli.documents.scores import error_of, numbers_of, ranked
 from shapleymix_cli.views.numbers import MISSING, count, fixed, percent

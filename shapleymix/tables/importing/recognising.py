@@ -211,10 +211,11 @@ def _by_language(
         _unit(losses, options)
     targets = own["loss"] or _labels(losses, names)
     if not shares and "p" not in found:
-        measured = set(matches(losses, names).values()) if losses else set()
-        bare = _bare(sheet, [name for name in names if name not in measured], targets) if not long else {}
-        ratios = _pattern(names, _RATIO, targets)
-        some = targets & _labels(ratios, names)
+        measured = set(matches(losses or found.get("loss", ""), names).values())
+        rest = [name for name in names if name not in measured]
+        bare = _bare(sheet, rest, targets) if not long else {}
+        ratios = _pattern(rest, _RATIO, targets)
+        some = targets & _labels(ratios, rest)
         more |= bare if bare and not some else {"p": ratios} if ratios is not None else {}
     if not long:
         pattern = more.get("p", f"{PREFIXES['p']}{LANG}")

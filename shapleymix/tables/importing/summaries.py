@@ -80,7 +80,7 @@ def how_to_ignore(names: Iterable[str], label: str) -> str:
 
 def taken_for_language(label: str, column: str) -> str:
     """What to say of a summary that a log's own column names as a language."""
-    return f"{label!r} is taken for a language, and {_SEEMS}: leave it out with {as_map(f'ignore={column}')}"
+    return f"{label!r} is taken for a language, and {_SEEMS}: where it is none, ignore {column} (map)"
 
 
 def as_map(pair: str) -> str:
