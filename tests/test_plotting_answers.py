@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from plotting_tools import FIXTURES, RUNS, overlaps
 
 import shapleymix as sm
+from shapleymix.display import same
+from shapleymix.errors import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +126,25 @@ def test_the_method_draws_what_the_function_draws() -> None:
     by_method, by_function = plan.plot(), sm.plot_design(plan)
     assert by_method.caption == by_function.caption
     assert by_method.to_polars().equals(by_function.to_polars(), null_equal=True)
+
+
+def test_a_fit_is_drawn_with_its_own_log_if_that_is_unchanged(fit: sm.Fit, tmp_path: Path) -> None:
+    """`fit.plot()` raised a TypeError."""
+    assert sm.plot_fit(fit).columns() == sm.plot_fit(fit, RUNS).columns()
+    copy = tmp_path / "runs.csv"
+    copy.write_bytes(Path(RUNS).read_bytes())
+    bits, ours = (
+        sm.fit(sm.read_runs(copy, unit=unit), "chinchilla", bootstrap=0, folds=0) for unit in ("bits", "nats")
+    )
+    assert same(ours.plot().columns(), ours.plot(copy).columns())
+    with pytest.raises(UsageError, match="in other units or by a map"):
+        bits.plot()
+    copy.write_text(copy.read_text().replace("3.", "4."))
+    with pytest.raises(UsageError, match="is not what it was") as told:
+        ours.plot()
+    assert "fit.plot(log)" in str(told.value)
+    with pytest.raises(UsageError, match="cannot be read as it stands"):
+        sm.fit(pl.read_csv(RUNS), "chinchilla", bootstrap=0, folds=0).plot()
 
 
 def test_a_tasks_figure_has_its_runs_its_line_and_its_band(tmp_path) -> None:

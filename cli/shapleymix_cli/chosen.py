@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
+from shapleymix.errors import DataError, LayoutError, Location, StoreError, UsageError, did_you_mean
 from shapleymix.files import is_table_name, parse_json, read_once
 from shapleymix.tables.spelling import composed
 from shapleymix_cli.console import Output
@@ -113,10 +113,16 @@ def _by_name(document: object, file: str) -> MixtureSpec:
 
 def _of_table(out: Output, path: str, choice: Choice) -> Chosen:
     """A row of a table of mixtures, such as a run log."""
+    from shapleymix.tables.examining import examined
     from shapleymix_cli.inputs import read_mixture_table
+    from shapleymix_cli.reading import import_command
 
     try:
         listed = read_mixture_table(out, path)
+    except LayoutError as error:
+        command = import_command([path], examined(path).keywords)
+        hint = f"import it first, and export what that writes: {command}"
+        raise LayoutError(error.message, location=error.location, hint=hint) from error
     except DataError as error:
         if error.faults or "p_<source>" not in error.message:
             raise

@@ -11,6 +11,7 @@ Modules, in reading order:
   heatmaps   a transfer matrix as a heat map, or two side by side
   agreement  one transfer matrix against another, entry by entry
   points     the runs of a log as a fit's figure takes them: at one token count a size, told apart where held out
+  own_logs   the log that a fit was made of, read again where its file still is what it was
   paths      what a law says between the runs, as a line with its band
   fits       loss against Theta, or against the prediction, for each target and size
   scores     scores on tasks against losses: the line of each task with its band

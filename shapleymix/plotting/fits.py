@@ -19,6 +19,7 @@ from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.plotting.canvas import across, in_letters
 from shapleymix.plotting.marks import FAINT, INK, colour, dash, mark
+from shapleymix.plotting.own_logs import own_log
 from shapleymix.plotting.paths import Line, lines_of
 from shapleymix.plotting.pictures import Picture, picture
 from shapleymix.plotting.points import Points, points_of_log, theta_of
@@ -38,7 +39,7 @@ MOST = 12
 
 def plot_fit(
     fit: Fit | str | os.PathLike[str],
-    log: Logs,
+    log: Logs | None = None,
     held_out: Logs | None = None,
     *,
     targets: Sequence[str] | None = None,
@@ -54,6 +55,7 @@ def plot_fit(
         The fit, or the file in which one was saved.
     log, held_out : RunLog, path, or a sequence of them
         The runs, and runs that the fit did not see, which are marked; so are those that a `split` column sets aside.
+        By default the runs are those of the log that was fitted, if its file is unchanged.
     targets : sequence of str, optional
         The targets to draw; by default the first twelve.
     D : float or str, optional
@@ -71,13 +73,14 @@ def plot_fit(
     Raises
     ------
     UsageError, DataError
-        If a target is unknown, the logs have other languages, no run is left, or the law has no Theta.
+        If a target is unknown, the logs have other languages, no run is left, the law has no Theta, or the log that was
+        fitted cannot be read again and none is given.
     """
     fit, level = Fit.taken(fit), parse_level(level)
     chosen, unnamed = _chosen(fit, targets)
     axis = against or ("theta" if hasattr(fit.law, "theta") else "prediction")
     parse_choice(axis, ("theta", "prediction"), "against")
-    points = points_of_log(fit, log, held_out, D, level)
+    points = points_of_log(fit, own_log(fit) if log is None else log, held_out, D, level)
     if axis == "theta":
         x = theta_of(fit, points.log.p, points.log.N, points.log.D, points.log.unique)
         lines = lines_of(fit, points, x, chosen, level)

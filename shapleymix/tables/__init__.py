@@ -12,6 +12,7 @@ Modules, in reading order:
   separated         text with a mark between columns, and points or commas for decimals
   training_logs     what trainers leave behind: trainer_state.json of Hugging Face, Megatron's log
   json_tables       JSON: an object a line, an array of objects, an object of columns
+  dict_cells        cells that hold a mapping, as columns of their own
   panels            charts of Weights & Biases, exported: three columns for each run and metric
   formats           the bytes of a file as columns of cells: which reader
   sheets            any table as cells of text with the lines they stand in
@@ -23,10 +24,12 @@ Modules, in reading order:
   sources           runs where other tools keep them: folders, databases, servers
   joining           several run logs as one
   run_ids           ids of runs: made where a table has none, and each once for each D
+  percent_signs     cells such as `62%`, in the unit of their column
   run_columns       which column of a run log is what; what is missing, misspelt or means nothing
   merging           exported charts of several metrics as one table
   several           the logs of one call, each with how it is read
   examining         what a table holds for a run log, and a first map of it
+  other_layouts     what to say of tables that are no run logs as they stand
   run_reading       run logs read from tables: every fault of every cell at once
   transfer          transfer matrices: what a source does for a target, raw and normalised
   transfer_reading  transfer matrices read from tables, tidy or wide

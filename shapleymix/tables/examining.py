@@ -16,11 +16,11 @@ from shapleymix.tables.importing.column_map import LABELLED, LONG, REST, SINGLE,
 from shapleymix.tables.importing.long_tables import LANGUAGES, USUAL
 from shapleymix.tables.importing.patterns import LANG, found, is_pattern
 from shapleymix.tables.importing.reading import LOG, Reading, ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.recognising import BLANK, Guess, guessed
+from shapleymix.tables.importing.recognising import Guess, guessed
 from shapleymix.tables.importing.table_joins import joined, qualified
 from shapleymix.tables.importing.unfinished import ends_told
 from shapleymix.tables.importing.usual_maps import with_usual
-from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.several import opened
 from shapleymix.tables.sheets import Sheet, Table, listed
 
@@ -131,7 +131,7 @@ def _line(one: Finding) -> str:
     if one.how in (OWN, TOOL):
         return f"# {one.role}: {one.how} ({printable(one.written)})"
     if one.how == MISSING:
-        blank = BLANK.get(one.role, "...")
+        blank = f"...{LANG}" if one.role in LABELLED else "..."
         return f'# {one.role} = "{blank}"  # missing: {_MEANS[one.role]}; a column, or a number for all rows'
     return f"{one.role} = {_toml(one.columns or one.written)}"
 
@@ -163,9 +163,11 @@ def examined(table: Table | Sequence[Table], **reading: Unpack[ReadingKeywords])
     names, known = qualified(sheet), with_usual(how.map, sheet)
     guess = guessed(sheet, known)
     long = how.long or bool(guess.options.get("long"))
-    seen = _without(sheet, str(guess.map.get("ignore", "")).split(","))
-    findings = tuple(_findings(seen, names, how.map, known, guess, long))
-    used = {one.written for one in findings} | {column for one in findings for column in _columns(seen, names, one)}
+    seen = _without(sheet, [*known.ignore, *guess.map.get("ignore", "").split(",")])
+    spent = {str(one) for one in known.roles.values()}
+    free = {name: column for name, column in names.items() if column in seen.columns and column not in spent}
+    findings = tuple(_findings(seen, free, how.map, known, guess, long))
+    used = {one.written for one in findings} | {column for one in findings for column in _columns(seen, free, one)}
     return Examination(
         origin=sheet.origin,
         digest=sheet.digest,
@@ -186,7 +188,7 @@ def _without(sheet: Sheet, names: Sequence[str]) -> Sheet:
 
 def _keywords(how: Reading, guess: Guess, findings: Sequence[Finding]) -> dict[str, object]:
     named = {one.role: one.columns or one.written for one in findings if one.how in (GIVEN, GUESSED)}
-    blank = {one.role: BLANK[one.role] for one in findings if one.how == MISSING}
+    blank = {one.role: guess.blank(one.role) for one in findings if one.how == MISSING}
     guessed_rest = {key: guess.map[key] for key in REST if key in guess.map}
     whole = {**named, **blank, **how.map.rest(), **guessed_rest}
     return {**({"map": whole} if whole else {}), **guess.options, **how.options()}
@@ -217,11 +219,8 @@ def _own(sheet: Sheet, role: str, long: bool) -> str | None:
     if long and (name := next((one for one in usual if one in sheet.columns), None)):
         return name
     if role in PREFIXES:
-        prefix = PREFIXES[role]
-        own = [name for name in sheet.columns if name.startswith(prefix)]
-        if role == "tokens":
-            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
-        return f"{prefix}{LANG}" if own else "loss" if role == "loss" and "loss" in sheet.columns else None
+        own = own_columns(sheet.columns, role)
+        return f"{PREFIXES[role]}{LANG}" if own else "loss" if role == "loss" and "loss" in sheet.columns else None
     return role if role in SINGLE and role in sheet.columns else None
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from shapleymix.errors import UsageError
 from shapleymix.files import MAX_BYTES
 from shapleymix.tables.cells import NO_ROWS, Cells, Layout, plain, refusal
+from shapleymix.tables.dict_cells import unfolded
 from shapleymix.tables.json_tables import read_json
 from shapleymix.tables.panels import is_panel, read_panel
 from shapleymix.tables.separated import read_separated
@@ -60,7 +61,7 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
         _no_marks(layout, origin, "a log of Megatron")
         found = read_megatron(text, origin)
     else:
-        found = read_separated(text, origin, layout)
+        found = unfolded(read_separated(text, origin, layout))
         found = read_panel(found) if is_panel(found.columns) else found
     return replace(found, notices=told + found.notices)
 

@@ -29,7 +29,7 @@ def read_json(text: str, origin: str) -> Cells:
         return read_trainer_state(whole, origin)
     if whole is not None and all(isinstance(value, (list, dict)) for value in whole.values()) and whole:
         return _columns(whole, origin)
-    return _lines(text, origin) if whole is None else _rows([whole], [1])
+    return _lines(text, origin) if whole is None else rows_of([whole], [1])
 
 
 def _whole(text: str) -> dict[str, object] | None:
@@ -57,7 +57,7 @@ def _lines(text: str, origin: str) -> Cells:
             lines.append(line)
     if faults:
         raise DataError.of(faults, origin)
-    return _rows(records, lines)
+    return rows_of(records, lines)
 
 
 def _object(content: str) -> dict[str, object] | str:
@@ -89,7 +89,7 @@ def _array(text: str, origin: str) -> Cells:
     if text[place + 1 :].strip() or not text[place:]:
         message = "goes on after its array" if text[place:] else "is an array without an end"
         raise refusal(origin, f"is not valid JSON: {message}", line=text.count("\n", 0, place) + 1)
-    return _rows(records, lines)
+    return rows_of(records, lines)
 
 
 def _next(text: str, place: int) -> int:
@@ -125,7 +125,8 @@ def _values(column: object) -> Iterable[object]:
     return column.values() if isinstance(column, dict) else column if isinstance(column, list) else ()
 
 
-def _rows(records: list[dict[str, object]], lines: list[int]) -> Cells:
+def rows_of(records: list[dict[str, object]], lines: list[int]) -> Cells:
+    """Records as cells; a mapping within one is columns."""
     flat = [_flat(record) for record in records]
     names = dict.fromkeys(name for record in flat for name in record)
     return Cells({name.strip(): plain([record.get(name) for record in flat]) for name in names}, lines)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from shapleymix.errors import Fault, did_you_mean
 from shapleymix.tables.importing.summaries import as_map, summaries, taken_for_language
 from shapleymix.tables.names import check_label
-from shapleymix.tables.runs import UNIQUE
+from shapleymix.tables.runs import COUNTS, UNIQUE
 from shapleymix.tables.sheets import Sheet
 from shapleymix.tables.spelling import SAME_NAME, lookalikes, twin_fault
 
@@ -50,6 +50,8 @@ def roles_of(sheet: Sheet, faults: list[Fault]) -> Roles:
     for column in sheet.columns:
         if column.startswith(UNIQUE):
             roles.unique[column.removeprefix(UNIQUE)] = column
+        elif column in COUNTS:
+            roles.ignored.append(column)
         elif column.startswith(_PREFIXES):
             label = column.split("_", 1)[1]
             problem = check_label(label)
@@ -95,7 +97,10 @@ def header_faults(sheet: Sheet, roles: Roles, need_losses: bool) -> Iterator[Fau
     """Columns that a log cannot be without, with what may have been meant."""
     has_budget = REQUIRED[:1] if roles.tokens else REQUIRED
     for column in (name for name in has_budget if name not in sheet.columns):
-        near = _near(column, roles.ignored)
+        counts = [name for name in roles.ignored if column == "D" and name in COUNTS]
+        near = (
+            f"is the column {counts[0]!r} meant? {as_map(f'D={counts[0]}')}" if counts else _near(column, roles.ignored)
+        )
         yield sheet.header_fault(column, f"has no column {column!r}", near or _NAMED_LIKE)
     if "run" not in sheet.columns and (named := _ids(roles.ignored)):
         hint = f"is the column {named!r} meant? rename it to 'run', or say so: {as_map(f'run={named}')}"
@@ -133,7 +138,7 @@ def ignored_notices(roles: Roles) -> Iterator[str]:
     plain = []
     for column in roles.ignored:
         close = difflib.get_close_matches(column, known, n=1, cutoff=0.75) if column != "loss" else []
-        if close:
+        if close and column.removeprefix(f"{close[0]}_") not in labels:
             yield f"ignored the column {column!r}: did you mean {close[0]!r}?"
         else:
             plain.append(column)

@@ -9,18 +9,17 @@ from typing import Unpack
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, LayoutError, Location, UsageError
+from shapleymix.errors import DataError, Fault, UsageError
 from shapleymix.files import Origin
 from shapleymix.keywords import checked, spelt_out
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.importing.column_map import ColumnMap
 from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.recognising import TOOLS, guessed
 from shapleymix.tables.importing.units import LOSS_UNITS, Units
-from shapleymix.tables.importing.usual_maps import with_usual
 from shapleymix.tables.joining import Losses, concat
-from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, lacking, roles_of, summary_notices
+from shapleymix.tables.other_layouts import of_foreign_ratios, of_other_kind, strangers
+from shapleymix.tables.percent_signs import without_signs
+from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, roles_of, summary_notices
 from shapleymix.tables.run_ids import made_ids, repeated_rows
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
 from shapleymix.tables.several import Opened, all_arranged, opened
@@ -88,11 +87,13 @@ def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS, raw: She
     notices = list(sheet.notices)
     roles = roles_of(sheet, faults)
     faults.extend(header_faults(sheet, roles, need_losses))
+    if not (faults or roles.sources) and (other := of_foreign_ratios(sheet, roles)):
+        raise other
     if faults:
-        raise _of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
+        raise of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, units, faults, notices)
     repeats = list(repeated_rows(sheet, log))
-    if repeats and "loss" in sheet.columns and (other := _of_other_kind(sheet)):
+    if repeats and "loss" in sheet.columns and (other := of_other_kind(sheet)):
         raise other
     faults.extend(repeats)
     if faults:
@@ -105,6 +106,8 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     N = numbers(sheet, "N", faults, sizes=True)
     require(sheet, "N", N, N <= 0, "expected more than 0", faults)
     _budget(sheet, "N", N, faults)
+    sheet = without_signs(sheet, roles.ratios.values(), units.whole or 1)
+    sheet = without_signs(sheet, roles.losses.values() if units.loss == "percent" else (), 100)
     tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
     D = _tokens_seen(sheet, tokens, units, faults)
     if roles.tokens and units.ratio != "fraction":
@@ -119,6 +122,7 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
     notices.extend(ignored_notices(roles))
     notices.extend(summary_notices(sheet, roles))
     notices.extend(mistyped(roles.sources, tuple(roles.losses)))
+    notices.extend(strangers(sheet, roles))
     return RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
         N=N,
@@ -137,19 +141,6 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
-
-
-def _of_other_kind(sheet: Sheet, raw: Sheet | None = None) -> LayoutError | None:
-    """What to do with a table that is no run log as it stands; None where it looks like one with faults."""
-    tool = raw is not None and raw.kind in TOOLS
-    guess = guessed(raw, with_usual(ColumnMap(), raw)) if raw is not None and tool else guessed(sheet)
-    if not tool and (not guess.certain or sheet.places):
-        return None
-    lacks = lacking(sheet, need_losses=True)
-    kind = f"is {guess.kind}" if guess.kind else "is written otherwise than a run log"
-    message = f"{kind}: it has no {', no '.join(lacks)}" if lacks else kind
-    hint = f"read it with {', '.join(f'{name}={value!r}' for name, value in guess.keywords.items())}"
-    return LayoutError(message, hint=hint, location=Location(sheet.origin), reading=guess.keywords)
 
 
 def _matrix(

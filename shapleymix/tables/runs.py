@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -31,9 +31,17 @@ UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
 PREFIXES = {"p": "p_", "tokens": "tokens_", "loss": "loss_", "unique": UNIQUE}
 """Beginnings of the columns that hold something of each language, by what they hold."""
+COUNTS = tuple(f"tokens_{word}" for word in ("seen", "total", "trained", "consumed", "processed", "count"))
+"""Columns that count the tokens of all sources, as D does, and begin like those of one."""
 _ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
+
+
+def own_columns(names: Iterable[str], role: str) -> list[str]:
+    """The columns of a role by a run log's own names, such as `p_en`."""
+    found = [name for name in names if name.startswith(PREFIXES[role])]
+    return [name for name in found if role != "tokens" or not (name.startswith(UNIQUE) or name in COUNTS)]
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def all_arranged(logs: Sequence[Opened], need_losses: bool) -> list[Sheet]:
     failed: list[tuple[Opened, DataError]] = []
     for one in logs:
         try:
-            found.append(arranged(one.sheet, one.beside, one.how))
+            found.append(arranged(one.sheet, one.beside, one.how, need_losses=need_losses))
         except DataError as error:
             failed.append((one, error))
     for one, error in failed:

@@ -14,6 +14,7 @@ TRAINER_STATE, MEGATRON = "trainer_state", "megatron"
 ONE_RUN = (TRAINER_STATE, MEGATRON)
 """Kinds of files that hold one run each, named by where they lie."""
 
+_NAMELESS = {"log", "logs", "logfile", "stdout", "stderr", "out", "output", "train", "training", "console", "main"}
 _NUMBER = r"[0-9.]+(?:[eE][+-]?\d+)?"
 _VALIDATION = re.compile(
     r"validation(?:-(?P<name>\S.*?))? loss at iteration +(?P<step>\d+)(?P<on>[^|]*)\|(?P<values>.*)"
@@ -58,11 +59,20 @@ def _is_loss(name: str) -> bool:
 
 
 def _run_of(origin: str) -> str:
-    """The id of a run: the folder of its file, above the folder of a checkpoint; the file's name elsewhere."""
+    """The id of a run: its file's name, or the folder above a file that is called alike for all runs (`log.txt`).
+
+    A folder of a checkpoint names no run.
+    """
     path = Path(os.path.abspath(origin))
-    if path.name.split(".")[0] != TRAINER_STATE:
+    if not _is_nameless(path):
         return path.stem
     return next((part for part in reversed(path.parts[:-1]) if not part.startswith("checkpoint-")), path.stem)
+
+
+def _is_nameless(path: Path) -> bool:
+    """Whether a file is called as that of any other run is."""
+    name = path.name.lower().partition(".")[0]
+    return name == TRAINER_STATE or re.sub(r"[_-]?\d+$", "", name) in _NAMELESS
 
 
 def own_ids(origins: Sequence[str]) -> list[str]:

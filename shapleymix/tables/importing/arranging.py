@@ -14,13 +14,13 @@ from shapleymix.tables.importing.summaries import NoLanguageError, counts_steps,
 from shapleymix.tables.importing.table_joins import Qualified, joined, qualified
 from shapleymix.tables.importing.unfinished import ends_told
 from shapleymix.tables.importing.usual_maps import is_history, with_usual
-from shapleymix.tables.runs import PREFIXES
+from shapleymix.tables.runs import PREFIXES, own_columns
 from shapleymix.tables.sheets import Place, Sheet
 from shapleymix.tables.sizes import parse_size
 
 
-def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
-    """The sheet with the columns of a run log; `others` are joined to it.
+def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading, *, need_losses: bool) -> Sheet:
+    """The sheet with the columns of a run log; `others` are joined to it, and runs that need losses have some.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def arranged(sheet: Sheet, others: Sequence[Sheet], reading: Reading) -> Sheet:
         sheet, map = widened(sheet, map)
     if not (map or others or reading.long):
         return sheet
-    return _without_idle_steps(_Columns(sheet, qualified(sheet), map).taken())
+    return _with_losses(_Columns(sheet, qualified(sheet), map).taken(), need_losses)
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,10 @@ class _Columns:
 
     def _own(self, role: str, claimed: set[str], faults: list[Fault]) -> dict[str, One]:
         """A log's own columns of a role."""
-        prefix = PREFIXES[role]
-        own = [name for name in self.sheet.columns if name.startswith(prefix) and name not in claimed]
-        if role == "tokens":
-            own = [name for name in own if not name.startswith(PREFIXES["unique"])]
+        own = own_columns([name for name in self.sheet.columns if name not in claimed], role)
         if role == "loss" and not own and "loss" in self.sheet.columns and "loss" not in claimed:
             return {"loss": "loss"}
-        return self._called(role, {name.removeprefix(prefix): name for name in own}, faults)
+        return self._called(role, {name.removeprefix(PREFIXES[role]): name for name in own}, faults)
 
     def _bare(self, role: str, how: str, faults: list[Fault]) -> dict[str, One]:
         if role != "loss":
@@ -190,13 +187,20 @@ def _size(text: str) -> float | None:
         return None
 
 
-def _without_idle_steps(sheet: Sheet) -> Sheet:
-    """A history without the steps at which no loss was measured."""
+def _with_losses(sheet: Sheet, need_losses: bool) -> Sheet:
+    """The sheet without runs that crashed before a loss, and a history without the steps at which none was measured."""
     losses = [cells for name, cells in sheet.columns.items() if name == "loss" or name.startswith(PREFIXES["loss"])]
-    if not is_history(sheet) or not losses:
+    if not (need_losses or is_history(sheet)) or not losses:
         return sheet
-    kept = [row for row in range(sheet.rows) if any(str(cells[row]).strip() for cells in losses)]
+    kept = [row for row in range(sheet.rows) if any(map(_says_something, (cells[row] for cells in losses)))]
     if len(kept) in (0, sheet.rows):
         return sheet
-    told = f"left out {sheet.rows - len(kept)} rows without a loss"
-    return replace(sheet.taken(kept), notices=(*sheet.notices, told))
+    return replace(sheet.taken(kept), notices=(*sheet.notices, _left_out(sheet.rows - len(kept))))
+
+
+def _says_something(cell: object) -> bool:
+    return str(cell).strip().lower() not in ("", "nan")
+
+
+def _left_out(rows: int) -> str:
+    return f"left out {rows} {'row' if rows == 1 else 'rows'} without a loss"

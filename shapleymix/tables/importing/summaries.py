@@ -19,6 +19,7 @@ _WORDS = """
     lr learningrate step steps epoch epochs iteration iterations decay weightdecay scale grad gradnorm norm
     aux auxloss auxiliary auxiliaryloss zloss routerzloss lbloss loadbalance loadbalanceloss loadbalancing
     loadbalancingloss
+    name index
 """
 _NO_LANGUAGE = frozenset(_WORDS.split())
 _SEEMS = "seems to be an average, a total or the like"

@@ -22,7 +22,7 @@ Qualified = Mapping[str, str]
 def qualified(sheet: Sheet) -> Qualified:
     """The columns by their names with that of the table in which they were written."""
     places = {name: sheet.place(name) for name in sheet.columns}
-    return {f"{_stem(place.origin)}:{place.column}": name for name, place in places.items()}
+    return {f"{stem(place.origin)}:{place.column}": name for name, place in places.items()}
 
 
 def joined(main: Sheet, others: Sequence[Sheet], run: str | None) -> Sheet:
@@ -56,8 +56,8 @@ def _beside(main: Sheet, other: Sheet, run: str | None) -> Sheet:
     if faults:
         raise DataError.of(faults, main.origin)
     index = np.array([row[name] for name in ids], dtype=np.int64)
-    stem = _stem(other.origin)
-    names = {name: name if name not in main.columns else f"{stem}:{name}" for name in other.columns if name != key}
+    table = stem(other.origin)
+    names = {name: name if name not in main.columns else f"{table}:{name}" for name in other.columns if name != key}
     columns = {new: [other.columns[old][place] for place in index.tolist()] for old, new in names.items()}
     lines = other.lines[index]
     places = {new: Place(old, other.origin, lines, other.decimal) for old, new in names.items()}
@@ -109,7 +109,7 @@ def _missing(main: Sheet, key: str, ids: Sequence[str], rows: Mapping[str, int],
             yield main.fault(row, key, f"run {name!r} is not in {other.origin}", did_you_mean(name, rows))
 
 
-def _stem(origin: str) -> str:
+def stem(origin: str) -> str:
     """What a table is called: its file without folder and ending."""
     return Path(origin).name.split(".")[0] or origin
 

@@ -7,14 +7,16 @@ run, `eval_loss_en`, which holds `eval/loss` alone: these are no runs, but metri
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shapleymix.tables.sheets import Sheet
 from shapleymix.tables.sources.histories import History, installed, sheet_of_histories
 
 _EVENTS = "events.out.tfevents."
+_VERSION = re.compile(r"version_\d+")
 
 
 def event_folders(folder: Path) -> list[Path]:
@@ -30,8 +32,8 @@ def read_tensorboard(folder: Path) -> Sheet:
         for step, numbers in scalars[place].items():
             scalars[place.parent].setdefault(step, {})[line] = numbers[tag]
     runs = []
-    for place in (place for place in scalars if place not in lines):
-        name = folder.resolve().name if place == folder else place.relative_to(folder).as_posix()
+    places = [place for place in scalars if place not in lines]
+    for place, name in zip(places, _names(folder, places), strict=True):
         runs.append(History(name, name, steps=scalars[place]))
     return sheet_of_histories([run for run in runs if run.steps], os.fspath(folder), "tensorboard")
 
@@ -44,6 +46,14 @@ def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, obj
     tag = tags.pop()
     start = f"{tag.replace('/', '_')}_"
     return (tag, f"{tag}/{place.name.removeprefix(start)}") if place.name.startswith(start) else None
+
+
+def _names(folder: Path, places: Sequence[Path]) -> list[str]:
+    """Paths from the folder, without the `version_0` that Lightning puts below a run that has one version."""
+    whole = [place.resolve() if place == folder else place.relative_to(folder) for place in places]
+    above = [path.parent if _VERSION.fullmatch(path.name) and path.parent.name else path for path in whole]
+    short = [path if above.count(path) == 1 else one for path, one in zip(above, whole, strict=True)]
+    return [path.name if path.is_absolute() else path.as_posix() for path in short]
 
 
 def _scalars(folder: Path) -> dict[float, dict[str, object]]:
