@@ -269,6 +269,8 @@ def _decode_plain(hint: Hint, value: object) -> object:
             raise TypeError(f"expected one of {', '.join(map(str, typing.get_args(hint)))}, found {_short(value)}")
         return value
     if hint is float:
+        if isinstance(value, (list, tuple)):  # older NumPy takes a list of one number for the number
+            raise TypeError(f"expected a number, found {_short(value)}")
         return float(_decode_array(np.float64, [value])[0])
     if isinstance(hint, type) and hint in (str, int, bool):
         _expect(hint, value)

@@ -44,8 +44,8 @@ def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
     }
     if law.seen_losses.__func__ is not Law.seen_losses.__func__:  # one loss a family: so must the truth be
         symbols |= {known.name: _one_a_family(symbols[known.name], given.targets) for known in law.fitted()}
-    if "N0" in symbols:  # a truth is one of budgets in plain units
-        symbols |= {name: np.full(K, np.exp(np.log(one).mean())) for name, one in (("N0", SIZES), ("D0", TOKENS))}
+    if "first_N" in symbols:  # a truth is one of budgets in plain units
+        symbols |= {name: np.full(K, min(one)) for name, one in (("first_N", SIZES), ("first_D", TOKENS))}
     return law(**symbols).in_gauge()
 
 

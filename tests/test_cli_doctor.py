@@ -66,10 +66,10 @@ def test_what_is_old_or_absent_is_told_with_its_remedy(run: Run, monkeypatch: py
     found = run("doctor --json")
     assert (found.code, found.document["healthy"]) == (1, False)
     known = states(found.document)
-    assert known["polars"] == ("fault", "pip install 'polars>=1.20'")
+    assert known["polars"] == ("fault", "pip install 'polars>=1.32'")
     assert known["psutil"] == ("fault", "pip install 'psutil>=5.9'")
-    assert known["submitit"] == ("absent", "pip install 'submitit>=1.5'")
-    assert known["matplotlib"] == ("doubt", "pip install 'matplotlib>=3.8'")
+    assert known["submitit"] == ("absent", "pip install 'submitit>=1.5.4'")
+    assert known["matplotlib"] == ("doubt", "pip install 'matplotlib>=3.10.7'")
     text = run("doctor")
     assert (text.code, "2 broken: see above." in text.out) == (1, True)
 
@@ -135,7 +135,7 @@ def test_hints_name_what_the_package_index_has() -> None:
     """Packages and versions of the extras: this one is not on the index, where a stranger could take its name."""
     told = re.findall(r"(?:pip install |\"gbm\": )['\"]([\w-]+[^{}'\"]*)['\"]", TOLD)
     extras = PROJECT["optional-dependencies"]
-    assert {"lightgbm>=4.3", "matplotlib>=3.8", "submitit>=1.5"} <= set(told)
+    assert {"lightgbm>=4.3", "matplotlib>=3.10.7", "submitit>=1.5.4"} <= set(told)
     assert set(told) <= {one for name in extras if name != "dev" for one in extras[name]}
     assert all([f"{name}>={least}"] == extras[name] for name, least in OLDEST.items())
 

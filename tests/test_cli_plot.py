@@ -107,4 +107,4 @@ def test_without_matplotlib_the_hint_comes_before_the_work(
     outcome = run("plot", "transfer", exact, "-o", "figure.png")
     assert outcome.code == 2
     assert "figures need matplotlib" in outcome.err
-    assert "pip install 'matplotlib>=3.8'" in outcome.err
+    assert "pip install 'matplotlib>=3.10.7'" in outcome.err

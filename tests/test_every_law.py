@@ -180,7 +180,7 @@ def test_permuted_languages_permute_predictions(name):
         given.transfer,
         given.languages,
     )
-    labels = {symbol: value for symbol, value in law.givens(moved).items() if symbol not in ("N0", "D0")}
+    labels = {symbol: value for symbol, value in law.givens(moved).items() if symbol not in ("first_N", "first_D")}
     for symbol, value in labels.items():  # budgets come with runs
         np.testing.assert_array_equal(getattr(other, symbol), value)
 

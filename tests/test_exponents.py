@@ -58,7 +58,12 @@ def replicated(law: CoreLaw, count: int) -> CoreLaw:
 def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes, tokens):
     truth = truth_of(name)
     if isinstance(truth, LearnedBase):  # what one value of a budget cannot tell is held at nothing
-        truth = truth.replaced(eta=truth.eta * (len(sizes) > 1), zeta=truth.zeta * (len(tokens) > 1))
+        truth = truth.replaced(
+            eta=truth.eta * (len(sizes) > 1),
+            zeta=truth.zeta * (len(tokens) > 1),
+            first_N=np.full(4, min(sizes)),
+            first_D=np.full(4, min(tokens)),
+        )
     levels = Levels(np.array(sizes), np.array(tokens), MEAN)
     p = mixtures(6, 4, seed=3)
     drawn = spread_out(truth, 50, levels, seed=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,13 +24,13 @@ def law_of(seed: int, replicates: tuple[int, ...] = (), **symbols: FloatArray) -
     rng = np.random.default_rng(seed)
     ranges = {
         "E": (0.5, 1.0), "A": (0.2, 0.6), "alpha": (0.1, 0.4), "B": (0.2, 0.6), "beta": (0.2, 0.6), "gamma": (0.2, 0.6),
-        "a": (0.3, 0.8), "c": (0.3, 0.8), "eta": (-0.2, 0.3), "zeta": (0.0, 0.8),
+        "a": (0.3, 0.8), "c": (0.3, 0.8), "eta": (-0.2, 0.7), "zeta": (0.0, 0.8),
     }  # fmt: skip
     drawn = {name: rng.uniform(*ends, (*replicates, M)) for name, ends in ranges.items()}
     drawn["u"] = rng.uniform(0.05, 0.3, (*replicates, M, M)) + np.eye(M)
-    fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "even": np.full(M, 1 / M), "N0": np.full(M, 2.0)}
+    fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "even": np.full(M, 1 / M), "first_N": np.full(M, 0.9)}
     given = {name: np.broadcast_to(value, (*replicates, *value.shape)) for name, value in fixed.items()}
-    given["D0"] = 1.5 * given["N0"]
+    given["first_D"] = 1.1 * given["first_N"]
     return LearnedBase(**(drawn | given | symbols))
 
 
@@ -57,7 +59,9 @@ def test_the_law_in_its_own_words(points):
     law = law_of(0)
     p, N, D = points
     for j in range(M):
-        growth = (N / law.N0[j]) ** law.eta[j] * (D / law.D0[j]) ** law.zeta[j]
+        first = law.first_N[[j]], law.first_D[[j]]
+        start, larger, there = (law.core(*at)[:, j] for at in (first, (N, first[1]), (N, D)))
+        growth = ((start / larger) ** law.eta[j] * (larger / there) ** law.zeta[j]) ** (1 / law.gamma[j])
         phi = law.u[:, j] / law.gamma[j]
         others = sum(phi[i] * p[:, i] ** law.c[j] for i in range(M) if i != j)
         usual = phi[j] * law.even[j] ** law.a[j]
@@ -108,12 +112,12 @@ def test_growth_is_found_where_it_is_and_not_where_it_is_not():
     N, D = budgets(90)
     grows = law_of(5).replaced(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescaled(2e6, 1e8)
     found = sm.fit(log_of(grows, N, D, 0), "learned-base", bootstrap=0, threads=1).law
-    np.testing.assert_allclose(found.eta, 0.25, atol=0.08)
+    np.testing.assert_allclose(found.eta, 0.25, atol=0.15)
     np.testing.assert_allclose(found.zeta, 0.6, atol=0.15)
     level = grows.replaced(eta=np.zeros(M), zeta=np.zeros(M))
     found = sm.fit(log_of(level, N, D, 0), "learned-base", bootstrap=0, threads=1).law
-    np.testing.assert_allclose(found.eta, 0, atol=0.03)
-    np.testing.assert_allclose(found.zeta, 0, atol=0.06)
+    np.testing.assert_allclose(found.eta, 0, atol=0.13)
+    np.testing.assert_allclose(found.zeta, 0, atol=0.13)
 
 
 def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
@@ -141,8 +145,9 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
     p = np.random.default_rng(0).dirichlet(np.ones(M), 5)
     there = (np.full(5, 2e6), np.full(5, 3e8))
     np.testing.assert_allclose(drawn(p, *there), zero(p, *there), rtol=1e-12)
-    for found, spread in ((drawn.eta, GROWTH["N"]), (drawn.zeta, GROWTH["D"])):
-        assert abs(float(found.std()) / spread - 1) < 0.15
+    for found in (drawn.eta, drawn.zeta):
+        assert abs(float(found.std()) / GROWTH - 1) < 0.15
+        assert float(np.abs(found).max()) <= 1
     several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M))
     kept = drawn_exponents(law, several, 0)
     assert isinstance(kept, LearnedBase)
@@ -155,7 +160,7 @@ def test_a_log_of_one_budget_holds_growth_at_nothing():
     found = sm.fit(log, "learned-base", bootstrap=0, folds=0, threads=1)
     assert not found.law.eta.any()
     assert not found.law.zeta.any()
-    np.testing.assert_allclose(found.law.N0, 2e6)
+    np.testing.assert_allclose(found.law.first_N, 2e6)
 
 
 def test_a_target_that_is_no_source_grows_by_nothing():
@@ -171,3 +176,81 @@ def test_a_target_that_is_no_source_grows_by_nothing():
         name: [True, False, False, False] for name in ("a", "eta", "zeta")
     }
     assert LAWS["learned-base"] is LearnedBase
+
+
+FAR = 10.0 ** np.array([0, 0.5, 1, 2, 3, 4, 6, 12, 50, 290])
+
+
+def thin_mixtures(size: int) -> FloatArray:
+    """Each language in turn at ratios of 0, .001, .01 and .3, the others even; and one language alone."""
+    thin = [
+        np.where(row > 0, ratio, (1 - ratio) / (size - 1)) for ratio in (0, 1e-3, 1e-2, 0.3) for row in np.eye(size)
+    ]
+    return np.array([*thin, *np.eye(size)])
+
+
+def rise(law: LearnedBase, budget: str, N: float, D: float) -> float:
+    """The most by which a log loss rises from one to the next of ever larger N, or D."""
+    p = thin_mixtures(np.shape(law.even)[-1])
+    rows = len(p)
+    shape = (len(FAR), rows)
+    N_all = np.broadcast_to(N * (FAR if budget == "N" else FAR * 0 + 1)[:, None], shape)
+    D_all = np.broadcast_to(D * (FAR if budget == "D" else FAR * 0 + 1)[:, None], shape)
+    loss = law(np.tile(p, (len(FAR), 1)), N_all.ravel(), D_all.ravel())
+    assert np.isfinite(loss).all()
+    assert (loss > 0).all()
+    log_loss = np.log(loss).reshape(*loss.shape[:-2], *shape, -1)
+    return float(np.diff(log_loss, axis=-3).max())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_prediction_rises_with_more_tokens_or_a_larger_model(seed):
+    """Fault: own data's help grew without end, so that more tokens made a language of a thin ratio ever worse."""
+    rng = np.random.default_rng(seed)
+    shares = {
+        name: rng.uniform(-1, 1, (3, M)) if seed % 2 else rng.choice([-1.0, 1.0], (3, M)) for name in ("eta", "zeta")
+    }
+    floor = {"E": np.zeros((3, M))} if seed % 3 == 0 else {}
+    gamma = {"gamma": 10 ** rng.uniform(-6, 1, (3, M))}
+    law = law_of(seed, (3,), **shares, **floor, **gamma)
+    for N, D in ((1.0, 1.2), (1.0, 1e6), (1e5, 1.2), (1e4, 1e4)):
+        assert rise(law, "D", N, D) <= 1e-12
+        assert rise(law, "N", N, D) <= 1e-12
+    assert rise(law, "D", 1e-6, 1e-6) <= 1e-12, "with D at any budget, also below the runs"
+
+
+def test_no_fit_predicts_a_rise(growing_fit):
+    for law in (growing_fit.law, growing_fit.replicates):
+        assert isinstance(law, LearnedBase)
+        for N, D in ((1e6, 1e8), (4e6, 3e8), (1.6e7, 1e9)):
+            assert rise(law, "D", N, D) <= 1e-12
+            assert rise(law, "N", N, D) <= 1e-12
+
+
+def test_far_out_optima_and_losses_are_finite(growing_fit):
+    """Fault: NaN at N = D = 1e300."""
+    point = growing_fit.predict(np.eye(M)[0], 1e300, 1e300)
+    assert np.isfinite([point.losses, point.low, point.high]).all()
+    near, far = (sm.optimize(growing_fit, 1e8 * factor, 1e9 * factor) for factor in (1.0, 1e6))
+    assert far.relative_gap < 1e-6
+    assert far.objective < near.objective
+
+
+@pytest.fixture(scope="module")
+def growing_fit() -> sm.Fit:
+    """Of a log in which own data gain much, and more tokens nothing without them."""
+    N, D = budgets(60)
+    grows = law_of(12).replaced(eta=np.full(M, 0.5), zeta=np.full(M, 1.0)).rescaled(2e6, 1e8)
+    return sm.fit(log_of(grows, N, D, 0), "learned-base", bootstrap=20, folds=0, threads=1)
+
+
+def test_a_column_that_no_run_holds_changes_no_prediction():
+    """Fault: it moved the even ratio, and with it far predictions."""
+    N, D = budgets(18)
+    log = log_of(law_of(10).rescaled(2e6, 1e8), N, D, 3)
+    wider = replace(log, p=np.column_stack([log.p, np.zeros(len(log))]), sources=(*log.sources, "xx"))
+    one, other = (sm.fit(each, "learned-base", bootstrap=0, folds=0, threads=1).law for each in (log, wider))
+    np.testing.assert_allclose(other.even, 1 / M)
+    p = thin_mixtures(M)
+    far = (np.full(len(p), 1e9), np.full(len(p), 1e12))
+    np.testing.assert_allclose(other(np.column_stack([p, 0 * p[:, 0]]), *far), one(p, *far), rtol=1e-6)

@@ -199,3 +199,36 @@ def test_the_command_line_takes_likenesses_and_refuses_stages(known, tmp_path, c
     assert "not in which part of it" in refused.err
     assert "--what-if and the shadow prices" in refused.err
     assert run(*call, "--like", "en=fr").code == 2
+
+
+BY_SOURCE = [
+    name
+    for name, law in LAWS.items()
+    if any(symbol.axes == "MK" for symbol in law.parameters()) and "families" not in law.needs
+]
+
+
+@pytest.mark.parametrize(("name", "column"), [*((name, True) for name in BY_SOURCE), ("learned-base", False)])
+def test_a_measured_target_keeps_its_losses_and_takes_the_shape_of_the_other(name, column):
+    """Fault: its exponent stayed where the search began, whatever it is like; now its own data do what French does."""
+    given = inputs(5, 5)
+    log = simulate(true_law(name, given), given, mixtures(16, 5), sizes=(1e8, 8e8), tokens=(3e9, 9e9))
+    fewer = log.p[:, :4] / log.p[:, :4].sum(axis=1, keepdims=True)
+    empty = replace(log, p=np.column_stack([fewer, np.zeros(len(log))]))
+    held = empty if column else replace(log, p=fewer, sources=log.sources[:4])
+    found = sm.fit(held, name, given.transfer, given.languages, **FAST)
+    alike = like(found, {NAMES[4]: "fr"})
+    p = mixtures(9, 5, seed=7)
+    p[:3, 4] = 0
+    p /= p.sum(axis=1, keepdims=True)
+    for N, D in ((1e8, 3e9), (6.4e9, 9e9), (1e12, 1e15)):
+        at = np.full(3, N), np.full(3, D)
+        without = found.law(p[:3] if column else p[:3, :4], *at)
+        np.testing.assert_allclose(alike.law(p[:3], *at), without, rtol=1e-9, err_msg="what was measured moved")
+        assert np.isfinite(alike.law(p, np.full(9, N), np.full(9, D))).all()
+    for symbol in type(alike.law).fitted():
+        before = found.law.idle().get(symbol.name, np.zeros(5, dtype=bool))[4]
+        value = np.asarray(getattr(alike.law, symbol.name))
+        if symbol.axes == "K" and before and symbol.budget is None:
+            assert value[4] == value[2]
+    assert not any(there[4] for there in alike.law.idle().values())

@@ -336,7 +336,7 @@ def test_without_matplotlib_the_hint_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(sm.UsageError, match="figures need matplotlib") as raised:
         sm.plot_transfer(matrix(2))
-    assert raised.value.hint == "pip install 'matplotlib>=3.8'"
+    assert raised.value.hint == "pip install 'matplotlib>=3.10.7'"
 
 
 def test_a_picture_says_what_it_is() -> None:

@@ -86,6 +86,7 @@ class Problem:
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
         observed = evidence.observations(law, inputs)
+        inputs = observed.described(inputs, rows)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
         defined = packing.defined(givens, observed)

@@ -2,8 +2,9 @@
 
 The new source's effect on every target is that of the source it is like, with two exceptions that no likeness covers.
 On the other's own target it is the middle of what foreign sources do: Czech data are no Polish. On its own target, if
-that was measured, it is what the other does on its own. Replicates spread it widely: by a factor of e as a whole and
-for each target, and in one of four by another source's effect, drawn anew, since a likeness may be wrong.
+that was measured, it is what the other does on its own, with the shape that it has there. Replicates spread it widely:
+by a factor of e as a whole and for each target, and in one of four by another source's effect, drawn anew, since a
+likeness may be wrong.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         mine=fit.targets.index(new) if new in fit.targets else -1,
         targets=len(fit.targets),
         fresh=fresh,
+        idle=_idle_at(fit, new),
     )
     law = fit.law.mapped(
         lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
@@ -94,6 +96,12 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         repetition=repetition,
         absent=_with_absent(fit, new, known, rng),
     )
+
+
+def _idle_at(fit: Fit, target: str) -> frozenset[str]:
+    """The symbols of a target on which nothing hangs before its own source is known."""
+    idle = fit.law.idle() if target in fit.targets else {}
+    return frozenset(name for name, there in idle.items() if there[fit.targets.index(target)])
 
 
 def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Absent | None:
@@ -123,6 +131,8 @@ class _Place:
         The new source's own target, or -1; and how many there are.
     fresh : bool
         Whether the row is yet to be made.
+    idle : set of str
+        Symbols of the new source's own target on which nothing hung without it.
     """
 
     row: int
@@ -132,6 +142,7 @@ class _Place:
     mine: int
     targets: int
     fresh: bool
+    idle: frozenset[str]
 
     @property
     def foreign(self) -> BoolArray:
@@ -141,11 +152,23 @@ class _Place:
     def put(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
         """The symbol with the new row (..., K), where it has one a source."""
         if symbol.axes == "K":
-            return value
+            return self.shaped(symbol, value)
         if self.fresh:
             return np.insert(value, self.row, row, axis=-2)
         value = value.copy()
         value[..., self.row, :] = row
+        return value
+
+    def shaped(self, symbol: Parameter, value: FloatArray) -> FloatArray:
+        """A symbol per target: of the new source's own that of the known one's, if nothing told it.
+
+        Not what a symbol does by N or D: losses without the new source were measured, and no likeness moves them.
+        """
+        own = self.own[self.known]
+        if symbol.name not in self.idle or symbol.budget is not None or own < 0:
+            return value
+        value = value.copy()
+        value[..., self.mine] = value[..., own]
         return value
 
     def like(self, law: type[Law], symbol: Parameter, value: FloatArray) -> FloatArray:
@@ -156,7 +179,10 @@ class _Place:
         if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
         if not self.fresh and not symbol.fitted and "transfer" not in law.needs:  # its label says that, and is known
-            return np.array(value[..., self.row, :])
+            row = np.array(value[..., self.row, :])
+            if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
+                row[..., self.mine] = value[..., self.known, own]
+            return row
         if own < 0:
             return row
         if self.mine >= 0:  # of what is given, too: whether the data are the target's own
@@ -189,7 +215,7 @@ def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
     def drawn(symbol: Parameter, value: FloatArray) -> FloatArray:
         value = np.asarray(value)
         if symbol.axes == "K":
-            return value
+            return place.shaped(symbol, value)
         row = place.like(law, symbol, value)
         if symbol.fitted or "transfer" in law.needs:
             row = _moved(symbol, row, away, value)

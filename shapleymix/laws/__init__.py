@@ -11,6 +11,7 @@ Modules, in reading order:
   core            the terms in N and D that most laws share; `chinchilla` is these alone
   transfer        aggregate transfer Theta, shared by the families that follow
   shapley         Theta from Shapley values: as printed, tempered, concave
+  growth          how own data's help grows with the budgets, and how far
   learned_base    Theta from the log alone, above a base and shrunk to it: from few runs to many
   family          Theta from the families of the languages
   slopes          log-linear slopes of the losses, from which searches begin

@@ -9,9 +9,8 @@ begins where the symbols say, and it is optimised by a general search unless its
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -32,12 +31,18 @@ SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a law may be given besides the run log: labels, a transfer matrix, a languages table."""
+    """What a law may be given besides the losses: labels, a transfer matrix, a languages table, what runs there are.
+
+    `held` (M,) says which sources some run holds (None: all), and `least` are the smallest N and D of the fitted runs,
+    in the units of the search.
+    """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     transfer: TransferMatrix | None = None
     languages: Languages | None = None
+    held: BoolArray | None = None
+    least: tuple[float, float] = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,12 @@ class Observations:
     D: FloatArray
     log_loss: FloatArray
     weight: FloatArray
+
+    def described(self, inputs: Inputs, rows: BoolArray | None = None) -> Inputs:
+        """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
+        held = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
+        fitted = slice(None) if rows is None else rows
+        return replace(inputs, held=held, least=(float(self.N[fitted].min()), float(self.D[fitted].min())))
 
 
 @dataclass(frozen=True)
@@ -225,7 +236,7 @@ class Law(Record):
 
     def replaced(self, **symbols: FloatArray) -> Self:
         """The law with some symbols changed."""
-        return dataclasses.replace(self, **symbols)
+        return replace(self, **symbols)
 
     def mapped(self, change: Callable[[Parameter, FloatArray], FloatArray]) -> Self:
         """A law whose every symbol is `change(parameter, value)`."""

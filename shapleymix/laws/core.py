@@ -54,9 +54,13 @@ class CoreLaw(Law):
 
     def core_pieces(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E, A / N^alpha and B / D^beta, the last two of shape (..., R, K)."""
+        return self.pieces_by_logs(np.log(N)[:, None], np.log(D)[:, None])
+
+    def pieces_by_logs(self, log_N: FloatArray, log_D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The same by the logarithms of budgets that each target may have of its own, (..., R, K) or (R, 1)."""
         with np.errstate(over="ignore"):  # infinite where a budget near zero makes it so
-            by_size = over_runs(self.A) * power(N[:, None], -over_runs(self.alpha))
-            by_data = over_runs(self.B) * power(D[:, None], -over_runs(self.beta))
+            by_size = over_runs(self.A) * np.exp(-over_runs(self.alpha) * log_N)
+            by_data = over_runs(self.B) * np.exp(-over_runs(self.beta) * log_D)
         return over_runs(self.E), by_size, by_data
 
     def core(self, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -87,16 +91,22 @@ class CoreLaw(Law):
         self, N: FloatArray, D: FloatArray, extra: FloatArray | float = 0.0
     ) -> tuple[FloatArray, dict[str, FloatArray]]:
         """The loss C + extra, and the derivatives of its logarithm by those of E, A, alpha, B, beta."""
-        constant, by_size, by_data = self.core_pieces(N, D)
+        return self.expansion_by_logs(np.log(N)[:, None], np.log(D)[:, None], extra)
+
+    def expansion_by_logs(
+        self, log_N: FloatArray, log_D: FloatArray, extra: FloatArray | float = 0.0
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """The same by the logarithms of budgets."""
+        constant, by_size, by_data = self.pieces_by_logs(log_N, log_D)
         loss = constant + by_size + by_data + extra
         inverse = 1.0 / loss
         share_N, share_D = by_size * inverse, by_data * inverse
         return loss, {
             "E": constant * inverse,
             "A": share_N,
-            "alpha": -share_N * (np.log(N)[:, None] * over_runs(self.alpha)),
+            "alpha": -share_N * (log_N * over_runs(self.alpha)),
             "B": share_D,
-            "beta": -share_D * (np.log(D)[:, None] * over_runs(self.beta)),
+            "beta": -share_D * (log_D * over_runs(self.beta)),
         }
 
     def bent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:

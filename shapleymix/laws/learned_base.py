@@ -5,7 +5,8 @@ zero, so that a source of which little is known is like any other; a target's ow
 grows the law becomes the exponential `C exp(-sum_i u_ij p_i^s_ij)`; with large u it forgets the base.
 
 A larger model, or a longer training, makes more of a target's own data: small models that have seen few tokens are
-nearly alike whatever their mixture. How fast that grows is fitted with both budgets, and shrunk to not at all.
+nearly alike whatever their mixture. How much of the fall of the core it takes is fitted with both budgets, and shrunk
+to nothing (see `growth`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations, require_transfer
 from shapleymix.laws.core import EXPONENT
+from shapleymix.laws.growth import Falls, Growth, Shares
 from shapleymix.laws.symbols import Belief, Budget, Knobs, fitted, given, over_runs
 from shapleymix.laws.terms import PowerTerms
 from shapleymix.laws.transfer import TransferLaw, concave_powers, concavity, log_ratios
@@ -26,55 +28,22 @@ from shapleymix.records import BoolArray, FloatArray
 FIRST = 0.1  # coefficient of every source from which a search begins: at zero its slope in the exponents is zero
 RELIEF = 30.0  # times the spread of other sources' coefficients has a target's own
 SPREADS = {"gamma": 0.5, "a": 0.3, "c": 0.3}  # of their logarithms among targets of one log
-GROWTH: Mapping[Budget, float] = {"N": 0.15, "D": 0.4}
-"""Spreads of eta and zeta about 0. Held-out errors hardly change with half or twice of them (our six languages)."""
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How own data's help has grown by each run's budget, and what becomes of a usual mixture by it, (..., R, K).
-
-    Attributes
-    ----------
-    log_N, log_D : array (..., R, K)
-        Logarithms of the budgets over those at which nothing has grown.
-    factor : array (..., R, K)
-        Of the help of own data.
-    help : array (..., 1, K)
-        Own data's help at an even ratio, where nothing has grown.
-    """
-
-    log_N: FloatArray
-    log_D: FloatArray
-    factor: FloatArray
-    help: FloatArray
-
-    @property
-    def before(self) -> FloatArray:
-        """Theta of own data alone at an even ratio where nothing has grown, (..., 1, K)."""
-        return 1.0 + self.help
-
-    @property
-    def after(self) -> FloatArray:
-        """The same where it has, (..., R, K)."""
-        return 1.0 + self.help * self.factor
-
-    @property
-    def scale(self) -> FloatArray:
-        """What Theta is divided by, (..., R, K), so that growth tells mixtures apart and moves no even one's loss."""
-        return self.after / self.before
+GROWTH = 0.5
+"""Spread of eta and zeta about 0. Held-out errors hardly change with 0.35 to 1 (our six languages)."""
 
 
 @dataclass(frozen=True)
 class LearnedBase(TransferLaw):
-    """`Theta_j = (1 + sum_i g_ij (u_ij / gamma_j) p_i^s_ij) / R_j`, u >= 0; s = a and `g = (N / N0)^eta (D / D0)^zeta`
-    for the target's own source, s = c and g = 1 for others.
+    """`Theta_j = (1 + sum_i g_ij (u_ij / gamma_j) p_i^s_ij) / R_j`, u >= 0; for the target's own source s = a and
+    `g^gamma = (C(N0, D0) / C(N, D0))^eta (C(N, D0) / C(N, D))^zeta`, for others s = c and g = 1.
 
-    R_j, the same ratio of own data's help alone at an even ratio e, `(1 + g h) / (1 + h)` with `h = (u / gamma) e^a`,
-    leaves the level of the losses to the core. N0 and D0 are the runs' geometric means.
+    C is the core, N0 and D0 (`first_N`, `first_D`) are the runs' smallest N and D. R_j, the same ratio of own data's
+    help alone at an even ratio e, `(1 + g h) / (1 + h)` with `h = (u / gamma) e^a`, leaves the level of the losses to
+    the core; of sources that no run holds e knows nothing.
 
-    A target that is no source has no own data, and no a, eta and zeta (`idle`). Where a transfer matrix is given, the u
-    of other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps; else to zero.
+    A target whose own source no run holds has no own data, and no a, eta and zeta (`idle`). Where a transfer matrix is
+    given, the u of other sources are shrunk to a multiple of NSV_ij, as large as cross-validation says that it helps;
+    else to zero.
     """
 
     kind = "law/learned-base"
@@ -96,13 +65,13 @@ class LearnedBase(TransferLaw):
     u: FloatArray = fitted(
         "MK", role="coefficients", positive=False, low=0.0, high=1e3, start=(FIRST,), typical=(0.05, 0.8)
     )
-    eta: FloatArray = fitted(positive=False, low=-2.0, high=2.0, budget="N", start=(0.0,), typical=(-0.1, 0.2))
-    zeta: FloatArray = fitted(positive=False, low=-2.0, high=2.0, budget="D", start=(0.0,), typical=(0.0, 0.5))
+    eta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="N", start=(0.0,), typical=(-0.1, 0.4))
+    zeta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="D", start=(0.0,), typical=(0.0, 0.7))
     own: FloatArray = given("MK")
     nsv: FloatArray = given("MK")
     even: FloatArray = given("K")
-    N0: FloatArray = given("K")
-    D0: FloatArray = given("K")
+    first_N: FloatArray = given("K")
+    first_D: FloatArray = given("K")
 
     def check(self, sources: int, targets: int, leading: int) -> None:
         super().check(sources, targets, leading)
@@ -117,11 +86,14 @@ class LearnedBase(TransferLaw):
 
     def growth(self, N: FloatArray, D: FloatArray) -> Growth:
         """How far own data's help has grown at each budget."""
-        log_N = np.log(N)[:, None] - np.log(over_runs(self.N0))
-        log_D = np.log(D)[:, None] - np.log(over_runs(self.D0))
-        factor = np.exp(over_runs(self.eta) * log_N + over_runs(self.zeta) * log_D)
         own = np.einsum("...mk,...mk->...k", self.phi(), self.own)
-        return Growth(log_N, log_D, factor, over_runs(own * self.even**self.a))
+        return Growth(np.exp(self._shares().log_factor(self._falls(N, D))), over_runs(own * self.even**self.a))
+
+    def _falls(self, N: FloatArray, D: FloatArray) -> Falls:
+        return Falls.of(self, (self.first_N, self.first_D), N, D)
+
+    def _shares(self) -> Shares:
+        return Shares(over_runs(self.eta), over_runs(self.zeta), over_runs(self.gamma))
 
     def theta(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         powers, phi, growth = concave_powers(p, self.exponent()), self.phi(), self.growth(N, D)
@@ -134,30 +106,31 @@ class LearnedBase(TransferLaw):
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         gamma, growth = over_runs(self.gamma), self.growth(N, D)
-        grown, before, after = growth.factor, growth.before, growth.after
+        factor, before, after = growth.factor, growth.before, growth.after
         exponent, phi = self.exponent(), self.phi()
         powers = concave_powers(p, exponent)  # (..., R, M, K)
         own = np.einsum("...rmk,...mk->...rk", powers, phi * self.own)
-        helped = np.einsum("...rmk,...mk->...rk", powers, phi) + (grown - 1.0) * own
+        helped = np.einsum("...rmk,...mk->...rk", powers, phi) + (factor - 1.0) * own
         theta = 1.0 + helped
         log_theta = np.log(theta) - np.log(growth.scale)
         core, slopes = self.core_expansion(N, D)
         powers *= (-1.0 / theta)[..., None, :]
-        powers *= np.where(self.own[..., None, :, :] > 0, grown[..., None, :], 1.0)
+        powers *= np.where(self.own[..., None, :, :] > 0, factor[..., None, :], 1.0)
         by_log = powers * log_ratios(p)[:, :, None]
         steep = self.u * exponent
-        spared = grown / after - 1.0 / before  # of log R by own data's help at an even ratio
+        spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
         even = over_runs(self.even**self.a)
         by_a = np.einsum("...rmk,...mk->...rk", by_log, steep * self.own)
-        by_growth = -gamma * (own * grown / theta - growth.help * grown / after)
-        return np.log(core) - gamma * log_theta, slopes | {
+        slopes |= {
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
             "u": powers + self.own[..., None, :, :] * (even * spared)[..., None, :],
             "a": by_a + gamma * growth.help * spared * over_runs(self.a * np.log(self.even)),
             "c": np.einsum("...rmk,...mk->...rk", by_log, steep * (self.own == 0)),
-            "eta": by_growth * growth.log_N,
-            "zeta": by_growth * growth.log_D,
         }
+        by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
+        by_x = self._shares().slopes(self._falls(N, D))
+        grown = {name: slopes.get(name, 0.0) + by_growth * by for name, by in by_x.items()}
+        return np.log(core) - gamma * log_theta, slopes | grown
 
     def idle(self) -> dict[str, BoolArray]:
         foreign = ~np.any(self.own > 0, axis=-2)
@@ -171,11 +144,11 @@ class LearnedBase(TransferLaw):
         return PowerTerms(np.zeros_like(core), core, self.gamma, phi, s, base=1.0 / growth.scale[..., 0, :])
 
     def rescaled(self, N0: float, D0: float) -> Self:
-        return super().rescaled(N0, D0).replaced(N0=self.N0 * N0, D0=self.D0 * D0)
+        return super().rescaled(N0, D0).replaced(first_N=self.first_N * N0, first_D=self.first_D * D0)
 
     def loosened(self, budget: Budget, level: float, apart: FloatArray) -> Self:
-        growth, here = GROWTH[budget] * apart, np.full(np.shape(self.E), level)
-        return self.replaced(eta=growth, N0=here) if budget == "N" else self.replaced(zeta=growth, D0=here)
+        share, here = np.clip(GROWTH * apart, -1.0, 1.0), np.full(np.shape(self.E), level)
+        return self.replaced(eta=share, first_N=here) if budget == "N" else self.replaced(zeta=share, first_D=here)
 
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
@@ -183,16 +156,17 @@ class LearnedBase(TransferLaw):
         spread = knobs["u"] * np.where(own, RELIEF, 1.0)
         center = np.where(own, 0.0, knobs["sv"] * knobs["u"] * givens["nsv"])
         shapes = {name: Belief(float(np.log(knobs[name])), sd) for name, sd in SPREADS.items()}
-        growth = {"eta": Belief(0.0, GROWTH["N"]), "zeta": Belief(0.0, GROWTH["D"])}
+        growth = {"eta": Belief(0.0, GROWTH), "zeta": Belief(0.0, GROWTH)}
         return shapes | growth | {"alpha": EXPONENT["N"], "beta": EXPONENT["D"], "u": Belief(center, spread)}
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
+        held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
         same = [[source == target for target in inputs.targets] for source in inputs.sources]
-        own = np.array(same, dtype=np.float64).reshape(len(inputs.sources), len(inputs.targets))
+        own = np.array(same, dtype=np.float64).reshape(len(held), len(inputs.targets)) * held[:, None]
         nsv = np.zeros_like(own) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
-        one = np.ones(len(inputs.targets))
-        return {"own": own, "nsv": nsv, "even": one / max(len(inputs.sources), 1), "N0": one, "D0": one}
+        alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
+        return {"own": own, "nsv": nsv} | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:

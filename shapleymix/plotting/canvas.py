@@ -81,7 +81,7 @@ def required() -> ModuleType:
     try:
         import matplotlib
     except ImportError as error:
-        raise UsageError("figures need matplotlib", hint="pip install 'matplotlib>=3.8'") from error
+        raise UsageError("figures need matplotlib", hint="pip install 'matplotlib>=3.10.7'") from error
     return matplotlib
 
 

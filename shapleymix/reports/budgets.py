@@ -4,7 +4,7 @@ A page has no Python: it is given numbers from which the pieces at N and D are s
 
     floor_j = fixed_j + size_j (N / N0)^-alpha_j + data_j (D / D0)^-beta_j
 
-and the scale alike; own data's help may grow with N and D as well, as it does under `learned-base`. Where the core
+and the scale alike; own data's help may grow as the scale falls, as it does under `learned-base`. Where the core
 `E + A / N^alpha + B / D^beta` stands in a law is asked of the law itself, which is evaluated without one or another of
 its parts; and the sum is held against the law at other budgets, so that a law of another form is found out, and stays
 at its budget.
@@ -20,6 +20,7 @@ from shapleymix.errors import SolveError
 from shapleymix.files import Json
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.growth import FURTHEST, LEAST, MOST
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.terms import ExponentialTerms, PowerTerms, Terms
 from shapleymix.records import FloatArray
@@ -48,15 +49,29 @@ class Parts:
 
 @dataclass(frozen=True)
 class OwnGrowth:
-    """How the help of own data grows with N and D, while an even mixture stays where it is.
+    """How the help of own data grows as the scale C falls, while an even mixture stays where it is.
 
-    By a factor `f = (N / N0)^eta (D / D0)^zeta` of the own sources' coefficients, and of all Theta by
-    `(1 + help) / (1 + help f)`; `own` (M, K) is 1 for a target's own source, the other arrays are (K,).
+    At any budget it is by a factor g with `log g = start + zeta log(C(N, D0) / C(N, D)) - eta log C(N, D0)`, no further
+    than `FURTHEST`, D0 being the fewest tokens; and from the budget of the parts on by a factor f, the quotient of two
+    of these, of the own sources' coefficients, and of all Theta by `(1 + help) / (1 + help f)`.
+
+    Attributes
+    ----------
+    own : array (M, K)
+        1 for a target's own source.
+    eta, zeta, start : array (K,)
+        See above.
+    fewest : array (K,)
+        What the part of D is multiplied by at the fewest tokens.
+    help : array (K,)
+        Own data's help at an even ratio, at the budget of the parts.
     """
 
     own: FloatArray
     eta: FloatArray
     zeta: FloatArray
+    start: FloatArray
+    fewest: FloatArray
     help: FloatArray
 
     @classmethod
@@ -65,18 +80,27 @@ class OwnGrowth:
         if not isinstance(law, LearnedBase) or not (law.eta.any() or law.zeta.any()):
             return None
         there = law.growth(np.array([N]), np.array([D]))
-        return cls(law.own, law.eta, law.zeta, (there.help * there.factor)[0])
+        eta, zeta = law.eta / law.gamma, law.zeta / law.gamma
+        fixed, by_size, by_data = law.pieces_by_logs(np.log(law.first_N), np.log(law.first_D))
+        start, fewest = eta * _log((fixed + by_size + by_data)[0]), (law.first_D / D) ** -law.beta
+        return cls(law.own, eta, zeta, start, fewest, (there.help * there.factor)[0])
 
-    def factors(self, n: float, d: float) -> tuple[FloatArray, FloatArray]:
-        """The factors of own coefficients and of all Theta (K,) at n times N0 and d times D0."""
-        f = n**self.eta * d**self.zeta
+    def log_factor(self, scale: Parts, by_size: FloatArray, by_data: FloatArray) -> FloatArray:
+        """Of own data's help (K,), log g where the powers of N and D are by factors (K,) other than at the parts'."""
+        larger, there = (_log(scale.at(by_size, by)) for by in (self.fewest, by_data))
+        return np.clip(self.start - self.eta * larger + self.zeta * (larger - there), -FURTHEST, FURTHEST)
+
+    def factors(self, scale: Parts, by_size: FloatArray, by_data: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The factors of own coefficients and of all Theta (K,)."""
+        here = np.ones_like(self.eta)
+        f = np.exp(self.log_factor(scale, by_size, by_data) - self.log_factor(scale, here, here))
         return f, (1 + self.help) / (1 + self.help * f)
 
     def to_document(self) -> dict[str, Json]:
         """As JSON; `own` is the place of each target's own source, -1 where it has none."""
         own = np.where(self.own.any(axis=0), self.own.argmax(axis=0), -1)
-        parts = {"own": own, "eta": self.eta, "zeta": self.zeta, "help": self.help}
-        return {name: value.tolist() for name, value in parts.items()}
+        parts = {"own": own, "eta": self.eta, "zeta": self.zeta, "start": self.start, "fewest": self.fewest}
+        return {name: value.tolist() for name, value in (parts | {"help": self.help}).items()}
 
 
 @dataclass(frozen=True)
@@ -114,12 +138,12 @@ class Budgeted:
 
     def at(self, N: float, D: float) -> tuple[FloatArray, ...]:
         """Floor, scale, coefficients and base of Theta at another budget: what a page sums up."""
-        n, d = N / self.N, D / self.D
-        linear = (part.at(n**-self.alpha, d**-self.beta) for part in (self.floor, self.scale))
+        factors = (N / self.N) ** -self.alpha, (D / self.D) ** -self.beta
+        linear = (part.at(*factors) for part in (self.floor, self.scale))
         matrix, base = matrix_of(self.terms), base_of(self.terms)
         if self.growth is None:
             return *linear, matrix, base
-        own, every = self.growth.factors(n, d)
+        own, every = self.growth.factors(self.scale, *factors)
         return *linear, matrix * np.where(self.growth.own > 0, own, 1.0) * every, base * every
 
     def to_document(self) -> dict[str, Json]:
@@ -169,6 +193,10 @@ def budgeted(law: Law, N: float, D: float) -> Budgeted:
     none = np.zeros(terms.n_targets)
     floor, scale = (Parts(np.broadcast_to(part, none.shape), none, none) for part in _linear(terms))
     return Budgeted(law.name, terms, N, D, floor, scale, none, none, moves=False)
+
+
+def _log(core: FloatArray) -> FloatArray:
+    return np.log(np.clip(core, LEAST, MOST))
 
 
 def matrix_of(terms: Terms) -> FloatArray:

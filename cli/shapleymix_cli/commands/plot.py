@@ -13,7 +13,7 @@ from shapleymix_cli.groups import grouped
 def command() -> None:
     """Draw results as PNG, SVG or PDF; the caption is printed, with --json the numbers that are drawn.
 
-    Needs matplotlib: pip install 'matplotlib>=3.8'.
+    Needs matplotlib: pip install 'matplotlib>=3.10.7'.
     """
 
 

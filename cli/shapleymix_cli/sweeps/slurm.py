@@ -127,7 +127,7 @@ def submit(
         import submitit
         from submitit.core.utils import FailedJobError
     except ImportError as error:
-        hint = "pip install 'submitit>=1.5', or call `shapleymix run PLAN --index I` from a script of your own"
+        hint = "pip install 'submitit>=1.5.4', or call `shapleymix run PLAN --index I` from a script of your own"
         raise UsageError("--backend slurm needs submitit", hint=hint) from error
     pieces = [indices[start : start + MOST_TASKS] for start in range(0, len(indices), MOST_TASKS)]
     if jobs is not None and jobs < len(pieces):

@@ -20,17 +20,39 @@ function prepared(law) {
 
 /** The law at N parameters and D tokens: its floor and scale are constants, a power of N, and a power of D. */
 function lawAt(law, N, D) {
-  const n = N / law.N,
-    d = D / law.D;
-  const summed = (parts) =>
-    parts.fixed.map((fixed, j) => fixed + parts.size[j] * n ** -law.alpha[j] + parts.data[j] * d ** -law.beta[j]);
-  const terms = { ...law, floorAt: summed(law.floor), scaleAt: summed(law.scale) };
-  return law.growth === null ? terms : { ...terms, ...grown(law, n, d) };
+  const bySize = law.alpha.map((alpha) => (N / law.N) ** -alpha),
+    byData = law.beta.map((beta) => (D / law.D) ** -beta);
+  const terms = { ...law, floorAt: summed(law.floor, bySize, byData), scaleAt: summed(law.scale, bySize, byData) };
+  return law.growth === null ? terms : { ...terms, ...grown(law, bySize, byData) };
+}
+
+/** Parts where the powers of N and D are by factors other than at the parts' own budget. */
+function summed(parts, bySize, byData) {
+  return parts.fixed.map((fixed, j) => fixed + parts.size[j] * bySize[j] + parts.data[j] * byData[j]);
+}
+
+/** Logarithms of growth go no further, and are of cores between these, as in shapleymix/laws/growth.py. */
+const FURTHEST = 200,
+  LEAST = 1e-300,
+  MOST = 1e300;
+
+/** log g: by how much own data's help has grown, as the scale fell. */
+function logGrowth({ scale, growth }, bySize, byData) {
+  const logOf = (core) => Math.log(Math.min(Math.max(core, LEAST), MOST));
+  const larger = summed(scale, bySize, growth.fewest).map(logOf),
+    there = summed(scale, bySize, byData).map(logOf);
+  return growth.start.map((start, j) => {
+    const found = start - growth.eta[j] * larger[j] + growth.zeta[j] * (larger[j] - there[j]);
+    return Math.min(Math.max(found, -FURTHEST), FURTHEST);
+  });
 }
 
 /** Theta where the help of own data has grown, so that an even mixture stays where it is. */
-function grown({ matrix, base, targets, growth }, n, d) {
-  const own = growth.eta.map((eta, j) => n ** eta * d ** growth.zeta[j]);
+function grown(law, bySize, byData) {
+  const { matrix, base, targets, growth } = law;
+  const here = new Array(targets).fill(1),
+    from = logGrowth(law, here, here);
+  const own = logGrowth(law, bySize, byData).map((log, j) => Math.exp(log - from[j]));
   const every = growth.help.map((help, j) => (1 + help) / (1 + help * own[j]));
   const factor = (at) => {
     const j = at % targets;

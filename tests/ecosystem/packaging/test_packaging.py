@@ -23,8 +23,8 @@ RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 EXTRAS = ("plots", "gbm", "slurm")
 UV = [sys.executable, "-m", "uv"]
 SUITE = (
-    "certificate", "cli", "cli_optimize", "downstream", "exporting", "fits", "laws", "optimization", "plotting_answers",
-    "records", "report", "runs", "sources",
+    "certificate", "cli", "cli_optimize", "downstream", "exporting", "fits", "importing", "laws", "optimization",
+    "plotting_answers", "records", "report", "runs",
 )  # fmt: skip
 """The files of the default suite that run on every installation: each wing, and each package that it rests on."""
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "pyyaml")
@@ -132,7 +132,7 @@ def test_an_extra_that_is_not_there_is_installed_as_its_hint_says(
     done = subprocess.run(draw, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     hint = shlex.split(done.stderr.partition("hint: ")[2])
-    assert hint == ["pip", "install", "matplotlib>=3.8"]
+    assert hint == ["pip", "install", "matplotlib>=3.10.7"]
     call(python, "-m", *hint, cwd=tmp_path, env=clean)
     call(*draw, cwd=tmp_path, env=clean)
 
