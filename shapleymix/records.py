@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.fields import Range, odd_fields
-from shapleymix.files import Json, Origin, atomic_write, parse_json, read_once
+from shapleymix.files import Json, Origin, atomic_write, is_table_name, parse_json, read_once
 
 SCHEMA_VERSION = 1
 
@@ -125,9 +125,21 @@ class Record(Shown):
     @classmethod
     def from_bytes(cls, data: bytes, origin: Origin) -> Self:
         """The record in the bytes of a file, which is kept as `read_from`."""
-        record = cls.from_document(parse_json(data, origin.file), origin.file)
+        record = cls.from_document(_parsed(cls, data, origin.file), origin.file)
         object.__setattr__(record, "_read_from", origin)
         return record
+
+
+def _parsed(cls: type[Record], data: bytes, file: str) -> object:
+    """The document in the bytes of a file; a table is told from a document that is damaged."""
+    try:
+        return parse_json(data, file)
+    except StoreError as error:
+        place = Location(file=file)
+        if not is_table_name(file):
+            raise
+        hint = "give the document that its command writes, such as -o NAME.json"
+        raise StoreError(f"is a table, not a {cls.kind}", location=place, hint=hint) from error
 
 
 class _Place(NamedTuple):

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_tools import Run, runner
+from known_fits import FakeFit
 
 import shapleymix as sm
+from shapleymix.mixing.grids import grid_of
+from shapleymix.mixing.optimization import optimize_scales
 
 pytest.importorskip("matplotlib")
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -68,7 +71,7 @@ def test_calibration_is_asked_for(run: Run, exact: Path) -> None:
         (["transfers", "SV"], "did you mean 'transfer'?"),
         (["transfer", "SV", "--names", "a,b", "--json"], "2 names for 1 matrix"),
         (["agreement", "SV", "SV", "--values", "log", "--json"], "log"),
-        (["mixture", "SV", "--json"], "JSON"),
+        (["mixture", "SV", "--json"], "is a table, not a mixture"),
         (["mixture", "absent.json", "--json"], "cannot be read"),
         (["design", "--json"], "Missing argument 'PLAN'"),
         (["fit", "SV", "SV", "--json"], "is a table, not a fit"),
@@ -108,3 +111,22 @@ def test_without_matplotlib_the_hint_comes_before_the_work(
     assert outcome.code == 2
     assert "figures need matplotlib" in outcome.err
     assert "pip install 'matplotlib>=3.10.7'" in outcome.err
+
+
+def test_what_another_figure_is_of_says_which(run: Run, tmp_path: Path) -> None:
+    """A mixture is looked for in a grid, a frontier, a table, and a mixture that is damaged."""
+    fit, table = FakeFit(), tmp_path / "runs.csv"
+    grid_of("shapley", optimize_scales(fit, ["1B", "2B"], ["50B"])).save(tmp_path / "grid.json")
+    sm.frontier(fit, "1B", "100B", "en:rest", points=3).save(tmp_path / "curve.json")
+    table.write_text("run,N\na,1\n")
+    (tmp_path / "mix.json").write_text('{"kind": "mixture", "schema_version": 1}')
+    for name, told, hint in (
+        ("grid.json", "holds a mixture-grid, expected a mixture", "optimize at one -N and -D"),
+        ("curve.json", "holds a frontier, expected a mixture", "draw it by `shapleymix plot frontier`"),
+        ("runs.csv", "is a table, not a mixture", "give the document that its command writes"),
+        ("mix.json", "lacks the field", "write it again"),
+    ):
+        found = run("plot", "mixture", tmp_path / name, "-o", tmp_path / "m.png")
+        assert found.code == 1
+        assert told in found.err
+        assert hint in found.err

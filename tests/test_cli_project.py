@@ -78,6 +78,7 @@ SMALLEST = {
     "optimize": "fit.json -N 97600 -D 2M",
     "plan mixtures": "--n 1 --fit fit.json --law learned-base",
     "plot fit": "fit.json",
+    "plot transfer": "",
     "plot learning-curve": "--law chinchilla --folds 2 --min-own-tokens 20k",
     "baselines": "-D 2M",
     "export": "natural --format json -D 2M",
@@ -92,6 +93,8 @@ def said(name: str) -> tuple[str, str]:
     takes = TAKING[name].project or {}
     if name == "baselines":
         return "", "languages.csv"
+    if name == "plot transfer":
+        return "", "sv.csv"
     if name == "report":  # whose log is an option
         return " ".join(["--log runs.csv", *OPTIONS.values()]), ""
     return " ".join(text for entry, text in OPTIONS.items() if entry in takes), "runs.csv" if "log" in takes else ""

@@ -234,7 +234,11 @@ def test_samples_of_an_epoch_are_those_of_the_run() -> None:
     assert sm.export(THREE, "mosaic", paths=PATHS, mean_tokens=2048, D="1B").config["epoch_size"] == 488281
     unknown = sm.export(THREE, "mosaic", paths=PATHS, D="1B")
     assert "epoch_size" not in unknown.config
-    assert any("epoch" in note for note in unknown.notes)
+    lengths = "mean_tokens (of a packed sample its length)"
+    assert f"without {lengths} no epoch_size is written" in unknown.notes, "D is given"
+    neither = sm.export(THREE, "mosaic", paths=PATHS).notes
+    assert f"without D and {lengths} no epoch_size is written" in neither
+    assert "without D no epoch_size is written" in sm.export(THREE, "mosaic", paths=SUPPLY).notes
 
 
 def test_repetition_is_allowed_as_far_as_it_is_needed() -> None:

@@ -206,6 +206,14 @@ def test_what_is_doubtful_of_the_optimum_is_told_where_the_page_is_made(run, sav
     assert "by up to a factor of 500,000" in outcome.err
 
 
+def test_a_log_of_other_languages_is_named(run, saved, tmp_path):
+    text = RUNS.read_text(encoding="utf-8").replace("_ja", "_xx").replace("_zh", "_yy")
+    (tmp_path / "other.csv").write_text(text, encoding="utf-8")
+    outcome = run("report", saved, "--log", tmp_path / "other.csv", "-o", tmp_path / "page.html")
+    assert outcome.code == 1
+    assert f"error: {tmp_path / 'other.csv'} has 4 faults" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -30,6 +30,9 @@ def mixed(datasets):
 '''
 
 
+_LENGTHS = "mean_tokens (of a packed sample its length)"
+
+
 class Mosaic(Format):
     """The `streams` of a StreamingDataset, each with its proportion, and the samples of an epoch."""
 
@@ -49,8 +52,11 @@ class Mosaic(Format):
 
     def notes(self, blend: Blend) -> list[str]:
         """Without a size, an epoch is as many samples as there are."""
-        known = epoch_size(blend) is not None
-        return [] if known else ["without D and mean_tokens (of a packed sample its length) no epoch_size is written"]
+        if epoch_size(blend) is not None:
+            return []
+        measured = not any(math.isnan(stream.mean_tokens) for stream in blend.streams)
+        lacking = (["D"] if math.isnan(blend.D) else []) + ([] if measured else [_LENGTHS])
+        return [f"without {' and '.join(lacking)} no epoch_size is written"]
 
 
 class LitData(Format):

@@ -52,7 +52,7 @@ def align(
         *(_unknown(position, to, what, place) if exact else ()),
     ]
     if faults:
-        raise DataError.of(faults, what)
+        raise DataError.of(faults, origin or f"the set of {what}")
     return np.array([position[name] for name in to], dtype=np.int64)
 
 

@@ -143,7 +143,8 @@ def _solved(
     from shapleymix_cli.inputs import read_table
 
     N, D = (known or float(most) for known, most in zip(budget, (fit.N_range[1], fit.D_range[1]), strict=True))
-    table = read_table(out, None if asked.get("languages") is None else str(asked["languages"]))
+    named = asked.get("languages")
+    table = read_table(out, None if named is None else str(named))
     try:
         fit.terms(N, D)
     except SolveError:  # the page says why

@@ -10,6 +10,7 @@ import click
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import names_of, output, require_place, show
+from shapleymix_cli.project import always
 
 if TYPE_CHECKING:
     from shapleymix.tables.transfer import TransferMatrix
@@ -44,13 +45,14 @@ _SHARED = (
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix plot transfer sv.csv -o transfer.png",
     "shapleymix plot transfer sv.csv example/irds_raw.csv --calibrate --names exact,in-run -o both.svg",
+    project={"transfer": always},
 )
-@click.argument("matrix", metavar="A")
+@click.argument("transfer", metavar="A")
 @click.argument("other", metavar="[B]", required=False)
 @_shared
 def transfer(
     out: Output,
-    matrix: str,
+    transfer: str,
     other: str | None,
     calibrate: bool,
     values: Values | None,
@@ -66,7 +68,7 @@ def transfer(
     from shapleymix.plotting.heatmaps import plot_transfer
 
     require_place(out, output)
-    read = [_matrix(out, path, kind, calibrate) for path in (matrix, other) if path is not None]
+    read = [_matrix(out, path, kind, calibrate) for path in (transfer, other) if path is not None]
     show(out, plot_transfer(*read, values=values, names=names_of(names)), output, force)
 
 

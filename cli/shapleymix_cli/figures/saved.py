@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import click
 
+from shapleymix.errors import ShapleyMixError, StoreError
+from shapleymix.files import parse_json, read_once
 from shapleymix_cli import options
 from shapleymix_cli.console import Output
 from shapleymix_cli.figures.drawing import output, require_place, show
 from shapleymix_cli.forms import Command
 
 FITTED = "shapleymix fit example/runs.csv --law learned-base --min-own-tokens 20k --bootstrap 20 --folds 0"
+
+
+HOMES = {
+    "mixture-grid": "it holds several budgets: optimize at one -N and -D, and draw that mixture",
+    "fit": "draw it by `shapleymix plot fit`",
+    **{kind: f"draw it by `shapleymix plot {kind}`" for kind in ("mixture", "frontier", "design", "downstream")},
+    "comparison": "draw it by `shapleymix plot compare`",
+}
+"""How results of another kind are drawn."""
+
+
+def _home(path: str, wanted: str) -> str | None:
+    """How that which a file holds is drawn, where it is of another kind than the one that is wanted."""
+    try:
+        document = parse_json(read_once(path)[0], path)
+    except (OSError, ShapleyMixError):
+        return None
+    kind = document.get("kind") if isinstance(document, dict) else None
+    return HOMES.get(str(kind)) if kind != wanted else None
 
 
 def _of_saved(kind: str, metavar: str, text: str, *examples: str) -> Command:
@@ -20,7 +41,13 @@ def _of_saved(kind: str, metavar: str, text: str, *examples: str) -> Command:
         from shapleymix_cli.inputs import load_record
 
         require_place(out, output)
-        show(out, load_record(out, getattr(shapleymix, kind), path).plot(), output, force)
+        wanted = getattr(shapleymix, kind)
+        try:
+            found = load_record(out, wanted, path)
+        except StoreError as error:
+            hint = _home(path, wanted.kind) or error.hint
+            raise StoreError(error.message, location=error.location, hint=hint) from error
+        show(out, found.plot(), output, force)
 
     draw.__doc__ = text
     return options.command(*examples)(click.argument("path", metavar=metavar)(output(draw)))
