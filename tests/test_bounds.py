@@ -11,7 +11,8 @@ from scipy.optimize import linprog, minimize
 from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.mixing.bounds import Bounds, Group, Near
 from shapleymix.mixing.demands import Demands
-from shapleymix.mixing.feasibility import least_distance, require_anchor, require_feasible, without_room
+from shapleymix.mixing.feasibility import require_anchor, require_feasible
+from shapleymix.mixing.room import least_distance, without_room
 from shapleymix.tables.languages import Languages
 
 NAMES = ("en", "de", "fr", "zh")

@@ -14,8 +14,8 @@ import shapleymix as sm
 from shapleymix.fitting.cells import Cells, cells_of
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.uncertainty import Spread, residual_quantiles
-from shapleymix.mixing.demands import misfit_of
 from shapleymix.mixing.doubts import Doubts, Outlook
+from shapleymix.mixing.fit_like import misfit_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 

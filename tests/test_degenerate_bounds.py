@@ -16,8 +16,8 @@ from shapleymix.mixing.bounds import Bounds, Constraints, Group
 from shapleymix.mixing.certificate import violation
 from shapleymix.mixing.engine.rows import Rows
 from shapleymix.mixing.engine.solving import solve
-from shapleymix.mixing.feasibility import without_room
 from shapleymix.mixing.problem import MEAN, WORST, Problem
+from shapleymix.mixing.room import without_room
 
 NAMES = ("a", "b", "c", "d", "e")
 

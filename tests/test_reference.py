@@ -80,8 +80,22 @@ def test_nobody_is_sent_to_a_name_that_is_not_there(names: str) -> None:
     """`fit` and `compare` sent readers to `Settings`, which is not public: what `folds` means stood nowhere."""
     sent = {*re.findall(r"\b[Ss]ee `([A-Z]\w*)", names)}
     headed = {*re.findall(r"^### (\w+)$", names, flags=re.M)}
+    raised = {name for row in re.findall(r"^Raises (`.*?`):", names, flags=re.M) for name in re.findall(r"\w+", row)}
     assert "Law" in sent
-    assert sent - headed == set()
+    assert (sent | raised) - headed == set()
+
+
+@pytest.mark.parametrize("name", [name for name in sm.__all__ if inspect.isfunction(getattr(sm, name))])
+def test_every_keyword_is_told_or_is_that_of_another_function(names: str, name: str) -> None:
+    """What `unit` of `read_runs` and `prior` of `fit` mean stood nowhere."""
+    (part,) = re.findall(rf"^### {name}\n(.*?)(?=^##|\Z)", names, flags=re.M | re.S)
+    told = {one for row in re.findall(r"^\| (`.*?`) \|", part, flags=re.M) for one in re.findall(r"\w+", row)}
+    same = set(inspect.signature(sm.optimize).parameters) if "s for `optimize`" in part else set()
+    taken = {
+        one.name for one in inspect.signature(getattr(sm, name)).parameters.values() if one.kind != one.VAR_KEYWORD
+    }
+    if len(taken) > 1:  # one alone is what the first sentence is of
+        assert taken - told - same == set()
 
 
 def test_every_law_is_there(names: str) -> None:

@@ -4,11 +4,13 @@ Modules, in reading order:
 
   groups        bounds on the summed ratio of some sources, as they are written: en+de<=0.3
   bounds        what a mixture must obey, as asked for and as it stands at one budget
+  room          what bounds leave: sources without room, and how near to a mixture another can be
   feasibility   whether bounds leave a mixture, which do not, and the smallest repair
   weights       what each target counts for in the objective
   problem       what is to be minimised, under which bounds: the problem that every engine takes
   repeating     repeated tokens: the data term at the unique tokens at hand, and what it costs
   closed_forms  the paper's closed forms, as printed and corrected, and the exact solution where no bound binds
+  fit_like      what is asked of a fit, which may be a user's own, and what more it may know
   demands       all that is asked of a mixture, and the problem that it makes at one budget
   regimes       mixtures without a target's own language, where a fit knows them for another regime
   pieces        the convex pieces of a law at one budget, as far as the bounds say which regime a target is in

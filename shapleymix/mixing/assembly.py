@@ -14,10 +14,11 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.cautious import NAME as CAUTIOUS
 from shapleymix.mixing.certificate import FEASIBLE, Answer, violation
 from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.demands import Demands, FitLike, drawn_sources, effect_of, little_told, misfit_of
+from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.doubts import NO_GAIN, interval
 from shapleymix.mixing.engine.branching import NAME as BRANCHING
 from shapleymix.mixing.engine.envelopes import unproved
+from shapleymix.mixing.fit_like import FitLike, drawn_sources, effect_of, little_told, misfit_of
 from shapleymix.mixing.gains import Beliefs, Rival
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.mixtures import Mixture

@@ -18,8 +18,8 @@ from shapleymix.errors import UsageError
 from shapleymix.fields import FINITE, SHARE, Range
 from shapleymix.fitting.measures import ERROR, LOSS, Kind, measure_of
 from shapleymix.mixing.bounds import Amounts, Bounds, LanguagesSpec
-from shapleymix.mixing.demands import Predicted
 from shapleymix.mixing.doubts import Doubts, Outlook, told
+from shapleymix.mixing.fit_like import Predicted
 from shapleymix.mixing.outlooks import (
     AtBudget,
     PredictingFit,

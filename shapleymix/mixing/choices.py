@@ -15,8 +15,8 @@ import numpy as np
 from shapleymix.errors import SolveError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer
-from shapleymix.mixing.demands import FitLike, drawn_sources, little_told
 from shapleymix.mixing.engine.solving import solve_replicates
+from shapleymix.mixing.fit_like import FitLike, drawn_sources, little_told
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 

@@ -15,10 +15,11 @@ from shapleymix.errors import InfeasibleError, SolveError, caution
 from shapleymix.keywords import checked
 from shapleymix.laws import Law
 from shapleymix.mixing.assembly import TOLD_IN_THE_RESULT
-from shapleymix.mixing.demands import DemandKeywords, Demands, FitLike, FitSpec, Size, fit_of, takes_demands
+from shapleymix.mixing.demands import DemandKeywords, Demands, Size, takes_demands
 from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import solve_all
+from shapleymix.mixing.fit_like import FitLike, FitSpec, fit_of
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.optimization import at_scales
 from shapleymix.mixing.pieces import pieces_of

@@ -21,19 +21,9 @@ from shapleymix.laws.terms import Terms
 from shapleymix.mixing.certificate import Answer
 from shapleymix.mixing.closed_forms import EXACT
 from shapleymix.mixing.curves import Frontier, FrontierPoint
-from shapleymix.mixing.demands import (
-    DemandKeywords,
-    Demands,
-    FitLike,
-    FitSpec,
-    Size,
-    effect_of,
-    fit_of,
-    misfit_of,
-    notices_of,
-    takes_demands,
-)
+from shapleymix.mixing.demands import DemandKeywords, Demands, Size, notices_of, takes_demands
 from shapleymix.mixing.engine.solving import solve_all, usable_replicates
+from shapleymix.mixing.fit_like import FitLike, FitSpec, effect_of, fit_of, misfit_of
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.groups import families_of
 from shapleymix.mixing.judgement import judged

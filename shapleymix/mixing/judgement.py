@@ -14,7 +14,8 @@ import numpy as np
 
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import Demands, FitLike, Predicted, predicted
+from shapleymix.mixing.demands import Demands
+from shapleymix.mixing.fit_like import FitLike, Predicted, predicted
 from shapleymix.mixing.repeating import supply_of
 from shapleymix.records import BoolArray, FloatArray
 

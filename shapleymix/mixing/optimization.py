@@ -21,19 +21,11 @@ from shapleymix.mixing.cautious import cautious
 from shapleymix.mixing.certificate import Answer, certified, uncertified
 from shapleymix.mixing.choices import chosen
 from shapleymix.mixing.closed_forms import EXACT, closed_form
-from shapleymix.mixing.demands import (
-    DemandKeywords,
-    Demands,
-    FitLike,
-    FitSpec,
-    Size,
-    fit_of,
-    notices_of,
-    takes_demands,
-)
+from shapleymix.mixing.demands import DemandKeywords, Demands, Size, notices_of, takes_demands
 from shapleymix.mixing.engine.envelopes import unproved
 from shapleymix.mixing.engine.search import NAME, Surface, is_convex, search
 from shapleymix.mixing.engine.solving import solve_all, solve_replicates, usable_replicates
+from shapleymix.mixing.fit_like import FitLike, FitSpec, fit_of
 from shapleymix.mixing.grids import notices_over
 from shapleymix.mixing.mixtures import Mixture
 from shapleymix.mixing.pieces import pieces_of

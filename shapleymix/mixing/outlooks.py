@@ -19,10 +19,10 @@ from shapleymix.fitting.absent import of_replicates
 from shapleymix.fitting.misfit import Misfit
 from shapleymix.fitting.repetition import Repetition, taken
 from shapleymix.fitting.settings import LEVEL
-from shapleymix.mixing.demands import FitLike, Predicted, effect_of, little_told, misfit_of
 from shapleymix.mixing.doubts import Doubts, Outlook, parts_of
 from shapleymix.mixing.engine.search import is_convex
 from shapleymix.mixing.engine.solving import usable_replicates
+from shapleymix.mixing.fit_like import FitLike, Predicted, effect_of, little_told, misfit_of
 from shapleymix.mixing.regimes import absent_of, rougher
 from shapleymix.mixing.repeating import repeated_replicates, supply_of
 from shapleymix.records import FloatArray

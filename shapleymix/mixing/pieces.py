@@ -8,7 +8,8 @@ from __future__ import annotations
 from shapleymix.errors import InfeasibleError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import Demands, FitLike, unseen_sources
+from shapleymix.mixing.demands import Demands
+from shapleymix.mixing.fit_like import FitLike, unseen_sources
 from shapleymix.mixing.regimes import Regime, absent_of
 from shapleymix.mixing.repeating import epochs_allowed
 

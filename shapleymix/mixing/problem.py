@@ -12,7 +12,7 @@ import numpy as np
 from shapleymix.laws.products import dot
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.feasibility import without_room
+from shapleymix.mixing.room import without_room
 from shapleymix.records import FloatArray
 
 MEAN, WORST = "mean", "worst"

@@ -22,10 +22,11 @@ from shapleymix.fields import AMOUNT, FINITE, ROUNDING, SHARE, Range
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import UNSEEN
 from shapleymix.mixing.certificate import Answer, Certificate
-from shapleymix.mixing.demands import Demands, FitLike, misfit_of
+from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.doubts import NO_GAIN, Gain
 from shapleymix.mixing.engine.solving import solve_all
 from shapleymix.mixing.feasibility import require_anchor
+from shapleymix.mixing.fit_like import FitLike, misfit_of
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.judgement import judged
 from shapleymix.mixing.pieces import supplied

@@ -38,8 +38,8 @@ def read_runs(
 ) -> RunLog:
     """Read a run log, or several as one.
 
-    Other tables than our own are read with the keywords of `ReadingOptions`: a `map` of their columns, `long` tables,
-    other units, tables to `join`.
+    Other tables than our own are read with a `map` of their columns, `long`, their units, and tables to `join`;
+    what is said so holds for all tables of the call, but a map file says how its own log is.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ def read_runs(
         (each a mapping), a map file (`.toml`) that names its log, or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
-    **reading : ReadingKeywords
+    **reading : ReadingOptions
         How the tables are written, all in one way; a map file says how its own log is.
 
     Raises
     ------
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
-    MixedError
+    UsageError
         If what is said of the tables does not hold for all of them.
     """
     checked("read_runs", reading, ReadingKeywords.__annotations__)

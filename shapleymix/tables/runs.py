@@ -232,6 +232,15 @@ def _take(values: Array | None, index: IntArray) -> Array | None:
 def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a run log in the format that the name's ending says; reading it gives the same arrays bit for bit.
 
+    Parameters
+    ----------
+    log : RunLog
+        What `read_runs` returns.
+    path : str or path
+        Ends in `.csv`, `.csv.gz`, `.parquet` or `.jsonl`.
+    force : bool
+        Whether a file that exists is overwritten.
+
     Raises
     ------
     UsageError

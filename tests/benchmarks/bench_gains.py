@@ -27,8 +27,9 @@ from scipy.special import ndtri
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
-from shapleymix.mixing.demands import Demands, drawn_sources, little_told, misfit_of
+from shapleymix.mixing.demands import Demands
 from shapleymix.mixing.doubts import Gain
+from shapleymix.mixing.fit_like import drawn_sources, little_told, misfit_of
 from shapleymix.mixing.gains import Beliefs
 from shapleymix.mixing.pieces import supplied
 from shapleymix.mixing.problem import Problem

@@ -12,7 +12,7 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.terms import Terms
 from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.demands import FitLike, predicted
+from shapleymix.mixing.fit_like import FitLike, predicted
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 
