@@ -330,11 +330,7 @@ def test_a_record_that_cannot_be_of_the_run_is_refused(
 
 
 LEDGER: dict[str, Any] = {"languages": 7, "total": [[1.0]], "unseen": [], "blocks": {"sums": [[[1.0]]]}, "count": -1}
-
-
 STATES: list[dict[str, Any]] = [{"ledger": 5}, {"losses": [1, 2]}, {"losses": [{"a": "q"}, {}]}, {"passed": 5}]
-
-
 STATES += [{"run": ["a", "b", "c"]}, {"run": [1]}, {"run": [3, 3, 10**300]}, {"every": "x"}]
 
 
