@@ -138,7 +138,7 @@ def _parsed(cls: type[Record], data: bytes, file: str) -> object:
         place = Location(file=file)
         if not is_table_name(file):
             raise
-        hint = "give the document that its command writes, such as -o NAME.json"
+        hint = "give the document that its command writes, a .json file"
         raise StoreError(f"is a table, not a {cls.kind}", location=place, hint=hint) from error
 
 
