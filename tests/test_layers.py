@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "shapleymix"
-ORDER = ("errors", "files", "display", "records", "tables", "game", "laws", "fitting", "mixing", "planning", "output")
 FORBIDDEN = {"torch", "click", "rich", "shapleymix_cli", "shapleymix_irds", "shapleymix_sweep"}
 
 
@@ -36,9 +36,15 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file's syntax tree, made once: hundreds of tests look at the same files."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def listed(path: Path) -> list[str]:
     """The names in a package's map: lines of its text such as `  names       ordered labels`, in their order."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(parsed(path)) or ""
     return re.findall(r"^ {2}(\w+) {2,}\S", text, flags=re.MULTILINE)
 
 
@@ -50,12 +56,13 @@ INITS = {name: path for name, path in MODULES.items() if path.name == "__init__.
 ORDER = listed(CORE / "__init__.py")
 
 
-def imports(path: Path, *, top_only: bool = False, types: bool = True) -> set[str]:
+@cache
+def imports(path: Path, *, top_only: bool = False, types: bool = True) -> frozenset[str]:
     """Dotted names of everything that a file imports; `from a import b` gives both `a` and `a.b`.
 
     Without `types`, what is imported for type checkers alone does not count.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for_types = {
         inner
         for node in ast.walk(tree)
@@ -74,11 +81,12 @@ def imports(path: Path, *, top_only: bool = False, types: bool = True) -> set[st
     return names
 
 
-def imported_modules(path: Path, *, loading: bool = False) -> set[str]:
+@cache
+def imported_modules(path: Path, *, loading: bool = False) -> frozenset[str]:
     """The modules of the three packages that a file imports (only those that it needs to be loaded, on demand)."""
     own = module_name(path)
     found = {name for name in imports(path, top_only=loading, types=not loading) if name in MODULES}
-    return {name for name in found if name not in (own, BY_NAME.get(own))}
+    return frozenset(name for name in found if name not in (own, BY_NAME.get(own)))
 
 
 def children(package: str) -> set[str]:
@@ -88,7 +96,7 @@ def children(package: str) -> set[str]:
 
 def laws_listed() -> set[str]:
     """Modules of the laws: `LAWS` is their list, so that a law is one file and one line."""
-    tree = ast.parse((CORE / "laws/__init__.py").read_text(encoding="utf-8"))
+    tree = parsed(CORE / "laws/__init__.py")
     froms = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {name.rpartition(".")[2] for name in froms if name.startswith("shapleymix.laws.")}
 
@@ -114,7 +122,7 @@ def layer(module: str) -> int:
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
@@ -188,7 +196,7 @@ def test_hardly_anything_is_any(package):
 
 def lines_with_any(path: Path) -> list[int]:
     """Lines on which the code, not its words, says `Any`."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    nodes = ast.walk(parsed(path))
     named = (node for node in nodes if isinstance(node, (ast.Name, ast.Attribute, ast.alias)))
     return sorted(
         {one.lineno for one in named if "Any" in (getattr(one, field, None) for field in ("id", "attr", "name"))}
@@ -255,7 +263,7 @@ def test_a_package_reaches_for_public_names_of_others():
 def test_modules_are_short_and_say_what_they_are(path):
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") < 350
-    tree = ast.parse(text)
+    tree = parsed(path)
     assert ast.get_docstring(tree), "no docstring"
     assert "from __future__ import annotations" in text or not functions(path)
 
