@@ -35,7 +35,7 @@ def five_commands() -> list[list[str]]:
 @cache
 def truth() -> tuple[Law, RunLog]:
     """A known law, and 36 runs of it that scatter by .3%."""
-    law, _, log = log_of("learned-base", rows=36, noise=3e-3, sizes=(1e8, 4e8), tokens=(2e9, 8e9))
+    law, _, log = log_of("shapley-concave", rows=36, noise=3e-3, sizes=(1e8, 4e8), tokens=(2e9, 8e9))
     return law, log
 
 

@@ -271,18 +271,21 @@ def test_a_source_that_is_like_another_joins_both_regimes(log, fits):
 
 
 def test_the_five_languages_are_predicted_better_in_each_regime(fixtures: Path):
+    """Beside what all losses of a target are off by at another size, which runs of one size cannot tell."""
     log = sm.read_runs(fixtures / "multilingual5_runs.csv")
     small, large = log.select(log.N < 5e4), log.select(log.N > 5e4)
     lacking = own_tokens(large) == 0
 
     def errors(least: float | None) -> tuple[float, float]:
         found = sm.fit(small, "learned-base", min_own_tokens=least, bootstrap=0, folds=5, threads=1)
-        off = np.abs(np.log(found.predict(large.p, large.N, large.D).losses / large.loss))
+        off = np.log(found.predict(large.p, large.N, large.D).losses / large.loss)
+        off = np.abs(off - np.nanmedian(np.where(lacking, np.nan, off), axis=0))
         return float(off[~lacking].mean()), float(off[lacking].mean())
 
     default, one_law, filtered = errors(None), errors(0.0), errors(1.0)
-    assert default[0] < one_law[0]
-    assert default[1] == one_law[1] < 0.7 * filtered[1]
+    assert default[0] < 0.9 * one_law[0]
+    assert default[1] == pytest.approx(one_law[1], rel=1e-2)
+    assert default[1] < 0.7 * filtered[1]
 
 
 @pytest.mark.parametrize("worst", [False, True], ids=["mean", "worst"])

@@ -60,7 +60,6 @@ def test_losses_that_are_perplexities_are_told() -> None:
     ("columns", "how", "hint"),
     [
         ({"p_en": [0.3, 0.6, 0.9], "p_de": [0.9, 0.6, 0.3]}, {}, "are read with ratio_unit=weights"),
-        ({"p_en": ["25%", "50%", "75%"]}, {}, "without its sign, and read percentages with ratio_unit='percent'"),
         ({"p_en": ["0,25", "0,5", "0,75"]}, {}, "say that commas are decimal marks: decimal='comma'"),
         ({"D": ["2,000,000"] * 3}, {}, "leave out the commas between thousands: 2000000"),
         ({"N": ["97,600"] * 3}, {}, "thousands without a mark (97600)"),
