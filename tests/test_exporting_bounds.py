@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -101,3 +102,14 @@ def test_a_point_of_a_frontier_keeps_its_bounds(
         assert "--ignore-bounds" in refused.err
         done = run(f"export {given} --format hf --mean-tokens 1 -D 300B --ignore-bounds")
         assert (done.code, "and the mixture allows 1" in done.err) == (0, True)
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_languages_that_the_optimum_did_not_count_are_told_where_they_are_seen_often(scale: float) -> None:
+    best = replace(mixture(), max_epochs=np.full(4, np.inf))
+    tokens = {name: p * best.D / 4 / scale for name, p in zip(best.sources, best.p, strict=True) if p > 0}
+    made = best.export("megatron", paths={"language": list(tokens), "path": list(tokens)}, available=tokens)
+    told = [one for one in made.notices if "knew of no limit of tokens" in one]
+    assert [f"{name} {4 * scale:.1f} times" in one for one in told for name in tokens] == [True] * (
+        len(tokens) if scale > 1 else 0
+    )

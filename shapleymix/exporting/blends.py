@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.errors import DataError
 from shapleymix.exporting.corpora import SPLITS, Corpora
-from shapleymix.exporting.limits import APART, Limits, told_of
+from shapleymix.exporting.limits import APART, OFTEN, Limits, told_of
 from shapleymix.exporting.streams import Draws, Stream, exact, laid_out, listed, weighted
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import epochs_of
@@ -99,7 +99,7 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora | None, seed: int, *, 
         seed,
         others,
         dropped,
-        (*told, *beyond, *warned),
+        (*told, *_often(asked, kept, tokens), *beyond, *warned),
         (*noted, *_left_out(asked, kept), *_spare(asked, corpora), *_partial(others, sources)),
     )
 
@@ -146,6 +146,17 @@ def _available(asked: Asked, kept: BoolArray, corpora: Corpora | None) -> tuple[
         for i in np.flatnonzero(apart).tolist()
     ]
     return known, told
+
+
+def _often(asked: Asked, kept: BoolArray, tokens: FloatArray) -> list[str]:
+    """Languages that are seen often, of an optimum that could not know it: it had no count of their tokens."""
+    epochs = epochs_of(asked.p, tokens, asked.D)
+    free = np.isnan(asked.limits.own) & np.isinf(asked.limits.max_epochs)  # a limit that is broken is told by itself
+    found = np.flatnonzero(kept & free & (epochs > OFTEN)).tolist()
+    if not found:
+        return []
+    seen = listed([f"{asked.sources[place]} {epochs[place]:,.1f} times" for place in found])
+    return [f"the mixture knew of no limit of tokens, and this run sees {seen}"]
 
 
 def _unmeasured(streams: Sequence[Stream], draws: Draws) -> tuple[list[str], list[str]]:

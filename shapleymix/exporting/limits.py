@@ -19,6 +19,9 @@ from shapleymix.tables.sizes import format_size
 
 APART = 0.01
 """Relative difference of two counts of tokens below which they are taken for the same."""
+OFTEN = 4.0
+"""Epochs from which repetition is told: up to here repeated tokens are worth about as much as fresh ones
+(Muennighoff et al., 2023)."""
 _HINT = "optimize again for the tokens of this run, or export it all the same (ignore_bounds)"
 
 
