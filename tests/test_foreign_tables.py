@@ -266,4 +266,21 @@ def test_a_frame_with_mappings_in_its_cells(run: Run, tmp_path: Path) -> None:
 )
 def test_a_cell_that_is_no_mapping_stays_a_text(cell: str) -> None:
     cells = Cells({"config": [cell]}, [2])
-    assert unfolded(cells) == cells
+    assert unfolded(cells, "runs.csv") == cells
+
+
+@pytest.mark.parametrize("columns", [{"c": ["{'a': 1}"], "c.a": ["7"]}, {"c.a": ["7"], "c": ["{'a': 1}"]}])
+def test_a_key_that_is_a_column_already_is_refused(columns: dict[str, list[object]]) -> None:
+    with pytest.raises(sm.DataError, match=r"runs\.csv:2: 'c\.a' occurs twice"):
+        unfolded(Cells(columns, [2]), "runs.csv")
+    with pytest.raises(sm.DataError, match=r"'a\.b' occurs twice"):
+        unfolded(Cells({"c": ["{'a': {'b': 1}, 'a.b': 2}"]}, [2]), "runs.csv")
+
+
+@pytest.mark.parametrize("cell", ["1e9999999%", "1e900000%", "-1e-9999999%", "nan%"])
+def test_a_percentage_that_is_no_ratio_is_refused_at_its_place(tmp_path: Path, cell: str) -> None:
+    """Fault: a number that overflowed was an internal fault."""
+    path = tmp_path / "runs.csv"
+    path.write_text(f"run,N,D,p_en,p_de,loss_en,loss_de\na,1e8,1e10,{cell},50%,2,2\n")
+    with pytest.raises(sm.DataError, match=r"runs\.csv:2 \[p_en\]"):
+        sm.read_runs(path)

@@ -14,10 +14,15 @@ MOST = 1_000_000
 _NO_NUMBER = ("nan", "inf")
 
 
-def unfolded(cells: Cells) -> Cells:
+def unfolded(cells: Cells, origin: str) -> Cells:
     """The cells with a column for each key of the mappings, such as `config.mix.en`.
 
     Only literals are read: nothing in a cell is run. A column of which a cell is none stays as it is.
+
+    Raises
+    ------
+    DataError
+        If a key has the name of a column that is there already.
     """
     opened = {name: found for name, column in cells.columns.items() if (found := _mappings(column)) is not None}
     if not opened:
@@ -27,7 +32,7 @@ def unfolded(cells: Cells) -> Cells:
         for row in range(len(cells.lines))
     ]
     told = f"the columns {', '.join(opened)} hold mappings: each key is a column"
-    return replace(cells, columns=rows_of(records, cells.lines).columns, notices=(*cells.notices, told))
+    return replace(cells, columns=rows_of(records, cells.lines, origin).columns, notices=(*cells.notices, told))
 
 
 def _mappings(column: list[object]) -> list[dict[str, object]] | None:
@@ -48,7 +53,9 @@ def _mapping(text: str) -> dict[str, object] | None:
         found = json.loads(text, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         found = _literal(text)
-    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        return None
+    return {str(key): value for key, value in found.items()}
 
 
 def _literal(text: str) -> object:

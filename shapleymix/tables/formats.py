@@ -61,7 +61,7 @@ def read_cells(data: bytes, origin: str, layout: Layout) -> Cells:
         _no_marks(layout, origin, "a log of Megatron")
         found = read_megatron(text, origin)
     else:
-        found = unfolded(read_separated(text, origin, layout))
+        found = unfolded(read_separated(text, origin, layout), origin)
         found = read_panel(found) if is_panel(found.columns) else found
     return replace(found, notices=told + found.notices)
 

@@ -29,7 +29,7 @@ def read_json(text: str, origin: str) -> Cells:
         return read_trainer_state(whole, origin)
     if whole is not None and all(isinstance(value, (list, dict)) for value in whole.values()) and whole:
         return _columns(whole, origin)
-    return _lines(text, origin) if whole is None else rows_of([whole], [1])
+    return _lines(text, origin) if whole is None else rows_of([whole], [1], origin)
 
 
 def _whole(text: str) -> dict[str, object] | None:
@@ -57,7 +57,7 @@ def _lines(text: str, origin: str) -> Cells:
             lines.append(line)
     if faults:
         raise DataError.of(faults, origin)
-    return rows_of(records, lines)
+    return rows_of(records, lines, origin)
 
 
 def _object(content: str) -> dict[str, object] | str:
@@ -89,7 +89,7 @@ def _array(text: str, origin: str) -> Cells:
     if text[place + 1 :].strip() or not text[place:]:
         message = "goes on after its array" if text[place:] else "is an array without an end"
         raise refusal(origin, f"is not valid JSON: {message}", line=text.count("\n", 0, place) + 1)
-    return rows_of(records, lines)
+    return rows_of(records, lines, origin)
 
 
 def _next(text: str, place: int) -> int:
@@ -125,9 +125,14 @@ def _values(column: object) -> Iterable[object]:
     return column.values() if isinstance(column, dict) else column if isinstance(column, list) else ()
 
 
-def rows_of(records: list[dict[str, object]], lines: list[int]) -> Cells:
-    """Records as cells; a mapping within one is columns."""
-    flat = [_flat(record) for record in records]
+def rows_of(records: list[dict[str, object]], lines: list[int], origin: str) -> Cells:
+    """Records as cells; a mapping within one is columns, none of which may be there already."""
+    flat = []
+    for record, line in zip(records, lines, strict=True):
+        try:
+            flat.append(_flat(record))
+        except ValueError as error:
+            raise refusal(origin, str(error), "rename one of the two", line) from error
     names = dict.fromkeys(name for record in flat for name in record)
     return Cells({name.strip(): plain([record.get(name) for record in flat]) for name in names}, lines)
 
@@ -141,6 +146,8 @@ def _flat(record: Mapping[str, object]) -> dict[str, object]:
         inner = (
             {f"{name}.{key}": one for key, one in _flat(value).items()} if isinstance(value, dict) else {name: value}
         )
+        if twice := found.keys() & inner.keys():
+            raise ValueError(f"{min(twice)!r} occurs twice, as a name and as a key within a mapping")
         found.update(inner)
     return found
 

@@ -9,6 +9,8 @@ from decimal import Decimal, InvalidOperation
 from shapleymix.tables.sheets import Sheet
 
 SIGN = "%"
+WIDEST = 300
+"""Digits before or after the mark, beyond which a cell is no ratio."""
 
 
 def without_signs(sheet: Sheet, columns: Iterable[str], whole: float) -> Sheet:
@@ -32,4 +34,6 @@ def _shifted(cell: str, shift: int, decimal: str) -> str:
         number = Decimal(cell.strip().removesuffix(SIGN).strip().replace(decimal, "."))
     except InvalidOperation:
         return cell
-    return format(number.scaleb(shift), "f").replace(".", decimal) if number.is_finite() else cell
+    if not number.is_finite() or abs(number.adjusted()) > WIDEST:
+        return cell
+    return format(number.scaleb(shift), "f").replace(".", decimal)

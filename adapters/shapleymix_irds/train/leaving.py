@@ -15,7 +15,7 @@ def leave(code: int) -> NoReturn:
     while the interpreter goes away aborts the process (exit code -6, "terminate called without an active exception"),
     and torchrun would then take a finished training for a failed one.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
         sys.exit(code)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -8,6 +8,8 @@ from shapleymix.tables.sheets import Sheet
 
 _EXPORTS = (("Name", "State"), ("run_id", "status"))
 """Columns of runs and of how they ended, in the exports of Weights & Biases and of MLflow."""
+_GOOD = ("", "finished", "success", "completed", "none", "nan", "null")
+"""A good end, or a cell that is empty."""
 _SHOWN = 5
 
 
@@ -29,4 +31,4 @@ def ends_told(sheet: Sheet) -> Iterator[str]:
 
 
 def _odd(state: str) -> str:
-    return "" if state.lower() == "finished" else state.lower()
+    return "" if state.lower() in _GOOD else state.lower()
