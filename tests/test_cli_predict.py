@@ -220,13 +220,13 @@ def test_200_languages_are_readable(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_examples_are_kept_unless_they_are_ours(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "some" / "folder"
-    files = run("example", folder, "--json").document["files"]
+    files = run("example", "-o", folder, "--json").document["files"]
     assert all(Path(name).stat().st_size > 0 for name in files)
-    assert run("example", folder).code == 0
+    assert run("example", "-o", folder).code == 0
     (folder / "runs.csv").write_text("mine")
-    assert run("example", folder).code == 2
+    assert run("example", "-o", folder).code == 2
     assert (folder / "runs.csv").read_text() == "mine"
-    assert run("example", folder, "--force").code == 0
+    assert run("example", "-o", folder, "--force").code == 0
     assert (folder / "runs.csv").read_text().startswith("run,")
 
 

@@ -80,3 +80,9 @@ def test_an_account_that_was_changed_is_refused(tmp_path) -> None:
     document = sm.export(THREE, "json").to_document()
     with pytest.raises(sm.StoreError, match="shares of tokens"):
         Export.from_document({**document, "p": [0.5, 0.3, 0.3]})
+
+
+def test_paths_are_taken_by_language() -> None:
+    paths = {name: f"/data/{name}" for name in THREE}
+    table = {"language": list(paths), "path": list(paths.values())}
+    assert sm.export(THREE, "megatron", paths=paths).text == sm.export(THREE, "megatron", paths=table).text

@@ -38,6 +38,13 @@ def test_a_mixtures_figure_has_its_ratios_bounds_and_gains(fit: sm.Fit) -> None:
     assert overlaps(found) == []
 
 
+def test_bands_without_a_runs_scatter_do_not_claim_to_hold_runs(fit: sm.Fit) -> None:
+    """Fault: of a fit without held-out residuals the caption said 90%, and that 46% of the runs lay within."""
+    assert "bands hold a new run's loss with probability 90%." in sm.plot_fit(fit, RUNS).caption
+    bare = sm.plot_fit(replace(fit, residuals=None, cells=None), RUNS).caption
+    assert "bands are intervals of 90%; intervals hold how uncertain the law is, and not how a new run scatters" in bare
+
+
 def test_a_mixture_without_rivals_or_intervals_is_bars_alone(fit: sm.Fit) -> None:
 
     mix = sm.optimize(fit, 97_600, "2M")

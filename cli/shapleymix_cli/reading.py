@@ -165,8 +165,10 @@ def _pairs(given: Mapping[str, object], before: str = "") -> list[str]:
     """`KEY=VALUE` of each entry, `KEY.NAME=VALUE` of those within one."""
     found: list[str] = []
     for key, value in given.items():
-        inner = isinstance(value, Mapping)
-        found += _pairs(value, f"{before}{key}.") if inner else [f"{before}{key}={value}"]  # type: ignore[arg-type]
+        if isinstance(value, Mapping):
+            found += _pairs(value, f"{before}{key}.")
+        else:
+            found.append(f"{before}{key}={value}")
     return found
 
 

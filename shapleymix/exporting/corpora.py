@@ -5,7 +5,7 @@ A language may have several paths, a row each. A languages table with a column `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,13 +79,17 @@ class Corpora(Tabular, Shown):
         return tuple(dict.fromkeys(source for source, own in pairs if own == split))
 
 
-CorporaSpec = Corpora | Table
-"""Wherever corpora are meant: those that were read, or what `read_corpora` reads."""
+CorporaSpec = Corpora | Table | Mapping[str, str]
+"""Wherever corpora are meant: those that were read, a path by language, or what `read_corpora` reads."""
 
 
 def corpora_of(given: CorporaSpec | None) -> Corpora | None:
     """Corpora as they are, or read; None stays None."""
-    return given if given is None or isinstance(given, Corpora) else read_corpora(given)
+    if given is None or isinstance(given, Corpora):
+        return given
+    if isinstance(given, Mapping) and given and all(isinstance(path, str) for path in given.values()):
+        return read_corpora({"language": list(given), "path": list(given.values())})
+    return read_corpora(given)
 
 
 def read_corpora(table: Table) -> Corpora:

@@ -194,7 +194,8 @@ def export(mixture: MixtureSpec, format: str, **keywords: Unpack[ExportKeywords]
     format : str
         megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory or json.
     paths : CorporaSpec, optional
-        Where each language's data lie: a table `language,path[,available_tokens][,mean_tokens][,dataset][,split]`.
+        Where each language's data lie: a path by language, or a table
+        `language,path[,available_tokens][,mean_tokens][,dataset][,split]`.
     mean_tokens : Amounts or float, optional
         Tokens a document (or a sample), by language or one for all; in place of the table's.
     available, languages : Amounts and LanguagesSpec, optional

@@ -202,7 +202,8 @@ def _mixtures(
     """The mixtures (C, M) to choose from, and those (Q, M) over which errors are averaged."""
     supply = demands.supply(held.sources)
     if np.isnan(D) and (np.isfinite(supply).any() or demands.min_tokens is not None):
-        raise UsageError("bounds by tokens need the tokens of the run that is planned for", hint="give D")
+        hint = "give the D of that run, or leave out what bounds by tokens: languages, available, fewest tokens"
+        raise UsageError("bounds by tokens need the tokens of the run that is planned for", hint=hint)
     tokens = ANY_BUDGET if np.isnan(D) else D
     area = Region.of(demands.bounds(held.sources, tokens, epochs=epochs_allowed(held.fit)))
     listed = None if candidates is None else mixtures_of(candidates, held.sources, supply, tokens)

@@ -17,6 +17,7 @@ from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import LEVEL
+from shapleymix.fitting.uncertainty import Spread
 from shapleymix.plotting.canvas import across, in_letters
 from shapleymix.plotting.marks import FAINT, INK, colour, dash, mark
 from shapleymix.plotting.own_logs import own_log
@@ -172,7 +173,9 @@ def _caption(fit: Fit, points: Points, lines: Sequence[Line], level: float, unna
     what = "Theta" if lines else "the predicted loss"
     parts = [f"Loss of each target against {what}, law {fit.law.name}: a point for each run."]
     if any(np.isfinite(line.low).any() for line in lines):
-        parts.append(f"Lines are the fitted law; bands hold a new run's loss with probability {level:.0%}.")
+        lacks = Spread(fit.replicates, fit.residuals, fit.coverage, fit.cells).lacks(fit.targets)
+        hold = "hold a new run's loss with probability" if not lacks else "are intervals of"
+        parts.append("; ".join([f"Lines are the fitted law; bands {hold} {level:.0%}", *lacks]) + ".")
     told = "; ".join(f"{name} {points.told(where)}" for name, where in points.parts())
     parts.append(told[:1].upper() + told[1:] + ".")
     if points.left_out:

@@ -22,13 +22,13 @@ lie, scores on tasks (which are made up: see the fixtures' README), runs as W&B 
 languages."""
 
 
-@options.command("shapleymix example", "shapleymix example some-other-folder")
-@click.argument("folder", metavar="[FOLDER]", default="example")
-@options.force
+@options.command("shapleymix example", "shapleymix example -o some-other-folder")
+@click.option("-o", "--output", "folder", metavar="DIR", default="example", show_default=True, help="Where to write.")
+@click.option("--force", is_flag=True, help="Overwrite files of these names.")
 def command(out: Output, folder: str, force: bool) -> None:
     """Write small tables to try the program on: real runs of tiny models on five languages.
 
-    They go into FOLDER, by default `example`, with a project file that says what commands take from there. A file that
+    They go into the folder of -o, with a project file that says what commands take from there. A file that
     is there already is kept, unless it is one of these.
     """
     from shapleymix_cli.documents.example import write_example

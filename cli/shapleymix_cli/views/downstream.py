@@ -11,7 +11,17 @@ from shapleymix_cli.views.tables import Part, heading, table
 def downstream_view(found: Downstream, verbose: bool) -> list[Part]:
     """The line of every task with its errors, the intervals of its numbers, and the transforms that were tried."""
     rows = found.calibrations
-    headers = ["task", "score s at loss l", "held-out error", "held-out R2", "R2", "Pearson r", "p-value", "runs"]
+    headers = [
+        "task",
+        "score s at loss l",
+        "held-out error",
+        "held-out R2",
+        "R2",
+        "Pearson r",
+        "p-value",
+        "runs",
+        "mixtures",
+    ]
     cells = [
         [
             one.label,
@@ -22,10 +32,12 @@ def downstream_view(found: Downstream, verbose: bool) -> list[Part]:
             fixed(one.pearson),
             significant(one.p_value, 2),
             str(one.rows),
+            str(one.mixtures),
         ]
         for one in rows
     ]
     parts: list[Part] = [heading("Scores as losses tell them (held out: one mixture at a time)"), table(headers, cells)]
+    parts += ["p-values take each mixture for one run."]
     parts += ["", heading(f"{percent(found.level, 0)} intervals, and the losses that were fitted"), _numbers(found)]
     parts += ["", heading("Held-out error by transform (in brackets: R2 in the sample)"), _tried(rows)]
     parts += ["", *_alike(rows)]
