@@ -8,13 +8,13 @@ CONSTRAINTS ?= .ci/newest.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo figures reference test test-ecosystem lint bench study-report fuzz mutants clean
+.PHONY: demo figures reference test test-ecosystem lint bench study-report fuzz clean
 
 # the main job, through the real command line, on the repository's own fixtures
 demo: $(VENV)/.core
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
-# the README's figures, from what the demo wrote
+# the README's figure, from what the demo wrote
 figures: $(VENV)/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/figures.sh
 
@@ -48,31 +48,20 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# the tables of shapleymix/docs/results.md; one after another, so that nothing disturbs a timing
+# the benchmarks behind shapleymix/docs/results.md; one after another, so that nothing disturbs a timing
 bench: $(VENV)/.dev
 	@status=0; for script in tests/benchmarks/bench_*.py; do \
 	  echo "## $$script"; $(BIN)/python $$script || status=1; done; exit $$status
 
-# every table and figure of the study (fixtures/study), recomputed from its logs; tables are put into the pages that
-# mark their places
+# the tables of the study's page (fixtures/study), recomputed from its logs
 study-report: $(VENV)/.dev
-	$(BIN)/python fixtures/study/report --write
-	$(BIN)/python fixtures/study/report --figures fixtures/study/figures
+	$(BIN)/python fixtures/study/report.py --write
 
-# random tables, artefacts, command lines and optimisations, minutes; `make fuzz SEED=7 SHARE=0.1` for others, or fewer
+# random command lines, tables and problems, minutes; `make fuzz SEED=7 SHARE=0.1` for others, or fewer
 SEED ?= 0
 SHARE ?= 1
 fuzz: $(VENV)/.dev
 	$(BIN)/pytest -q -p no:cacheprovider --hypothesis-seed=$(SEED) --share=$(SHARE) tests/fuzz/fuzz_*.py
-
-# changes the code in one place at a time, and asks whether a test notices; within the hour
-SAMPLE ?= 300
-mutants: $(VENV)/.mutants
-	$(BIN)/python tests/mutants/run.py --sample $(SAMPLE) --seed $(SEED)
-
-$(VENV)/.mutants: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "cosmic-ray==8.7.0"
-	@touch $@
 
 $(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)

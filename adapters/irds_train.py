@@ -9,8 +9,7 @@ ADAPTERS = Path(__file__).resolve().parent
 sys.path.insert(0, str(ADAPTERS.parent))
 sys.path.insert(0, str(ADAPTERS))
 
-from shapleymix_irds.train.app import main  # noqa: E402
-from shapleymix_irds.train.leaving import leave  # noqa: E402
+from shapleymix_irds.train.app import leave, main  # noqa: E402
 
 if __name__ == "__main__":
     leave(main())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 SHOWN_FAULTS = 20
+_LISTED = 30
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -21,13 +22,7 @@ def printable(text: str, keep: str = "") -> str:
     Names come from files that anyone may have written, and must neither move the cursor nor forge a line; characters
     of `keep` stay as they are.
     """
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() or sign in keep else _escaped(sign) for sign in text)
-
-
-def _escaped(sign: str) -> str:
-    return repr(sign)[1:-1]
+    return "".join(sign if sign.isprintable() or sign in keep else repr(sign)[1:-1] for sign in text)
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,7 @@ class Fault:
     hint: str | None = None
 
     def __str__(self) -> str:
-        place = str(self.location)
-        message = printable(self.message)
+        place, message = str(self.location), printable(self.message)
         text = f"{place}: {message}" if place else message
         return f"{text}\n  hint: {printable(self.hint)}" if self.hint else text
 
@@ -67,12 +61,7 @@ class ShapleyMixError(ValueError):
     exit_code: ClassVar[int] = 1
 
     def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        location: Location | None = None,
-        faults: Iterable[Fault] = (),
+        self, message: str, *, hint: str | None = None, location: Location | None = None, faults: Iterable[Fault] = ()
     ) -> None:
         self.message = message
         self.hint = hint
@@ -87,13 +76,17 @@ class ShapleyMixError(ValueError):
         first = listed[0]
         if len(listed) == 1:
             return cls(first.message, hint=first.hint, location=first.location)
-        head = f"{what} has {len(listed)} faults"
-        return cls(head, hint=first.hint, location=first.location, faults=listed)
+        return cls(f"{what} has {len(listed)} faults", hint=first.hint, location=first.location, faults=listed)
 
     def _text(self) -> str:
+        """The faults line by line; a hint that the fault before it gave already is not said again."""
         if not self.faults:
             return str(Fault(self.message, self.location, hint=self.hint))
-        lines = [f"{printable(self.message)}:", *_without_repeated_hints(self.faults[:SHOWN_FAULTS])]
+        lines, previous = [f"{printable(self.message)}:"], None
+        for fault in self.faults[:SHOWN_FAULTS]:
+            hint = None if fault.hint == previous else fault.hint
+            lines.append(str(Fault(fault.message, fault.location, hint=hint)))
+            previous = fault.hint
         hidden = len(self.faults) - SHOWN_FAULTS
         return "\n".join([*lines, f"... and {hidden} more"] if hidden > 0 else lines)
 
@@ -104,26 +97,8 @@ class DataError(ShapleyMixError):
     code = "bad_data"
 
 
-class LayoutError(DataError):
-    """A table that is no run log as it stands, and the options with which it may be read (`reading`)."""
-
-    code = "other_layout"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        location: Location | None = None,
-        faults: Iterable[Fault] = (),
-        reading: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint, location=location, faults=faults)
-        self.reading = dict(reading or {})
-
-
 class OutsideError(DataError):
-    """A strict question about a point that lies outside of what was fitted."""
+    """With `strict`: the question lies outside of what was fitted."""
 
     code = "outside"
 
@@ -133,26 +108,6 @@ class UsageError(ShapleyMixError):
 
     code = "usage"
     exit_code = 2
-
-
-class MixedError(UsageError):
-    """Logs of one call that are not written in one way: those that a reading suits, and others, perhaps our `own`."""
-
-    code = "mixed_logs"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        location: Location | None = None,
-        faults: Iterable[Fault] = (),
-        suited: Sequence[str] = (),
-        others: Sequence[str] = (),
-        own: bool = False,
-    ) -> None:
-        super().__init__(message, hint=hint, location=location, faults=faults)
-        self.suited, self.others, self.own = tuple(suited), tuple(others), own
 
 
 class FitError(ShapleyMixError):
@@ -180,7 +135,7 @@ class StoreError(ShapleyMixError):
 
 
 class ShapleyMixWarning(UserWarning):
-    """What makes a result untrustworthy; the result holds the same words in `warnings` or `notices`."""
+    """A reason not to trust a result; its `warnings` or `notices` hold the same words."""
 
 
 def caution(texts: Iterable[str], stacklevel: int = 3) -> None:
@@ -191,13 +146,8 @@ def caution(texts: Iterable[str], stacklevel: int = 3) -> None:
 
 def described(value: object) -> str:
     """What a value of the wrong kind is, in words: `None`, `an int`, `a list`."""
-    if value is None:
-        return "None"
     name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
-
-
-_LISTED = 30
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
@@ -208,14 +158,3 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
         return f"did you mean {close[0]!r}?"
     more = ", ..." if len(known) > _LISTED else ""
     return f"known: {', '.join(known[:_LISTED])}{more}" if known else None
-
-
-def _without_repeated_hints(faults: tuple[Fault, ...]) -> list[str]:
-    """Texts of the faults; a hint that the fault before it gave already is not said again."""
-    previous: str | None = None
-    texts = []
-    for fault in faults:
-        hint = None if fault.hint == previous else fault.hint
-        texts.append(str(Fault(fault.message, fault.location, hint=hint)))
-        previous = fault.hint
-    return texts

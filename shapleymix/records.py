@@ -3,8 +3,8 @@
 A result is a frozen dataclass that mixes in `Record`. Its document is plain JSON: arrays are nested lists, floats
 are written in their shortest form that reads back exactly, and a missing number (NaN) is `null`.
 
-Whatever a file holds, loading it either gives a record whose fields have their declared types and shapes, or raises
-a `StoreError` that names the file and the field.
+Loading a file either gives a record whose fields have their declared types and shapes, or raises a `StoreError` that
+names the file and the field.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import os
 import types
 import typing
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple, NoReturn, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shapleymix.display import Shown
-from shapleymix.errors import Location, StoreError, UsageError, described, did_you_mean
-from shapleymix.fields import Range, odd_fields
+from shapleymix.errors import Location, StoreError, UsageError, described
 from shapleymix.files import Json, Origin, atomic_write, is_table_name, parse_json, read_once
 
 SCHEMA_VERSION = 1
@@ -31,37 +30,31 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+T = typing.TypeVar("T")
 Hint = object  # what an annotation says: a class, or a generic alias, for which there is no common type
 
-T = typing.TypeVar("T")
-
 _KINDS: dict[str, type[Record]] = {}
-_DEEPEST = 32  # nested lists and objects in a field of free content
 IMPORT_FIRST = "import the module that defines it first"
 _REWRITE = "write it again with the command that made it"
+_SPECIAL = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
+"""What JSON has no number for."""
 
 
 class Record(Shown):
     """Mixin for frozen dataclasses that can be saved and loaded.
 
-    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter for each axis for
+    A subclass sets `kind`, the name under which its documents are known, and may set `axes`: a letter for each axis of
     tuples and arrays, `{"sources": "M", "targets": "K", "losses": "K", "phi": "MK"}`. Loading holds fields of one
     letter to one length; a digit is that length itself. The first field with a letter says how long it is, so the
-    labels come first. It may set `ranges`, the lowest and highest number of a field: `{"probability": SHARE}`.
+    labels come first.
     """
 
     kind: ClassVar[str]
     axes: ClassVar[Mapping[str, str]] = {}
-    ranges: ClassVar[Mapping[str, Range]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" in cls.__dict__:
-            taken = _KINDS.setdefault(cls.kind, cls)
-            if taken.__module__.startswith("shapleymix.") and taken.__module__ != cls.__module__:
-                raise UsageError(
-                    f"{cls.kind!r} is the kind of {taken.__name__}", hint="give the class a kind of its own"
-                )
             _KINDS[cls.kind] = cls
 
     @property
@@ -71,21 +64,19 @@ class Record(Shown):
 
     def to_document(self) -> dict[str, Json]:
         """The result as JSON-ready values, with its schema version and kind."""
-        fields = {name: _encode(getattr(self, name)) for name in _field_names(type(self))}
+        fields = {name: _encode(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **fields}
 
     @classmethod
     def from_document(cls, document: object, origin: str = "<document>") -> Self:
-        """Rebuild a result.
+        """Rebuild a result; what a document holds besides the fields is passed over.
 
         Raises
         ------
         StoreError
-            If the document is of another kind, of a newer schema, or a field is missing, unknown, of another type
-            or shape, or holds values that the result cannot have.
+            If the document is of another kind, of a newer schema, or a field is missing, of another type or shape.
         """
-        place = _Place(origin)
-        return typing.cast(Self, _decode_record(*_kind_of(document, cls, place), place))
+        return typing.cast(Self, _decode_record(cls, document, Location(origin)))
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document to `path`, atomically; an existing file is kept unless `force`."""
@@ -125,224 +116,135 @@ class Record(Shown):
     @classmethod
     def from_bytes(cls, data: bytes, origin: Origin) -> Self:
         """The record in the bytes of a file, which is kept as `read_from`."""
-        record = cls.from_document(_parsed(cls, data, origin.file), origin.file)
+        if is_table_name(origin.file):
+            hint = "give the document that its command writes, a .json file"
+            raise StoreError(f"is a table, not a {cls.kind}", location=Location(str(origin.file)), hint=hint)
+        record = cls.from_document(parse_json(data, origin.file), origin.file)
         object.__setattr__(record, "_read_from", origin)
         return record
-
-
-def _parsed(cls: type[Record], data: bytes, file: str) -> object:
-    """The document in the bytes of a file; a table is told from a document that is damaged."""
-    try:
-        return parse_json(data, file)
-    except StoreError as error:
-        place = Location(file=file)
-        if not is_table_name(file):
-            raise
-        hint = "give the document that its command writes, a .json file"
-        raise StoreError(f"is a table, not a {cls.kind}", location=place, hint=hint) from error
-
-
-class _Place(NamedTuple):
-    """A field of a document: its file, and the names that lead to it."""
-
-    file: str
-    field: str = ""
-
-    def at(self, name: str) -> _Place:
-        return _Place(self.file, f"{self.field}.{name}" if self.field else name)
-
-    def refuse(self, message: str, hint: str | None = _REWRITE, cause: Exception | None = None) -> NoReturn:
-        raise StoreError(message, location=Location(file=self.file, column=self.field or None), hint=hint) from cause
-
-
-def _field_names(cls: type[Record]) -> list[str]:
-    return [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-
-
-# Writing
 
 
 def _encode(value: object) -> Json:
     if isinstance(value, Record):
         return value.to_document()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return _encode(value.tolist())
-    if isinstance(value, np.generic):
-        return _encode(value.item())
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_encode(item) for item in value]
-    if isinstance(value, float):
-        return value if np.isfinite(value) else _special(value)
-    if value is None or isinstance(value, (str, bool, int)):
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise TypeError(f"cannot store a {type(value).__name__}")
 
 
-def _special(value: float) -> str | None:
-    """NaN is a missing number; infinities keep their sign as text, since JSON has none."""
-    return None if np.isnan(value) else ("inf" if value > 0 else "-inf")
-
-
-# Reading
-
-
-def _kind_of(document: object, cls: type[Record], place: _Place) -> tuple[type[Record], dict[str, object]]:
-    """The class that a document says it is of, if it may stand where a `cls` is expected, and the document."""
+def _decode_record(cls: type[Record], document: object, place: Location) -> Record:
+    """The record of a document that may stand where a `cls` is expected."""
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
-        place.refuse("is not a shapleymix result (no kind or schema_version)")
-    version = document["schema_version"]
+        raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE)
+    version, kind = document["schema_version"], document["kind"]
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         message = f"has schema version {version!r:.40}; this installation reads up to {SCHEMA_VERSION}"
-        place.refuse(message, "upgrade shapleymix, or make the file again")
-    kind = document["kind"]
+        raise StoreError(message, location=place, hint="upgrade shapleymix, or make the file again")
     found = _KINDS.get(kind) if isinstance(kind, str) else None
     if found is None or not issubclass(found, cls):
         expected = getattr(cls, "kind", cls.__name__.lower())
         own = isinstance(kind, str) and kind.startswith(f"{expected}/")
-        place.refuse(f"holds a {kind!s:.60}, expected a {expected}", IMPORT_FIRST if own else None)
-    return found, document
-
-
-def _decode_record(cls: type[Record], document: Mapping[str, object], place: _Place) -> Record:
-    hints = typing.get_type_hints(cls)
-    names = _field_names(cls)
-    for name in names:
-        if name not in document:
-            place.at(name).refuse(f"lacks the field {name!r}")
-    values = {name: _decode_field(hints[name], document[name], place.at(name)) for name in names}
-    for name, odd in odd_fields(values, cls.axes, cls.ranges):
-        place.at(name).refuse(f"the field {name!r} {odd}")
+        message = f"holds a {kind!s:.60}, expected a {expected}"
+        raise StoreError(message, location=place, hint=IMPORT_FIRST if own else None)
+    hints = typing.get_type_hints(found)
+    names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
+    values = {name: _decode_field(hints[name], document, name, place) for name in names}
+    _check_shapes(values, found.axes, place)
     try:
-        record = cls(**values)
+        return found(**values)
     except (TypeError, ValueError, ArithmeticError) as error:
-        place.refuse(f"holds values that do not fit: {error}", None, error)
-    _check_derived(record, document, {*names, "schema_version", "kind"}, place)
-    return record
+        raise StoreError(f"holds values that do not fit: {error}", location=place) from error
 
 
-def _check_derived(record: Record, document: Mapping[str, object], known: set[str], place: _Place) -> None:
-    """What a document says besides the fields must follow from them: nothing that was edited there is passed over."""
-    extra = [name for name in document if name not in known]
-    derived = record.to_document() if extra else {}
-    for name in extra:
-        if name not in derived:
-            place.at(name).refuse(f"holds the unknown field {name!r}", did_you_mean(name, known))
-        if derived[name] != document[name]:
-            hint = "it is written for those who read the file: change the fields that it follows from"
-            place.at(name).refuse(f"the field {name!r} does not follow from the others", hint)
-
-
-def _decode_field(hint: Hint, value: object, place: _Place) -> object:
+def _decode_field(hint: Hint, document: Mapping[str, object], name: str, place: Location) -> object:
+    within = Location(place.file, column=f"{place.column}.{name}" if place.column else name)
+    if name not in document:
+        raise StoreError(f"lacks the field {name!r}", location=within, hint=_REWRITE)
     try:
-        return _decode(hint, value, place)
+        return _decode(hint, document[name], within)
     except StoreError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        name = place.field.rpartition(".")[2]
-        place.refuse(f"the field {name!r} cannot be read: {error}", cause=error)
+        raise StoreError(f"the field {name!r} cannot be read: {error}", location=within, hint=_REWRITE) from error
 
 
-def _decode(hint: Hint, value: object, place: _Place) -> object:
-    hint = _unfolded(hint)
-    origin = typing.get_origin(hint)
+def _decode(hint: Hint, value: object, place: Location) -> object:
+    """A value of the type that an annotation says."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if (alias := getattr(origin or hint, "__value__", None)) is not None:  # since NumPy 2.5 `NDArray` is a name
+        return _decode(alias[arguments] if arguments else alias, value, place)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _decode(_only_member(hint), value, place)
-    if hint is np.ndarray:  # as an author of a law may write it
-        return _decode_array(np.float64, value)
-    if origin is np.ndarray:
-        return _decode_array(typing.get_args(typing.get_args(hint)[1])[0], value)
+        member = next(member for member in arguments if member is not type(None))
+        return None if value is None else _decode(member, value, place)
+    if hint is np.ndarray or origin is np.ndarray:  # bare, as an author of a law may write it
+        return _decode_array(typing.get_args(arguments[1])[0] if arguments else np.float64, value)
     if origin is tuple:
-        listed = _expect(list, value)
-        parts = enumerate(zip(_members(hint, len(listed)), listed, strict=True))
-        return tuple(_decode(inner, part, place.at(str(index))) for index, (inner, part) in parts)
+        parts = _expect(list, value)
+        members = [arguments[0]] * len(parts) if arguments[1:] == (Ellipsis,) else arguments
+        return tuple(_decode(inner, part, place) for inner, part in zip(members, parts, strict=True))
     if origin is dict:
-        inner = typing.get_args(hint)[1]
-        return {key: _decode(inner, item, place.at(key)) for key, item in _expect(dict, value).items()}
+        return {key: _decode(arguments[1], item, place) for key, item in _expect(dict, value).items()}
+    if origin is typing.Literal and value not in arguments:
+        raise TypeError(f"expected one of {', '.join(map(str, arguments))}, found {value!r:.40}")
     if isinstance(hint, type) and issubclass(hint, Record):
-        return _decode_record(*_kind_of(value, hint, place), place)
-    return _decode_plain(hint, value)
-
-
-def _unfolded(hint: Hint) -> Hint:
-    """What a name of a type stands for: since NumPy 2.5, for Python 3.12 and newer, `NDArray` is such a name."""
-    stands_for = getattr(typing.get_origin(hint) or hint, "__value__", None)
-    if stands_for is None:
-        return hint
-    given = typing.get_args(hint)
-    return _unfolded(stands_for[given] if given else stands_for)
-
-
-def _decode_plain(hint: Hint, value: object) -> object:
-    """A single value: a text, a number, a truth value, one of some words, or anything that JSON can hold."""
-    if typing.get_origin(hint) is typing.Literal:
-        if value not in typing.get_args(hint):
-            raise TypeError(f"expected one of {', '.join(map(str, typing.get_args(hint)))}, found {_short(value)}")
-        return value
+        return _decode_record(hint, value, place)
     if hint is float:
-        if isinstance(value, (list, tuple)):  # older NumPy takes a list of one number for the number
-            raise TypeError(f"expected a number, found {_short(value)}")
-        return float(_decode_array(np.float64, [value])[0])
-    if isinstance(hint, type) and hint in (str, int, bool):
-        _expect(hint, value)
-        return value
-    return _free(value)
+        return float(_decode_array(np.float64, [value]).item())
+    return _expect(hint, value) if isinstance(hint, type) and hint in _JSON_NAMES else value
 
 
-def _free(value: object, depth: int = 0) -> object:
-    """Content without a type, as it is, if it is no deeper than anything that is written here."""
-    if depth > _DEEPEST:
-        raise TypeError(f"nested more than {_DEEPEST} deep")
-    if isinstance(value, dict):
-        return {key: _free(item, depth + 1) for key, item in value.items()}
-    return [_free(item, depth + 1) for item in value] if isinstance(value, list) else value
+_JSON_NAMES: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def _expect(wanted: type[T], value: object) -> T:
     """The value, or a TypeError unless JSON gave exactly this type: a truth value is no integer."""
     if type(value) is not wanted:
-        raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {_short(value)}")
+        raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {value!r:.40}")
     return typing.cast(T, value)
 
 
-_JSON_NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
-_JSON_NAMES |= {list: "a list", dict: "an object"}
-
-
-def _short(value: object) -> str:
-    return f"{value!r:.40}" if isinstance(value, (str, int, float, bool)) or value is None else type(value).__name__
-
-
-def _members(hint: Hint, count: int) -> list[Hint]:
-    arguments = typing.get_args(hint)
-    return [arguments[0]] * count if arguments[1:] == (Ellipsis,) else list(arguments)
-
-
-def _only_member(hint: Hint) -> Hint:
-    return next(member for member in typing.get_args(hint) if member is not type(None))
-
-
-_SCALARS: dict[type[np.generic], tuple[set[type], str]] = {
-    np.float64: ({float, int}, "numbers"),
-    np.int64: ({int}, "whole numbers"),
-    np.bool_: ({bool}, "true and false"),
-}
+_CELLS: dict[type[np.generic], set[type]] = {np.float64: {float, int}, np.int64: {int}, np.bool_: {bool}}
 
 
 def _decode_array(scalar: type[np.generic], value: object) -> NDArray[np.generic]:
     """Nested lists of one kind of value; nothing is rounded, taken for true, or read out of a text."""
-    _expect(list, value)
-    cells = np.array(value, dtype=object)
-    allowed, what = _SCALARS[scalar]
-    flat = cells.reshape(-1).tolist()
-    odd = set(map(type, flat)) - allowed
-    if odd and scalar is np.float64:
-        specials = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
-        flat = [specials.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
-        cells = np.fromiter(flat, dtype=object, count=len(flat)).reshape(cells.shape)
-        odd = set(map(type, flat)) - allowed
+    cells = np.array(_expect(list, value), dtype=object)
+    flat = cells.ravel().tolist()
+    if scalar is np.float64 and not set(map(type, flat)) <= _CELLS[scalar]:
+        flat = [_SPECIAL.get(cell, cell) if cell is None or isinstance(cell, str) else cell for cell in flat]
+    odd = [cell for cell in flat if type(cell) not in _CELLS[scalar]]
     if odd:
-        found = next(cell for cell in flat if type(cell) in odd)
-        raise TypeError(f"expected only {what} in rows of equal length, found {_short(found)}")
-    return cells.astype(scalar)
+        raise TypeError(f"expected rows of equal length of {scalar.__name__}, found {odd[0]!r:.40}")
+    return np.array(flat, dtype=scalar).reshape(cells.shape)
+
+
+def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Location) -> None:
+    """Lengths that agree; an empty array, of which JSON forgets the other lengths, gets its shape back."""
+    lengths: dict[str, int] = {}
+    for name, letters in axes.items():
+        value = values[name]
+        if value is None:
+            continue
+        found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
+        for letter, length in zip(letters, found, strict=False):
+            lengths.setdefault(letter, int(letter) if letter.isdigit() else length)
+        shape = tuple(lengths.get(letter, 0) for letter in letters)
+        if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
+            values[name] = value.reshape(shape)
+        elif found != shape:
+            message = f"the field {name!r} has shape {found}, expected {shape}"
+            raise StoreError(message, location=Location(place.file, column=name), hint=_REWRITE)

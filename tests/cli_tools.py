@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import click
 import pytest
 from shapleymix_cli.main import commands
 
@@ -45,3 +47,19 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Run:
         return Outcome(code, captured.out, captured.err)
 
     return run
+
+
+@cache
+def every_command() -> dict[str, click.Command]:
+    """All commands by their words, those of a group after it."""
+    return dict(_below(commands, ()))
+
+
+def _below(group: click.Group, above: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        made = group.get_command(context, name)
+        assert made is not None
+        yield " ".join((*above, name)), made
+        if isinstance(made, click.Group):
+            yield from _below(made, (*above, name))

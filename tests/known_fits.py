@@ -2,81 +2,125 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import SolveError
-from shapleymix.laws import Law
-from shapleymix.laws.shapley import Shapley
-from shapleymix.laws.terms import PowerTerms
-from shapleymix.mixing.mixtures import Mixture
-from shapleymix.mixing.optimization import optimize
+from shapleymix.fitting.surface import as_surface
+from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.mixture import Mixture
+from shapleymix.mixing.polytope import Ball, Polytope
+from shapleymix.mixing.problem import optimize
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
 
 
 @dataclass(frozen=True)
-class Predicted:
-    losses: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FakeFit:
+class KnownFit:
     """A ShapleyLaw with known parameters: M = 4 sources, K = 3 targets, B bootstrap replicates."""
 
     B: int = 40
-    size_matters: bool = True
-    data_matter: bool = True
+    gamma: float = 1.0
     sources: tuple[str, ...] = SOURCES
     targets: tuple[str, ...] = TARGETS
-    held: dict[str, str] = field(default_factory=dict)
-    law: type[Law] = Shapley
 
-    def core(self, N: float, D: float) -> np.ndarray:
-        size = 400 / N**0.34 if self.size_matters else 0.3
-        return np.array([1.6, 1.8, 2.1]) + size + (2000 / D**0.37 if self.data_matter else 0.2)
-
-    def terms(self, N: float, D: float) -> PowerTerms:
+    def pieces(self, N: float, D: float) -> Pieces:
+        scale = np.array([1.6, 1.8, 2.1]) + 400 / N**0.34 + 2000 / D**0.37
         phi = np.array([[1, 0.3, 0.2], [0.15, 1, 0.1], [0.1, 0.05, 1], [0.3, 0.1, 0.05]])
-        return PowerTerms(np.zeros(3), self.core(N, D), np.array([0.08, 0.1, 0.15]), phi)
+        return Pieces("power", np.zeros(3), scale, self.gamma * np.array([0.08, 0.1, 0.15]), phi)
 
-    def replicate_terms(self, N: float, D: float) -> PowerTerms | None:
+    def draws(self, N: float, D: float) -> Pieces | None:
         if not self.B:
             return None
-        rng, point = np.random.default_rng(7), self.terms(N, D)
-        wobble = np.exp(0.1 * rng.normal(size=(self.B, 3)))
-        phi = point.phi * np.exp(0.1 * rng.normal(size=(self.B, 4, 3)))
-        return PowerTerms(np.zeros(3), point.a * np.ones((self.B, 1)), point.gamma * wobble, phi)
+        rng, point = np.random.default_rng(7), self.pieces(N, D)
+        wobble = lambda *shape: np.exp(0.1 * rng.normal(size=(self.B, *shape)))  # noqa: E731
+        return replace(point, scale=point.scale * np.ones((self.B, 1)), gamma=point.gamma * wobble(3),
+                       floor=np.zeros((self.B, 3)), phi=point.phi * wobble(4, 3))  # fmt: skip
 
-    def predict(self, p, N, D, level=0.9) -> Predicted:
-        losses = self.terms(float(N), float(D)).losses(np.asarray(p))
-        return Predicted(losses, losses - 0.1, losses + 0.1, ("N is far out",) if float(N) > 1e10 else ())
-
-
-def mixture(**options) -> Mixture:
-    return optimize(FakeFit(), "1B", "100B", **options)
+    def predict(self, p: Any, N: Any, D: Any) -> np.ndarray:
+        return self.pieces(float(np.max(N)), float(np.max(D))).losses(np.asarray(p))
 
 
-@dataclass(frozen=True)
-class FlatFit(FakeFit):
-    """The same, but no target feels the mixture."""
+class Repeating(KnownFit):
+    """The same, which knows what repeated tokens are worth."""
 
-    def terms(self, N: float, D: float) -> PowerTerms:
-        return replace(super().terms(N, D), gamma=np.zeros(3))
+    repetition = object()
+
+    def at(self, N: float, D: float, *, available: Any = None, score: Any = None) -> Any:
+        found = as_surface(KnownFit(self.B), N, D, available=available)
+        if available is None:
+            return found
+        both = (found.pieces, found.draws)
+        pieces, draws = (None if one is None else one.supplied(available / D, 0.1) for one in both)
+        return replace(found, pieces=pieces, draws=draws, known=replace(found.known, pieces=pieces, draws=draws))
 
 
-class Bumpy(FakeFit):
+class Bumpy(KnownFit):
     """A law without convex pieces."""
 
-    def terms(self, N: float, D: float) -> PowerTerms:
-        raise SolveError("not convex", hint="use another law")
+    pieces = draws = None  # pyright: ignore[reportAssignmentType]
 
-    def predict(self, p, N, D, level=0.9) -> Predicted:
+    def predict(self, p: Any, N: Any, D: Any) -> np.ndarray:
         p = np.asarray(p)
-        losses = 2 + 0.1 * np.sin(8 * p[:, :3]) + (p[:, :3] - 0.5) ** 2
-        return Predicted(losses, losses, losses)
+        return 2 + 0.1 * np.sin(8 * p[:, :3]) + (p[:, :3] - 0.5) ** 2
+
+
+def mixture(fit: Any = None, **keywords: Any) -> Mixture:
+    """The optimum of the known fit."""
+    return optimize(fit or KnownFit(), "1B", "100B", **keywords)
+
+
+KINDS = ("linear", "concave", "based", "repeated", "exponential")
+
+
+def pieces_of(kind: str, M: int, K: int, rng: np.random.Generator, batch: tuple[int, ...] = ()) -> Pieces:
+    """Random pieces of M sources and K targets."""
+    phi = rng.uniform(0, 0.6, (*batch, M, K)) ** 2
+    phi[..., np.arange(min(M, K)), np.arange(min(M, K))] = 1.0
+    shape = (*batch, K)
+    found = Pieces("power", rng.uniform(-0.5, 2, shape), rng.uniform(0.5, 3, shape), rng.uniform(0.03, 0.6, shape), phi)
+    if kind == "exponential":
+        return replace(found, form="exponential", gamma=np.ones(shape), phi=-3 * phi)
+    if kind in ("concave", "based"):
+        found = replace(found, s=np.broadcast_to(rng.uniform(0.3, 1, (M, 1)), (*batch, M, K)))
+    if kind == "based":
+        found = replace(found, base=np.ones(shape), phi=4 * phi)
+    if kind == "repeated":
+        return found.supplied(rng.uniform(0.02, 0.4, M), np.full(batch, 0.2) if batch else 0.2)
+    return found
+
+
+BOUNDS = ("box", "rows", "equal", "l1", "kl")
+
+
+def bounds_of(kind: str, M: int, rng: np.random.Generator) -> Polytope:
+    """Random bounds that leave a mixture: those of a mixture within."""
+    inside = rng.dirichlet(np.full(M, 2.0))
+    upper = np.minimum(1.0, inside + rng.uniform(0.02, 0.5, M)) if rng.random() < 0.7 else np.ones(M)
+    lower = inside * rng.uniform(0, 0.9, M) * (rng.random(M) < 0.4)
+    found = Polytope.box(lower, upper)
+    for number in range(2 if kind in ("rows", "l1") else int(kind == "equal")):
+        row = (rng.random(M) < 0.5).astype(float)
+        at = float(row @ inside)
+        low, high = (at, at) if kind == "equal" else (at - 0.05, at + 0.02)
+        found = found.with_row(f"row {number}", row, low, high)
+    if kind in ("l1", "kl"):
+        found = replace(found, ball=Ball(rng.dirichlet(np.full(M, 3.0)), 0.0, kind))
+        assert found.ball is not None
+        radius = found.ball.distance(inside) * rng.uniform(1.05, 1.5)
+        found = replace(found, ball=replace(found.ball, radius=radius))
+    return found
+
+
+def goal_of(law: str, bounds: str, seed: int, *, worst: bool = False, kl: bool = False, M: int = 0) -> Goal:
+    """A random problem."""
+    rng = np.random.default_rng([seed, KINDS.index(law), BOUNDS.index(bounds), worst, kl])
+    M = M or int(rng.integers(2, 9))
+    K = int(rng.integers(1, M + 2))
+    w = rng.uniform(0.2, 1, K) * (rng.random(K) < 0.8)
+    w = w if w.any() else np.ones(K)
+    anchor = rng.dirichlet(np.ones(M)) if kl else None
+    return Goal(pieces_of(law, M, K, rng), w, bounds_of(bounds, M, rng), worst, 0.05 if kl else 0.0, anchor)

@@ -15,40 +15,40 @@ from shapleymix.records import Record
 
 WIDTH, NO_BREAK = 100, "\0"
 SHARED = "What every result has"
+MODULES: dict[str, str] = vars(sm)["_MODULE"]
 COLUMNS = {"Parameters": "parameter", "Attributes": "attribute"}
 
 
 def reference() -> str:
     """The page."""
     wings = dict(re.findall(r"^ {2}(\w+) {2,}(\S.*)$", sm.__doc__ or "", flags=re.M))
-    named = sorted(sm.__all__, key=lambda name: ([*wings].index(wing_of(name)), _is_class(name), name))
-    lines = ["# Every name of the library", ""]
-    lines += ["Made from the library itself by `make reference`; a test holds the two together. Names are used as", ""]
-    lines[-2] += " `import shapleymix as sm`, `sm.fit(...)`."
-    lines += ["| from | names |", "|---|---|"]
+    named = sorted(MODULES, key=lambda name: ([*wings].index(wing_of(name)), inspect.isclass(getattr(sm, name)), name))
     found = [(wing, [*names]) for wing, names in groupby(named, key=wing_of)]
+    lines = ["# Every name of the library", "", "Made from the library itself by `make reference`; a test compares the"]
+    lines[-1] += " two. Names are used as `import shapleymix as sm`, `sm.fit(...)`."
+    lines += ["", "| from | names |", "|---|---|"]
     lines += [f"| {cell(wings[wing])} | {', '.join(map(_link, names))} |" for wing, names in found]
-    lines += ["", f"Results are [saved, loaded and shown alike](#{SHARED.lower().replace(' ', '-')}).", ""]
+    lines += ["", f"Results are [saved, loaded and shown alike](#{_anchor(SHARED)}).", ""]
     parts = [part for wing, names in found for part in (f"## shapleymix.{wing}\n", *map(_named, names))]
     return "\n".join([*lines, *parts, f"## {SHARED}\n", *_members(Record)])
 
 
 def wing_of(name: str) -> str:
     """The part of the library that a name comes from."""
-    return sm._HOME[name].partition(".")[0]
+    return MODULES[name].partition(".")[0]
 
 
-def _is_class(name: str) -> bool:
-    return inspect.isclass(getattr(sm, name))
+def heading(name: str) -> str:
+    """What a name stands under: GitHub's addresses know no case, so that `Fit` and `fit` need a word between them."""
+    return f"class {name}" if inspect.isclass(getattr(sm, name)) else name
 
 
 def _link(name: str) -> str:
-    return f"[`{name}`](#{name.lower()}{_again(name)})"
+    return f"[`{name}`](#{_anchor(heading(name))})"
 
 
-def _again(name: str) -> str:
-    """What GitHub puts behind the address of a heading whose name, without its case, an earlier one has."""
-    return "-1" if _is_class(name) and name.lower() in sm.__all__ else ""
+def _anchor(text: str) -> str:
+    return text.lower().replace(" ", "-")
 
 
 def _named(name: str) -> str:
@@ -56,7 +56,7 @@ def _named(name: str) -> str:
     if name == "LAWS":
         laws = ", ".join(f"`{law}`" for law in value)
         return f"### LAWS\n\nThe laws by their names, each a class: {laws}.\n"
-    return "\n".join([f"### {name}\n", *_body(value)])
+    return "\n".join([f"### {heading(name)}\n", *_body(value)])
 
 
 def _body(value: Callable[..., object]) -> list[str]:

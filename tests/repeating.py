@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from simulated import inputs, mixtures, true_law
 
-from shapleymix.laws.repeated import effective
+from shapleymix.laws.pieces import effective
 from shapleymix.tables.runs import RunLog
 
 RATE, D, N = 0.4, 1e9, 1e8
-QUICK = {"bootstrap": 8, "folds": 0, "starts": 2, "threads": 1}
+QUICK = {"bootstrap": 8, "folds": 0, "starts": 2}
 SUPPLY = {"en": 2e7, "de": 1e8, "fr": 1e12}
 
 

@@ -15,7 +15,7 @@ from shapleymix.tables.transfer import TransferMatrix
 
 NAMES = ("en", "de", "fr", "zh", "ja", "ko", "fi")
 FAMILIES = ("Germanic", "Germanic", "Romance", "Sinitic", "Japonic", "Koreanic", "Uralic")
-FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0, "threads": 1}
+FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0}
 SIZES, TOKENS = (2e7, 1e8, 5e8), (5e8, 3e9, 2e10)
 
 

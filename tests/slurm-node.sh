@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A real SLURM of one node on the loopback address, for tests/test_sweep_slurm.py.
+# A real SLURM of one node on the loopback address, for tests/sweep/test_sweep_slurm.py.
 # Needs (Debian): apt-get install -y slurmctld slurmd slurm-client munge
 #   slurm-node.sh start DIR   then: export SLURM_CONF=DIR/slurm.conf
 #   slurm-node.sh stop DIR

@@ -1,313 +1,322 @@
-"""What every command shows, as text and as JSON, on the repository's own fixtures."""
+"""The frame of the command line: options, help, errors, files, the project file, streams."""
 
 from __future__ import annotations
 
-import io
+import inspect
 import json
-import math
-import random
+import os
+import signal
+import subprocess
 import sys
-from hashlib import sha256
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
-import numpy as np
+import click
 import pytest
-from cli_tools import Run, runner
-from shapleymix_cli.main import commands
-from shapleymix_cli.views.fit import fit_view
-from shapleymix_cli.views.tables import matrix, show
+from cli_tools import Run, every_command, runner
+from shapleymix_cli import failures, signatures
+from shapleymix_cli.console import Output
+from shapleymix_cli.main import COMMANDS, commands
+from shapleymix_cli.tables import Table, show
 
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
-from shapleymix.game import exact_shapley
-from shapleymix.laws.shapley import ShapleyTempered
-from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.transfer_reading import read_transfer
+import shapleymix as sm
+from shapleymix.errors import DataError, Fault, Location
 
-LANGUAGES = ("en", "de", "fr", "zh", "ja")
-QUICK = ("--law", "shapley-tempered", "--bootstrap", "8")
+MOST_OPTIONS = 220
+LOG = "example/runs.csv"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs commands in a folder with the example's tables."""
+    monkeypatch.chdir(tmp_path)
+    made = runner(capsys)
+    assert made("example").code == 0
+    return made
 
 
-@pytest.fixture(scope="module")
-def made(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with sv.csv and fit.json, as the commands write them."""
-    folder = tmp_path_factory.mktemp("made")
-    sv, result = folder / "sv.csv", folder / "fit.json"
-    game, runs = fixtures / "multilingual5_coalitions.csv", fixtures / "multilingual5_runs.csv"
-    call = ["fit", str(runs), *QUICK, "--transfer", str(sv), "-o", str(result), "-q"]
-    assert commands.main(["shapley", str(game), "-o", str(sv), "-q"], standalone_mode=False) == 0
-    assert commands.main(call, standalone_mode=False) == 0
-    return folder
+def in_a_process(*words: str, **settings: object) -> subprocess.Popen[str]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    call = [sys.executable, "-m", "shapleymix_cli", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
+    return subprocess.Popen(call, **(pipes | settings))  # type: ignore[call-overload]
 
 
-def test_shapley_values_are_those_of_the_definition(run: Run, fixtures: Path) -> None:
-    game = read_runs(fixtures / "multilingual5_coalitions.csv")
-    mask = (game.p > 0) @ (1 << np.arange(5))
-    loss = game.loss[np.argsort(np.where(game.D > 0, mask, 0))]
-    truth = exact_shapley(loss[0] - loss)
-    document = run("shapley", game.origin, "--json").document
-    found = np.array([[document["sv"][i][j] for j in LANGUAGES] for i in LANGUAGES])
-    nsv = np.array([[document["nsv"][i][j] for j in LANGUAGES] for i in LANGUAGES])
-    np.testing.assert_allclose(found, truth, rtol=1e-12)
-    np.testing.assert_allclose(nsv, np.exp(truth - truth.max(axis=0)), rtol=1e-12)
-    assert document["efficiency_residual"] < 1e-12
-    assert document["schema_version"] == 1
+# --- options and help -------------------------------------------------------------------------------------------------
 
 
-def test_shapley_writes_what_transfer_reads(run: Run, made: Path, fixtures: Path) -> None:
-    shown = run("shapley", fixtures / "multilingual5_coalitions.csv", "--json").document
-    read = run("transfer", made / "sv.csv", "--json").document
-    assert read["sv"] == shown["sv"]
-    assert read["provenance"]["method"] == "exact"
+def test_options_are_few() -> None:
+    options = [one for made in every_command().values() for one in made.params if isinstance(one, click.Option)]
+    assert len(options) <= MOST_OPTIONS
 
 
-@pytest.mark.parametrize("ending", ["csv", "csv.gz", "jsonl", "parquet", "json"])
-def test_shapley_writes_every_format(run: Run, fixtures: Path, tmp_path: Path, ending: str) -> None:
-    goal = tmp_path / f"sv.{ending}"
-    assert run("shapley", fixtures / "multilingual5_coalitions.csv", "-o", goal, "-q").code == 0
-    matrix = read_transfer(goal)
-    assert matrix.provenance["command"].startswith("shapleymix shapley ")
-    game = fixtures / "multilingual5_coalitions.csv"
-    assert matrix.provenance["inputs"] == {str(game): sha256(game.read_bytes()).hexdigest()}
+@pytest.mark.parametrize("words", every_command())
+def test_every_command_has_help_and_examples(run: Run, words: str) -> None:
+    made = every_command()[words]
+    shown = run(f"{words} --help")
+    assert shown.code == 0
+    assert all(example in shown.out for example in getattr(made, "examples", ()))
+    assert all(one.help for one in made.params if isinstance(one, click.Option))
 
 
-def test_sampled_values_have_errors_and_stay_efficient(run: Run, fixtures: Path) -> None:
-    log = fixtures / "multilingual5_coalitions.csv"
-    document = run("shapley", log, "--sampled", "--samples", 14, "--seed", 1, "--json").document
-    assert document["coalitions"] == 16
-    assert document["efficiency_residual"] < 1e-9
-    assert all(document["stderr"][i][j] > 0 for i in LANGUAGES for j in LANGUAGES)
-    assert "±" in run("shapley", log, "--sampled", "--samples", 14, "--seed", 1).out
+def test_help_of_all_commands_imports_none_of_them() -> None:
+    call = "import sys; from shapleymix_cli.main import commands; commands.main(['--help'], standalone_mode=False)"
+    call += "; print(sorted({'numpy', 'polars', 'cvxpy', 'scipy', 'rich.table'} & set(sys.modules)), file=sys.stderr)"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True, env=env)
+    assert done.stderr.strip() == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+    assert all(line in done.stdout for line in commands.examples)
+    assert commands.examples
 
 
-def test_transfer_compares_as_published(run: Run, made: Path, fixtures: Path) -> None:
-    irds = fixtures / "multilingual5_irds_raw.csv"
-    calibrated = run("transfer", irds, made / "sv.csv", "--calibrate", "--json").document
-    assert round(calibrated["cosine"], 3) == 0.978
-    assert round(calibrated["pearson"], 3) == 0.952
-    assert round(calibrated["pearson_off_diagonal"], 3) == 0.845
-    assert set(calibrated["targets"]) == set(LANGUAGES)
-    assert run("transfer", irds, made / "sv.csv", "--json").document["cosine"] < 0.85
-    assert "0.978" in run("transfer", irds, made / "sv.csv", "--calibrate").out
+Ratios = dict[str, float]
 
 
-def test_transfer_calibrates_both_matrices_that_have_drops(run: Run, fixtures: Path, tmp_path: Path) -> None:
-    """Calibrated against itself a matrix is itself, whichever of the two was calibrated before."""
-    irds, done = fixtures / "multilingual5_irds_raw.csv", tmp_path / "calibrated.csv"
-    assert run("transfer", irds, "--calibrate", "-o", done).code == 0
-    for one, other in ((irds, irds), (irds, done), (done, irds)):
-        found = run("transfer", one, other, "--calibrate", "--json").document
-        assert math.isclose(found["pearson_off_diagonal"], 1.0, rel_tol=1e-9)
+def f(log: str, caps: Ratios | None = None, rate: float = 0.5, groups: Sequence[str] = (), many: bool = False) -> None:
+    """A function.
+
+    Parameters
+    ----------
+    log : str
+        A table.
+    caps : Ratios, optional
+        Highest ratios, such as
+        `"en=0.3"`.
+    rate, many : float and bool
+        Two things.
+    """
 
 
-def test_transfer_calibrates_with_drops_from_three_places(run: Run, fixtures: Path) -> None:
-    irds, game = fixtures / "multilingual5_irds_raw.csv", fixtures / "multilingual5_coalitions.csv"
-    sv = run("transfer", irds, "--drops", game, "--json").document["sv"]
-    untrained, grand = (read_runs(game).loss[row] for row in (0, -1))
-    for place, target in enumerate(LANGUAGES):
-        drop = untrained[place] - grand[place]
-        assert math.isclose(sum(sv[source][target] for source in LANGUAGES), drop, rel_tol=1e-9)
-    given = run("transfer", irds, "--drops", "en=1,de=2,fr=3,zh=4,ja=5", "--json").document["sv"]
-    assert math.isclose(sum(given[source]["zh"] for source in LANGUAGES), 4.0, rel_tol=1e-9)
+def test_options_are_those_of_a_signature() -> None:
+    made: dict[str, Any] = {str(one.name): one for one in signatures.options_of(f)}
+    assert list(made) == list(inspect.signature(f).parameters)
+    assert made["caps"].help == "Highest ratios, such as en=0.3."
+    assert made["caps"].multiple
+    assert made["caps"].by_name
+    assert made["groups"].multiple
+    assert made["many"].is_flag
+    assert "0.5" in str(made["rate"].help)
+    assert made["rate"].type.convert("243M", None, None) == 243e6
+    assert signatures.value_of(made["caps"], ("en=0.1", "de=0.2")) == "en=0.1,de=0.2"
+    assert signatures.value_of(made["groups"], ("a<=1",)) == ["a<=1"]
 
 
-def test_fit_document_is_the_fit(run: Run, made: Path, fixtures: Path) -> None:
-    log, sv = fixtures / "multilingual5_runs.csv", made / "sv.csv"
-    document = run("fit", log, *QUICK, "--transfer", sv, "--json").document
-    truth = fit(str(log), "shapley-tempered", str(sv), bootstrap=8)
-    assert isinstance(truth.law, ShapleyTempered)
-    assert truth.held_out is not None
-    assert document["held_out"]["mean"]["PE"] == truth.held_out.mean["PE"]
-    assert document["fitted"]["targets"]["zh"]["PE"] == truth.fitted_scores.PE[3]
-    assert document["parameters"]["kappa"]["en"]["value"] == truth.law.kappa[0]
-    assert document["parameters"]["gamma"]["de"]["low"] <= document["parameters"]["gamma"]["de"]["high"]
-    assert document["held"].keys() == truth.held.keys()
+def test_a_flag_is_the_keyword_of_the_library() -> None:
+    known = set(inspect.signature(sm.fit).parameters)
+    flags = {one.opts[-1] for one in every_command()["fit"].params if isinstance(one, click.Option)}
+    assert {"--law", "--bootstrap", "--min-own-tokens"} <= flags
+    assert {flag[2:].replace("-", "_") for flag in flags - {"--output", "--force"}} <= known
 
 
-def test_fit_saves_the_call_and_not_its_file_name(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:
-    log, sv = fixtures / "multilingual5_runs.csv", made / "sv.csv"
-    assert run("fit", log, *QUICK, "--transfer", sv, "-o", tmp_path / "other.json", "--json").code == 0
-    assert (tmp_path / "other.json").read_bytes() == (made / "fit.json").read_bytes()
-    known = Fit.load(made / "fit.json").provenance
-    assert known["command"] == f"shapleymix fit {log} --law shapley-tempered --bootstrap 8 --transfer {sv}"
-    assert known["seed"] == 0
-    assert known["inputs"] == {str(path): sha256(path.read_bytes()).hexdigest() for path in (log, sv)}
+def test_version_and_no_arguments(run: Run) -> None:
+    assert run("--version").out.split() == ["shapleymix", sm.__version__]
+    assert "Commands:" in run("").out
 
 
-def test_fit_chooses_and_shows_how(run: Run, fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    log, goal = fixtures / "multilingual5_coalitions.csv", tmp_path / "fit.json"
-    call = ("fit", log, "--folds", 5, "--bootstrap", 0, "--min-own-tokens", "1k", "-o", goal)
-    document = run(*call, "--json").document
-    laws = document["selection"]["laws"]
-    scored = [law["mean"]["PE"] for law in laws if law["error"] is None]
-    assert len(scored) > 3
-    assert scored == sorted(scored)
-    assert document["law"] == document["selection"]["preferred"]
-    show(fit_view(Fit.load(goal), verbose=True))
-    text = capsys.readouterr().out
-    assert f"{document['law']} (chosen)" in text
-    assert all(law["law"] in text for law in laws)
-    assert f"{scored[0]:.2%}" in text
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_fit_tells_bounds_from_values(run: Run, fixtures: Path) -> None:
-    log = fixtures / "multilingual5_runs.csv"
-    outcome = run("fit", log, "--law", "learned-base", "--min-own-tokens", "20k", "--bootstrap", 20, "--folds", 0)
-    block = outcome.out.split("Parameters with")[1].split("\n\n")[0]
-    assert "< " in block
-    assert "alpha: the log holds two N" in outcome.out
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("shaply", 2),
+        ("plan gaem", 2),
+        ("fit", 2),
+        (f"fit {LOG} --foo", 2),
+        (f"fit {LOG} --bootstrap many", 2),
+        (f"fit {LOG} --law lerned-base", 2),
+        (f"fit {LOG} --law no.py:Law", 2),
+        (f"fit {LOG} -o nowhere/fit.json", 2),
+        (f"fit {LOG} -o {LOG}", 2),
+        ("fit no.csv", 1),
+        ("optimize no.json", 1),
+        (f"optimize {LOG}", 1),
+        ("laws nothing", 2),
+        ("plot mixture a.json -o a.png", 1),
+        ("report fit.json", 1),
+        ("launch no.jsonl", 1),
+        ("baselines --languages example/languages.csv -D much", 2),
+        ("fit --project no.toml", 1),
+    ],
+)
+def test_what_is_wrong_is_one_error(run: Run, line: str, code: int) -> None:
+    shown, told = run(line), run(f"{line} --json")
+    assert (shown.code, told.code) == (code, code)
+    assert shown.out == ""
+    assert shown.err.splitlines()[-1].startswith(("error: ", "  hint: "))
+    error = told.document["error"]
+    assert error["message"]
+    assert set(error) >= {"code", "message", "hint", "location"}
+    assert "internal" not in error["message"]
 
 
-def test_predict_gives_the_laws_own_numbers(run: Run, made: Path) -> None:
-    document = run("predict", made / "fit.json", "--mixture", "en=0.5,de=0.5", "-N", "97600", "-D", "2M,4M", "--json")
-    first, second = document.document["predictions"]
-    truth = Fit.load(made / "fit.json").predict("en=0.5,de=0.5", 97600, 2e6)
-    for name, values in (("loss", truth.losses), ("low", truth.low), ("high", truth.high)):
-        known = [None if np.isnan(value) else value for value in values[0].tolist()]
-        assert list(first[name].values()) == known
-    assert (first["run"], first["N"], second["D"]) == ("en=0.5,de=0.5", 97600.0, 4e6)
-    assert any("D lies outside" in warning for warning in document.document["warnings"])
-    assert "warning: D lies outside" in document.err
+def test_the_nearest_name_is_offered(run: Run) -> None:
+    assert "shapley" in run("shaply --json").document["error"]["hint"]
+    assert "bootstrap" in run(f"fit {LOG} --bootstrp 3 --json").document["error"]["message"]
 
 
-def test_predict_takes_a_table_without_losses(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:
-    rows = [line.split(",")[:8] for line in (fixtures / "multilingual5_runs.csv").read_text().splitlines()]
-    (tmp_path / "points.csv").write_text("\n".join(map(",".join, rows)) + "\n")
-    points = run("predict", made / "fit.json", tmp_path / "points.csv", "--json").document["predictions"]
-    full = run("predict", made / "fit.json", fixtures / "multilingual5_runs.csv", "--json").document["predictions"]
-    assert points == full
-    assert len(points) == 76
-    assert "cc-138k-1M" in run("predict", made / "fit.json", tmp_path / "points.csv").out
+def test_every_fault_of_a_table_has_its_place(run: Run) -> None:
+    lines = Path(LOG).read_text().splitlines()
+    Path("bad.csv").write_text("\n".join([lines[0], *("x" + line.partition(",")[2] for line in lines[1:4])]))
+    error = run("fit bad.csv --json").document["error"]
+    assert error["location"]["file"] == "bad.csv"
 
 
-def test_evaluate_scores_each_target(run: Run, made: Path, fixtures: Path) -> None:
-    outcome = run("evaluate", made / "fit.json", fixtures / "multilingual5_runs.csv", "--json")
-    score = outcome.document["score"]
-    log = read_runs(fixtures / "multilingual5_runs.csv")
-    miss = np.abs(Fit.load(made / "fit.json").predict(log.p, log.N, log.D).losses - log.loss)
-    assert math.isclose(score["mean"]["PE"], (miss.mean(axis=0) / log.loss.mean(axis=0)).mean())
-    assert math.isclose(np.mean([score["targets"][name]["PE"] for name in LANGUAGES]), score["mean"]["PE"])
-    assert set(score["mean"]) == {"PE", "R2", "spearman", "coverage"}
-    assert "no held-out scores" in outcome.err
+def test_many_faults_are_counted() -> None:
+    faults = [Fault("odd", Location("a.csv", line)) for line in range(2000)]
+    document = failures.document_of(DataError.of(faults, "a.csv"))
+    assert document["fault_count"] == 2000
+    assert len(document["faults"]) == failures.MOST_FAULTS  # type: ignore[arg-type]
 
 
-def test_compare_takes_a_users_own_laws(run: Run, fixtures: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import numpy as np\n"
-        "from dataclasses import dataclass\n"
-        "from shapleymix.laws.learned_base import LearnedBase\n\n"
-        "class Flat:\n"
-        "    def predict(self, p, N, D):\n"
-        "        return np.full((len(N), 5), 2.5)\n\n"
-        "@dataclass(frozen=True)\n"
-        "class Own(LearnedBase):\n"
-        "    kind = 'law/own-for-a-test'\n"
-        "    name = 'own'\n"
-    )
-    names = f"chinchilla,learned-base,{tmp_path}/mine.py:Flat,{tmp_path}/mine.py:Own"
-    call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", names, "--folds", 2)
-    document = run(*call, "--json").document
-    laws = {law["law"]: law for law in document["laws"]}
-    assert set(laws) == {"chinchilla", "learned-base", "Flat", "own"}
-    assert laws["own"]["mean"]["PE"] == laws["learned-base"]["mean"]["PE"]
-    assert laws["Flat"]["parameters"] is None
-    assert document["better"]["own"]["learned-base"] == 0.5
-    text = run(*call).out
-    assert "Probability that the row's law" in text
+def test_a_fault_of_ours_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shapleymix_cli.tables.show", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("shapleymix_cli.console.show", lambda *_, **__: 1 / 0)
+    assert run("laws").code == 1
+    assert "internal" in run("laws --json -q").err + run("laws").err
 
 
-def test_compare_says_where_a_law_is_undefined(run: Run, fixtures: Path) -> None:
-    table = fixtures / "multilingual5_languages.csv"
-    call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "family,chinchilla", "--languages", table)
-    outcome = run(*call, "--folds", 4, "--min-own-tokens", 0, "--json")
-    laws = {law["law"]: law for law in outcome.document["laws"]}
-    assert laws["family"]["coverage"] < 1 == laws["chinchilla"]["coverage"]
-    assert "undefined" in outcome.err
+def test_interruption_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sm, "read_runs", stop)
+    assert run(f"fit {LOG}").code == 130
 
 
-def test_compare_knows_other_designs(run: Run, fixtures: Path, tmp_path: Path) -> None:
-    runs = fixtures / "multilingual5_runs.csv"
-    lines = runs.read_text().splitlines()
-    kinds = ["split", *("held-out" if row % 3 == 0 else "fit" for row in range(len(lines) - 1))]
-    (tmp_path / "log.csv").write_text("\n".join(map(",".join, zip(lines, kinds, strict=True))) + "\n")
-    by_size = run("compare", runs, "--laws", "chinchilla", "--leave-largest-N", "--json").document
-    by_split = run("compare", tmp_path / "log.csv", "--laws", "chinchilla", "--split", "--json").document
-    assert by_size["rows"] == (read_runs(runs).N == 97600).sum()
-    assert by_split["rows"] == kinds.count("held-out")
+@pytest.mark.parametrize("after", [0.2, 0.6, 1.5])
+def test_ctrl_c_at_any_time_leaves_no_traceback(after: float) -> None:
+    """While the library is imported, and while it fits."""
+    log = Path(__file__).parents[1] / "fixtures/multilingual5_runs.csv"
+    call = "from shapleymix_cli.main import commands; print('ready', flush=True); "
+    call += f"commands.main(['fit', {str(log)!r}])"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
+    with subprocess.Popen([sys.executable, "-c", call], **pipes) as done:  # type: ignore[call-overload]
+        assert done.stdout is not None
+        assert done.stdout.readline() == "ready\n"
+        time.sleep(after)
+        done.send_signal(signal.SIGINT)
+        _, err = done.communicate(timeout=60)
+    assert done.returncode == 130
+    assert "Traceback" not in err
 
 
-def test_laws_lists_all(run: Run) -> None:
-    from shapleymix.laws import BLACK_BOXES, LAWS
-
-    document = run("laws --json").document
-    assert [law["law"] for law in document["laws"]] == [*LAWS, *BLACK_BOXES]
-    assert all(law["formula"] and law["reference"] for law in document["laws"])
-    text = run("laws").out
-    assert all(law["formula"] in " ".join(text.split()) for law in document["laws"])
-    assert run("laws learned-base").out.startswith("learned-base\n")
+# --- files and streams ------------------------------------------------------------------------------------------------
 
 
-def test_rows_in_another_order_change_nothing(run: Run, made: Path, fixtures: Path, tmp_path: Path) -> None:
-    lines = (fixtures / "multilingual5_runs.csv").read_text().splitlines()
-    shuffled = lines[1:]
-    random.Random(3).shuffle(shuffled)
-    (tmp_path / "log.csv").write_text("\n".join([lines[0], *shuffled]) + "\n")
-    call = ("--law", "shapley-tempered", "--bootstrap", 5, "--transfer", made / "sv.csv")
-    straight = run("fit", fixtures / "multilingual5_runs.csv", *call)
-    assert run("fit", tmp_path / "log.csv", *call).out == straight.out
+def test_nothing_is_overwritten_without_force(run: Run) -> None:
+    words = "shapley example/coalitions.csv -o sv.csv"
+    assert run(words).code == 0
+    before = Path("sv.csv").read_bytes()
+    assert run(words).code == 2
+    assert run(f"{words} --force").code == 0
+    assert Path("sv.csv").read_bytes() == before
 
 
-def test_the_same_call_gives_the_same_bytes(run: Run, made: Path, fixtures: Path) -> None:
-    call = ("compare", fixtures / "multilingual5_runs.csv", "--laws", "learned-base,chinchilla", "--folds", 2, "--json")
-    assert run(*call).out == run(*call).out
+def test_the_same_call_gives_the_same_bytes(run: Run) -> None:
+    for name in ("one.json", "two.json"):
+        assert run(f"shapley example/coalitions.csv --sampled -o {name}").code == 0
+    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
 
 
-def test_several_logs_are_one(run: Run, fixtures: Path) -> None:
-    logs = (fixtures / "multilingual5_runs.csv", fixtures / "multilingual5_coalitions.csv")
-    call = ("--law", "chinchilla", "--bootstrap", 0, "--folds", 0, "--json")
-    assert run("fit", *logs, *call).document["rows"] == 76 + 31
+def test_a_result_says_what_it_was_made_from(run: Run) -> None:
+    provenance = run("shapley example/coalitions.csv --json").document["provenance"]
+    assert provenance["command"] == "shapleymix shapley example/coalitions.csv"
+    assert list(provenance["inputs"]) == ["example/coalitions.csv"]
 
 
-def test_standard_input_is_a_log(run: Run, fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = fixtures / "multilingual5_coalitions.csv"
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(log.read_bytes())))
-    assert run("shapley - --json").document["sv"] == run("shapley", log, "--json").document["sv"]
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "json"])
+def test_results_are_written_as_any_table(run: Run, ending: str) -> None:
+    assert run(f"shapley example/coalitions.csv -o sv.{ending}").code == 0
+    if ending != "json":
+        assert sm.read_transfer(f"sv.{ending}").targets == ("en", "de", "fr", "zh", "ja")
 
 
-def test_a_log_without_ratios_needs_no_mixture(run: Run, tmp_path: Path) -> None:
-    sizes, tokens = np.meshgrid(np.geomspace(1e7, 1e10, 6), np.geomspace(1e9, 1e12, 6))
-    loss = 1.8 + 480 / sizes**0.35 + 2100 / tokens**0.37
-    rows = zip(sizes.ravel().tolist(), tokens.ravel().tolist(), loss.ravel().tolist(), strict=True)
-    lines = [f"r{row},{N},{D},{value}" for row, (N, D, value) in enumerate(rows)]
-    log, goal = tmp_path / "log.csv", tmp_path / "fit.json"
-    log.write_text("\n".join(["run,N,D,loss", *lines]) + "\n")
-    assert run("fit", log, "--bootstrap", 0, "--folds", 3, "-o", goal, "--json").document["law"] == "chinchilla"
-    (point,) = run("predict", goal, "-N", "70B", "-D", "1.4T", "--json").document["predictions"]
-    truth = 1.8 + 480 / 70e9**0.35 + 2100 / 1.4e12**0.37
-    assert math.isclose(point["loss"]["loss"], truth, rel_tol=1e-4)
-    assert run("predict", goal, "--mixture", "uniform", "-N", "1B", "-D", "1B").code == 2
+def test_what_every_command_takes_may_stand_anywhere(run: Run) -> None:
+    assert run("--json laws").document == run("laws --json").document
+    assert run("laws -- --json").code == 2
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_wide_matrices_are_cut_between_columns(count: int, capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"language{place}" for place in range(count)]
-    show(matrix("source", ["a", "b"], names, [[f"{row}.{place}" for place in range(count)] for row in "01"]))
+def test_standard_input_and_a_closed_pipe(tmp_path: Path) -> None:
+    log = Path(__file__).parents[1] / "fixtures/multilingual5_coalitions.csv"
+    with log.open() as text:
+        done = in_a_process("shapley", "-", "--json", stdin=text, cwd=tmp_path)
+        out, err = done.communicate(timeout=60)
+    assert json.loads(out)["kind"] == "transfer", err
+    done = in_a_process("laws", stderr=subprocess.DEVNULL)
+    assert done.stdout is not None
+    done.stdout.close()
+    assert done.wait(60) == 0
+
+
+def test_remarks_are_on_standard_error_and_quiet_keeps_them(run: Run) -> None:
+    line = "transfer example/irds_raw.csv"
+    assert run(line).err.startswith("warning: ")
+    assert run(f"{line} -q").err == ""
+    assert run(line).out == run(f"{line} -q").out
+
+
+def test_calibrated_values_are_nats_when_they_are_read_again(run: Run) -> None:
+    raw, calibrated = run("transfer example/irds_raw.csv"), run("transfer example/irds_raw.csv --calibrate -o cal.csv")
+    assert "in nats" not in raw.out
+    again = run("transfer cal.csv")
+    assert again.err == ""
+    assert again.out == calibrated.out
+    assert "in nats" in again.out
+
+
+def test_at_most_three_warnings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for verbose, lines in ((False, 4), (True, 9)):
+        Output(verbose=verbose).warn(f"warning {number}" for number in range(9))
+        assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_tables_fold_between_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr("shapleymix_cli.tables.PAGE", width)
+    columns = {f"column-{number}": [number / 7, float("nan")] for number in range(9)}
+    show([Table({"name": ["中文", "a"], **columns})])
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert [word for line in lines if line.startswith("source") for word in line.split()[1:]] == names
-    cells = [word for line in lines if line.startswith("b ") for word in line.split()[1:]]
-    assert cells == [f"1.{place}" for place in range(count)]
+    assert max(map(len, lines)) <= width
+    assert sum("column-8" in line for line in lines) == 1
+    assert all(f"{number / 7:.4f}" in "\n".join(lines) for number in range(9))
 
 
-def test_quiet_keeps_standard_error_empty(run: Run, made: Path, fixtures: Path) -> None:
-    call = ("evaluate", made / "fit.json", fixtures / "multilingual5_runs.csv", "--json")
-    loud, quiet = run(*call), run(*call, "-q")
-    assert loud.err
-    assert quiet.err == ""
-    assert quiet.out == loud.out == json.dumps(loud.document, indent=2) + "\n"
+def test_many_rows_are_shortened_unless_all_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table({"name": [f"n{number}" for number in range(50)]})
+    show([table])
+    assert "n49" not in capsys.readouterr().out
+    show([table], everything=True)
+    assert "n49" in capsys.readouterr().out
+
+
+# --- the project file -------------------------------------------------------------------------------------------------
+
+
+def test_a_project_file_gives_what_is_not_typed(run: Run) -> None:
+    Path("shapleymix.toml").write_text(
+        'log = "example/runs.csv"\n[fit]\nlaw = "chinchilla"\nfolds = 0\nbootstrap = 0\n'
+    )
+    found = run("fit --json").document
+    assert found["law"]["kind"] == "law/chinchilla"
+    assert run("fit --json --law shapley --project none").code == 2
+    assert run("fit --json --law hellinger").document["law"]["kind"] == "law/hellinger"
+
+
+def test_files_of_a_project_lie_beside_it(run: Run) -> None:
+    assert run("fit --law chinchilla --folds 0 --bootstrap 0 --project example/shapleymix.toml -o fit.json").code == 0
+    caps = run("optimize fit.json -N 97600 -D 2M --project example/shapleymix.toml --json").document
+    assert "error" in caps or dict(zip(caps["sources"], caps["caps"], strict=True))["ja"] == 0.3
+
+
+@pytest.mark.parametrize("text", ["caps = {en 1}", "cap = {en = 1}", "[fit]\nlow = 'auto'", "[fitt]\nlaw = 'auto'"])
+def test_a_wrong_project_file_is_one_error(run: Run, text: str) -> None:
+    Path("shapleymix.toml").write_text(text)
+    error = run(f"fit {LOG} --json").document["error"]
+    assert error["location"]["file"] == "shapleymix.toml"

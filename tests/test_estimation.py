@@ -11,15 +11,15 @@ from simulated import log_of
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather
-from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.evidence import bootstrap_shares, gather
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.unknowns import Packing
 from shapleymix.laws import LAWS
 
 
 def problem_of(name: str, settings: Settings | None = None, **options) -> Problem:
     _, given, log = log_of(name, **options)
-    return Problem.of(LAWS[name], gather(log, Filters()), given, settings or Settings(threads=1))
+    return Problem.of(LAWS[name], gather(log, Settings()), given, settings or Settings())
 
 
 def ones(problem: Problem, count: int = 1) -> np.ndarray:
@@ -29,7 +29,7 @@ def ones(problem: Problem, count: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
 @pytest.mark.parametrize("name", ["shapley-tempered", "learned-base", "exponential", "additive"])
 def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
-    settings = Settings(delta=delta, threads=1)
+    settings = Settings(delta=delta)
     problem = problem_of(name, settings, rows=40, noise=5e-3)
     found = problem.estimate(ones(problem))
     low, high = problem.packing.bounds()
@@ -75,7 +75,7 @@ def test_weights_count_as_repeats():
     twice = log.select(np.concatenate([np.arange(30), np.arange(10)]))
 
     def law_of(log_):
-        problem = Problem.of(LAWS["shapley"], gather(log_, Filters()), given, Settings(threads=1, tolerance=1e-13))
+        problem = Problem.of(LAWS["shapley"], gather(log_, Settings()), given, Settings())
         return problem.estimate(ones(problem)).law
 
     weighted = law_of(replace(log, weight=weight))
@@ -111,16 +111,6 @@ def test_replicates_from_the_solution_reach_what_a_fresh_search_reaches():
     assert (warm.cost <= fresh.cost * 1.01).all()
 
 
-def test_threads_and_chunks_change_no_bit(monkeypatch):
-    results = []
-    for threads, size in ((1, 24e6), (2, 1e5), (3, 1e5)):
-        monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", size)
-        problem = problem_of("learned-base", Settings(threads=threads), rows=30, noise=5e-3)
-        results.append(problem.estimate(ones(problem, 2)))
-    assert results[1].x.tobytes() == results[2].x.tobytes()
-    np.testing.assert_allclose(results[0].x, results[1].x, rtol=1e-7, atol=1e-9)
-
-
 def test_progress_ends_at_the_whole():
     problem = problem_of("shapley", rows=20)
     calls: list[tuple[int, int]] = []
@@ -135,7 +125,7 @@ def test_condition_tells_a_free_direction():
     _, given, log = log_of("shapley", rows=40)
     flat = log.select(np.arange(40))
     flat = replace(flat, p=np.tile(flat.p[:1], (40, 1)))
-    blind = Problem.of(LAWS["shapley"], gather(flat, Filters()), given, Settings(threads=1))
+    blind = Problem.of(LAWS["shapley"], gather(flat, Settings()), given, Settings())
     for problem, free in ((sound, False), (blind, True)):
         x = problem.estimate(ones(problem)).x[0]
         assert (problem.condition(x) > 1e12).all() == free
@@ -146,7 +136,7 @@ def test_a_law_that_no_row_defines_is_refused():
     p = log.p.copy()
     p[:, 3] = 0.0
     p /= p.sum(axis=1, keepdims=True)
-    evidence = gather(replace(log, p=p, loss=np.full(log.loss.shape, 2.0)), Filters())
+    evidence = gather(replace(log, p=p, loss=np.full(log.loss.shape, 2.0)), Settings())
     with pytest.raises(FitError, match=r"law 'family' is undefined .* for 'zh'"):
         Problem.of(LAWS["family"], evidence, given, Settings())
 

@@ -12,7 +12,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from simulated import SIZES, TOKENS, inputs, log_of, mixtures, simulate, true_law
 
-from shapleymix.errors import SolveError
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.fits import Fit
 from shapleymix.laws import LAWS, Inputs, Law
@@ -20,7 +19,7 @@ from shapleymix.laws.symbols import Parameter
 from shapleymix.records import FloatArray
 
 EVERY = pytest.mark.parametrize("name", LAWS)
-CONVEX = [name for name, law in LAWS.items() if law.terms is not Law.terms and "mixture" in law.needs]
+CONVEX = [name for name, law in LAWS.items() if law.pieces is not Law.pieces and "mixture" in law.needs]
 # fitted coefficients carry a weak prior, and trade with the floor
 # the scale of its coefficients is a gauge that only the prior holds: with less of it, a search without noise stalls
 HELD_BY_PRIOR = {"exponential"}
@@ -66,7 +65,7 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
 def test_recovers_the_truth_from_runs_without_noise(name):
     truth, given, log = log_of(name, rows=63 if name == "learned-base" else 60)
     prior = 1e-5 if name in HELD_BY_PRIOR else 1e-10 if name == "learned-base" else 1e-7
-    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, prior=prior, threads=1)
+    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, prior=prior)
     assert {status.state for status in found.status} == {"converged"}
     for symbol, value in symbols_of(truth).items():
         rtol, atol = (2e-2, 2e-3) if name in LOOSE else (1e-9, 0.0)
@@ -78,7 +77,7 @@ def test_recovers_the_truth_from_runs_without_noise(name):
 @EVERY
 def test_noise_moves_predictions_by_less_than_itself(name):
     truth, given, log = log_of(name, rows=60, noise=2e-3)
-    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0, threads=1)
+    found = fit(log, name, given.transfer, given.languages, bootstrap=0, folds=0)
     p, (N, D) = mixtures(40, 4, seed=9), budgets(40)
     error = np.log(found.law(p, N, D) / truth(p, N, D))
     assert 1e-7 < np.sqrt(np.mean(error**2)) < 2e-3
@@ -149,7 +148,7 @@ def test_json_gives_back_every_bit(name, tmp_path):
 @EVERY
 def test_a_fit_with_replicates_survives_the_file(name, tmp_path):
     _, given, log = log_of(name, rows=30, noise=1e-2)
-    found = fit(log, name, given.transfer, given.languages, bootstrap=3, folds=3, starts=1, threads=1)
+    found = fit(log, name, given.transfer, given.languages, bootstrap=3, folds=3, starts=1)
     found.save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")
     assert again.to_document() == found.to_document()
@@ -190,20 +189,19 @@ def test_terms_at_a_budget_are_the_prediction(name):
     law = true_law(name, inputs(4, 3, seed=6), seed=6)
     p = mixtures(20, 4, seed=6)
     for N, D in ((1e8, 1e10), (3e9, 2e11)):
-        by_terms = law.terms(N, D).losses(p)
+        by_terms = law.pieces(N, D).losses(p)
         np.testing.assert_allclose(by_terms, law(p, np.full(20, N), np.full(20, D)), rtol=1e-12)
 
 
-def test_the_law_without_a_mixture_says_why_it_has_no_terms():
-    with pytest.raises(SolveError, match="does not depend on the mixture"):
-        true_law("chinchilla", inputs()).terms(1e8, 1e10)
+def test_the_law_without_a_mixture_has_no_pieces():
+    assert true_law("chinchilla", inputs()).pieces(1e8, 1e10) is None
 
 
 @settings(deadline=None, max_examples=150)
 @drawn(name=st.sampled_from(CONVEX), seed=st.integers(0, 10**6), share=st.floats(0, 1), spread=st.floats(0.2, 2))
 def test_objective_is_convex_along_every_chord(name, seed, share, spread):
     law = true_law(name, inputs(4, 3, seed), seed)
-    terms = law.terms(1e8, 1e10)
+    terms = law.pieces(1e8, 1e10)
     left, right = mixtures(2, 4, seed, spread)
     w = np.random.default_rng(seed).uniform(0, 1, 3)
     between = terms.objective(share * left + (1 - share) * right, w)
@@ -228,7 +226,7 @@ def test_a_leading_axis_is_a_loop(name):
         np.testing.assert_array_equal(np.broadcast_to(whole.defined(p), (5, 8, 3))[index], law.defined(p))
         if name in CONVEX:
             np.testing.assert_allclose(
-                whole.terms(1e8, 1e10).losses(p[0])[index], law.terms(1e8, 1e10).losses(p[0]), rtol=1e-13
+                whole.pieces(1e8, 1e10).losses(p[0])[index], law.pieces(1e8, 1e10).losses(p[0]), rtol=1e-13
             )
 
 
@@ -280,7 +278,7 @@ def test_rows_where_the_law_is_undefined_do_not_bend_the_fit(name):
     more = simulate(truth, given, p)
     shown = np.where(np.isnan(more.loss), 9.0, more.loss)  # a measured loss that the law has no word for
     assert np.isnan(more.loss).any() == (name in PARTIAL)
-    settings = {"bootstrap": 0, "folds": 0, "prior": 1e-10, "delta": np.inf, "threads": 1}
+    settings = {"bootstrap": 0, "folds": 0, "prior": 1e-10, "delta": np.inf}
     found = fit(replace(more, loss=shown), name, given.transfer, given.languages, **settings)
     sure = ~np.isnan(more.loss)
     predicted = np.broadcast_to(found.law(p, more.N, more.D), sure.shape)

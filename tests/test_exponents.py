@@ -7,22 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated import FAST, log_of, mixtures, simulate
+from simulated import log_of, mixtures
 
 from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.uncertainty import (
-    BEYOND_D,
-    BEYOND_N,
-    QUANTILES,
-    Spread,
-    form_error,
-    form_factors,
-    law_variance,
-    scatter,
-)
 from shapleymix.laws import LAWS, EffectiveData
-from shapleymix.laws.additive import Additive
+from shapleymix.laws.classical import Additive
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase
 
@@ -121,7 +111,7 @@ def test_one_budget_goes_on_as_public_runs_do_under_every_law(name, kind):
     if kind == "floorless":
         theta = log.p @ truth.coefficients + 0.05
         log = replace(log, loss=np.array(2.0 * theta**-0.4))
-    found = fit(log, name, given.transfer, given.languages, bootstrap=20, folds=0, threads=1)
+    found = fit(log, name, given.transfer, given.languages, bootstrap=20, folds=0)
     assert isinstance(found.law, CoreLaw)
     assert isinstance(found.replicates, CoreLaw)
     levels, by_mixture = Levels.of(log), not type(found.law).of_budget("D")  # effective data's D is told by mixtures
@@ -141,18 +131,6 @@ class Unsaid(Additive):
 
     name = "unsaid"
     beside = False
-
-
-def test_a_law_that_cannot_carry_the_slopes_says_so_by_name():
-    """In `notices`, which the command line prints; and no law of the library has to."""
-    truth, given, log = log_of("additive", rows=40, sizes=(1e8,), tokens=(3e9,))
-    none = np.zeros(4)
-    log = simulate(truth.replaced(E=none, A=none, B=none), given, log.p, sizes=(1e8,), tokens=(3e9,))
-    told = [text for text in fit(log, Unsaid, **FAST).notices if "hardly lets" in text]
-    assert len(told) == 2
-    assert "law 'unsaid'" in told[0]
-    assert "fall with N" in told[0]
-    assert not [text for text in fit(log, "additive", **FAST).notices if "hardly lets" in text]
 
 
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
@@ -175,7 +153,7 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
         scale = 0.3 * truth.E * 1e8**drawn.alpha
         law = drawn.replaced(A=scale)
         loss = law(log.p, log.N, log.D) * np.exp(3e-3 * rng.standard_normal(log.loss.shape))
-        found = fit(replace(log, loss=loss), "chinchilla", bootstrap=60, folds=3, threads=1, starts=2)
+        found = fit(replace(log, loss=loss), "chinchilla", bootstrap=60, folds=3, starts=2)
         told = found.predict([0.25] * 4, 1.2e9, 3e9)
         expected = law(told.p, told.N, told.D)
         inside.append((told.low <= expected) & (expected <= told.high))
@@ -185,41 +163,4 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
 # the form's own error
 
 
-def test_the_form_errs_more_the_farther_and_not_within():
-    _, given, log = log_of("shapley", rows=24)
-    found = fit(log, "shapley", given.transfer, **FAST)
-    N, D = np.array([1e8, 5e8 * np.e, 5e8 * np.e**2, 1e8]), np.array([3e9, 3e9, 3e9, 2e10 * np.e])
-    error = form_error(found.coverage, N, D)
-    np.testing.assert_allclose(error[:, 0], [0.0, BEYOND_N, 2 * BEYOND_N, BEYOND_D], rtol=1e-9)
-    low, high = Spread(None, np.zeros((99, 4)), found.coverage).interval(np.ones((4, 4)), log.p[:4], N, D, 0.9)
-    np.testing.assert_allclose(np.log(high)[:, 0], 1.6448536 * error[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(np.log(low), -np.log(high), rtol=1e-9)
-    factors = form_factors(found.coverage, float(N[2]), 3e9, 4000)
-    assert np.log(factors).std() == pytest.approx(2 * BEYOND_N, rel=0.05)
-    np.testing.assert_array_equal(form_factors(found.coverage, 1e8, 3e9, 5), 1.0)
-
-
 # what is counted once
-
-
-def test_the_laws_own_variance_is_counted_once():
-    """The held-out scatter less the replicates' variance, which intervals add again; never below half of it."""
-    residuals = 0.02 * norm.ppf(QUANTILES)[:, None] * np.ones(3)
-    net = scatter(residuals, np.array([0.0, 0.012**2, 1.0]))
-    np.testing.assert_allclose(net, residuals * [1.0, 0.8, 0.5], rtol=1e-3)
-    np.testing.assert_array_equal(scatter(np.zeros((99, 2)), np.ones(2)), 0.0)
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_the_variance_is_that_of_the_replicates_where_losses_count(missing: float):
-    """Fault: the replicates' spread at losses that are not fitted, such as those of runs without a target's own
-    language, was taken off the scatter, and intervals of a log with two regimes held 75% instead of 90."""
-    _, _, log = log_of("learned-base", rows=30, noise=1e-2)
-    found = fit(log, "learned-base", bootstrap=7, folds=0, threads=1)
-    assert found.replicates is not None
-    points, counted = (log.p, log.N, log.D), np.random.default_rng(1).random(log.loss.shape) >= missing
-    squares = np.log(found.replicates(*points) / found.law(*points)) ** 2
-    expected = np.array([squares[:, rows, j].mean() for j, rows in enumerate(counted.T)])
-    np.testing.assert_allclose(law_variance(found.law, found.replicates, *points, counted), expected, rtol=1e-10)
-    none = law_variance(found.law, found.replicates, *points, np.zeros_like(counted))
-    np.testing.assert_array_equal(none, 0.0)

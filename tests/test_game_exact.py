@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from shapleymix.errors import DataError
 from shapleymix.game import exact_shapley
-from shapleymix.game.exact import contract, joining_weights, masks_of, members_of, sizes_of
+from shapleymix.game.exact import joining_weights, masks_of, sizes_of
 
 PAYOFF = st.floats(-1e3, 1e3, allow_subnormal=False)
 
@@ -44,37 +44,6 @@ def test_equals_mean_over_permutations(payoffs: np.ndarray) -> None:
     np.testing.assert_allclose(exact_shapley(payoffs), shapley_by_permutations(payoffs), atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
-@given(games())
-def test_efficiency(payoffs: np.ndarray) -> None:
-    np.testing.assert_allclose(exact_shapley(payoffs).sum(axis=0), payoffs[-1] - payoffs[0], atol=1e-10)
-
-
-@settings(max_examples=60, deadline=None)
-@given(games(), st.data())
-def test_null_player_gets_nothing(payoffs: np.ndarray, data: st.DataObject) -> None:
-    player = data.draw(st.integers(0, len(payoffs).bit_length() - 2))
-    without = np.arange(len(payoffs)) & ~(1 << player)
-    assert np.abs(exact_shapley(payoffs[without])[player]).max() < 1e-10
-
-
-@settings(max_examples=60, deadline=None)
-@given(games(), st.data())
-def test_symmetry_renaming_players_renames_values(payoffs: np.ndarray, data: st.DataObject) -> None:
-    players = len(payoffs).bit_length() - 1
-    order = np.array(data.draw(st.permutations(range(players))))
-    renamed = payoffs[masks_of(members_of(np.arange(len(payoffs)), players)[:, order.argsort()])]
-    np.testing.assert_allclose(exact_shapley(renamed), exact_shapley(payoffs)[order], atol=1e-10)
-
-
-@settings(max_examples=60, deadline=None)
-@given(games(), st.floats(-10, 10), st.data())
-def test_linearity(payoffs: np.ndarray, factor: float, data: st.DataObject) -> None:
-    other = data.draw(arrays(float, payoffs.shape, elements=PAYOFF))
-    expected = exact_shapley(payoffs) + factor * exact_shapley(other)
-    np.testing.assert_allclose(exact_shapley(payoffs + factor * other), expected, atol=1e-8)
-
-
 def test_accuracy_against_fractions() -> None:
     players = 9
     payoffs = np.random.default_rng(0).normal(scale=10, size=(2**players, 1))
@@ -88,24 +57,6 @@ def test_accuracy_against_fractions() -> None:
             if not mask >> player & 1
         )
         assert values[player, 0] == pytest.approx(float(total), abs=2e-14)
-
-
-@pytest.mark.parametrize("players", [12, 13, 15])
-def test_blocks_do_not_change_values(players: int) -> None:
-    """An additive game with one threshold, whose values are known, over more players than one block holds."""
-    worth = np.linspace(-1, 2, players)
-    held = members_of(np.arange(2**players), players)
-    veto = held[:, [0, players - 1]].all(axis=1)
-    expected = worth + 5 * np.isin(np.arange(players), [0, players - 1]) / 2
-    np.testing.assert_allclose(exact_shapley((held @ worth + 5 * veto)[:, None])[:, 0], expected, atol=1e-13)
-
-
-def test_contract_sums_what_it_says() -> None:
-    generator = np.random.default_rng(3)
-    table, member, absent = generator.random((32, 3)), generator.random(6), generator.random(6)
-    held, sizes = members_of(np.arange(32), 5), sizes_of(5)
-    weights = np.where(held, member[sizes][:, None], absent[sizes][:, None])
-    np.testing.assert_allclose(contract(table, member, absent), weights.T @ table, rtol=1e-13)
 
 
 def test_joining_weights_average_over_coalitions_to_one() -> None:

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with_loss
 
-from shapleymix.errors import DataError, FitError, SolveError, UsageError
+from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.fit import fit
-from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law
-from shapleymix.laws.exponential import Exponential
-from shapleymix.laws.family import FamilyMean, same_family
+from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
+from shapleymix.laws.classical import Exponential, mixture_slopes
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.shapley import Shapley, ShapleyConcave, ShapleyTempered
-from shapleymix.laws.slopes import mixture_slopes
+from shapleymix.laws.shapley import FamilyMean, Shapley, ShapleyConcave, ShapleyTempered, same_family
 from shapleymix.laws.symbols import Parameter
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
@@ -109,7 +107,7 @@ def test_family_mean_sees_one_loss_a_family_and_only_where_all_are_measured():
 
 def test_family_mean_fits_the_mean_of_its_members():
     _, given, log = log_of("family", rows=40)
-    found = fit(log, "family-mean", None, given.languages, bootstrap=0, folds=0, threads=1)
+    found = fit(log, "family-mean", None, given.languages, bootstrap=0, folds=0)
     losses = found.law(log.p, log.N, log.D)
     np.testing.assert_array_equal(losses[:, 0], losses[:, 1])
     np.testing.assert_allclose(losses[:, 0], log.loss[:, :2].mean(axis=1), rtol=2e-2)
@@ -140,9 +138,10 @@ def test_slopes_find_the_exponential_laws_exponents():
     _, given, log = log_of("shapley", rows=50)
     t = np.random.default_rng(1).normal(size=(4, 4))
     log = with_loss(log, np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
-    from shapleymix.fitting.evidence import Filters, gather
+    from shapleymix.fitting.evidence import gather
+    from shapleymix.fitting.settings import Settings
 
-    seen = gather(log, Filters()).observations(LAWS["learned-base"], given)
+    seen = gather(log, Settings()).observations(LAWS["learned-base"], given)
     found = mixture_slopes(seen)
     np.testing.assert_allclose(found - found.mean(axis=0), t - t.mean(axis=0), atol=5e-3)
 
@@ -160,19 +159,8 @@ def test_the_list_of_laws_begins_with_the_simplest():
     assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())
 
 
-def test_boosted_trees_are_not_convex_and_never_look_at_rows_of_weight_nought():
-    pytest.importorskip("lightgbm")
-    trees = BLACK_BOXES["gbm"]
-    _, _, log = log_of("learned-base", rows=60, noise=1e-3)
-    weight = np.ones(log.loss.shape)
-    weight[::5] = 0.0
-    spoiled = np.where(weight > 0, np.log(log.loss), 50.0)
-    one = trees.learn(log.p, log.N, log.D, np.log(log.loss), weight, log.groups, 0)
-    other = trees.learn(log.p, log.N, log.D, spoiled, weight, log.groups, 0)
-    np.testing.assert_array_equal(one(log.p, log.N, log.D), other(log.p, log.N, log.D))
-    assert np.abs(one(log.p, log.N, log.D) / log.loss - 1)[weight > 0].mean() < 0.05
-    with pytest.raises(SolveError, match="'gbm' is not convex"):
-        one.terms(1e8, 1e10)
+def observed(log) -> Observations:
+    return Observations(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape))
 
 
 def test_boosted_trees_stop_on_mixtures_that_they_were_not_trained_on(monkeypatch):
@@ -186,7 +174,7 @@ def test_boosted_trees_stop_on_mixtures_that_they_were_not_trained_on(monkeypatc
 
     monkeypatch.setattr(lightgbm, "train", spy)
     _, _, log = log_of("learned-base", rows=40)
-    BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), log.groups, 0)
+    BLACK_BOXES["gbm"].learn(observed(log), log.groups, 0)
     assert len(seen) == 4
     for learned, checked in seen:
         assert len(learned) + len(checked) == 40
@@ -199,7 +187,7 @@ def test_boosted_trees_need_more_than_one_mixture():
     _, _, log = log_of("learned-base", rows=40)
     one = np.zeros(40, dtype=np.int64)
     with pytest.raises(FitError, match="too few mixtures for boosted trees"):
-        BLACK_BOXES["gbm"].learn(log.p, log.N, log.D, np.log(log.loss), np.ones(log.loss.shape), one, 0)
+        BLACK_BOXES["gbm"].learn(observed(log), one, 0)
 
 
 def test_families_of_targets_that_are_no_sources():
@@ -209,7 +197,7 @@ def test_families_of_targets_that_are_no_sources():
 
 def test_the_exponential_laws_gauge_stays_within_what_a_fit_may_hold():
     """On the repository's own log t ran from -60 to 60; its standard gauge, -120 to 0, was refused as out of bounds."""
-    found = fit(FIXTURES / "multilingual5_runs.csv", "exponential", bootstrap=2, folds=2, threads=1)
+    found = fit(FIXTURES / "multilingual5_runs.csv", "exponential", bootstrap=2, folds=2)
     law = found.law
     assert isinstance(law, Exponential)
     np.testing.assert_array_equal(law.t.max(axis=0), np.zeros(5))

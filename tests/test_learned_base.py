@@ -7,12 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from shapleymix_cli.documents.fits import fit_document
-from shapleymix_cli.views.fit import fit_view
-from shapleymix_cli.views.tables import show
 
 import shapleymix as sm
-from shapleymix.fitting.beliefs import knobs_told
 from shapleymix.fitting.fits import Fit
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
@@ -76,11 +72,11 @@ def test_a_target_of_one_loss_has_no_held_out_error_and_no_say():
     loss[1:, 3] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        found = sm.fit(replace(log, loss=loss), "learned-base", bootstrap=5, threads=1)
+        found = sm.fit(replace(log, loss=loss), "learned-base", bootstrap=5)
     assert found.held_out is not None
     assert np.isnan(found.held_out.PE[3])
     others = np.delete(np.arange(K), 3)
-    alone = sm.fit(log.select(np.arange(24)), "learned-base", bootstrap=0, threads=1)
+    alone = sm.fit(log.select(np.arange(24)), "learned-base", bootstrap=0)
     assert alone.held_out is not None
     np.testing.assert_allclose(found.held_out.PE[others], alone.held_out.PE[others], rtol=0.2)
 
@@ -96,20 +92,6 @@ def test_a_matrix_without_a_language_of_the_log_is_refused_by_name():
             sm.fit(log, law, sm.read_transfer(rows), bootstrap=0)
 
 
-def test_the_exponent_of_own_data_is_shown_only_where_there_are_own_data(capsys):
-    """For targets that are no sources it was shown with an interval, and made their fit look ill-conditioned."""
-    rng = np.random.default_rng(3)
-    log = log_of(rng.dirichlet(np.ones(K), 12), matrix(rng)[1], rng)
-    foreign = replace(log, targets=("code", *log.targets[1:]))
-    found = sm.fit(foreign, "learned-base", bootstrap=3, folds=0)
-    shown = {symbol: [row[2] for row in found.parameters() if row[0] == symbol] for symbol in ("a", "c")}
-    assert shown == {"a": [*foreign.targets[1:]], "c": [*foreign.targets]}
-    show(fit_view(found, verbose=False))
-    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("a "))
-    assert row[1] == "-"
-    assert "-" not in row[2:]
-
-
 def test_a_symbol_without_any_effect_trades_with_no_other():
     """The condition of a target that is no source was infinite."""
     rng = np.random.default_rng(3)
@@ -119,31 +101,3 @@ def test_a_symbol_without_any_effect_trades_with_no_other():
     columns = {"N": [1e7] * 60, "D": [1e9] * 60, "p_en": p[:, 0], "p_de": p[:, 1], "loss_code": loss[:, 0]}
     found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", bootstrap=0)
     assert [one.state for one in found.status] == ["converged"]
-
-
-def test_a_fit_says_what_it_believed_before_any_run(tmp_path, capsys):
-    """The choice of cross-validation was nowhere to be read."""
-    rng = np.random.default_rng(3)
-    given, nsv = matrix(rng)
-    log = log_of(rng.dirichlet(np.ones(K), 8), nsv, rng)
-    plain, told = (sm.fit(log, "learned-base", sv, bootstrap=0, folds=3) for sv in (None, given))
-    values = type(plain.law).knobs
-    assert set(plain.knobs) == {"u", "gamma", "c", "a"}, "without a matrix its share says nothing"
-    assert set(told.knobs) == set(values)
-    assert all(np.isin(chosen, values[name]).all() for name, chosen in told.knobs.items())
-    told.save(tmp_path / "fit.json")
-    read = Fit.load(tmp_path / "fit.json")
-    assert read.to_document() == told.to_document()
-    assert fit_document(read)["knobs"]["u"][NAMES[0]] == told.knobs["u"][0]
-    show(fit_view(read, verbose=False))
-    assert "Believed before any run, by cross-validation: u " in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(ValueError, match="knobs: u holds not one finite number"):
-        replace(told, knobs={"u": told.knobs["u"][:-1]})
-
-
-def test_what_was_chosen_is_told_by_its_targets():
-    chosen = {"u": np.array([0.5, 0.15, 0.5]), "c": np.full(3, 0.45)}
-    assert knobs_told(chosen, ("en", "de", "fr")) == [
-        "believed before any run, by cross-validation: u 0.5 (0.15 for de), c 0.45"
-    ]
-    assert knobs_told({}, ("en",)) == []

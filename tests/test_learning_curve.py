@@ -12,10 +12,10 @@ from simulated import inputs, mixtures, simulate, true_law
 import shapleymix as sm
 from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.learning_curve import LearningCurve, _draws, learning_curve
-from shapleymix.laws.black_box import BlackBox
+from shapleymix.laws import BlackBox, Observations
 from shapleymix.records import FloatArray, IntArray
 
-QUICK: dict[str, Any] = {"threads": 1, "starts": 2}
+QUICK: dict[str, Any] = {"starts": 2}
 
 
 def log_of(rows: int, noise: float = 2e-2, targets: int = 4) -> sm.RunLog:
@@ -41,17 +41,8 @@ class ByCount(BlackBox):
         return np.full((len(p), 2), 1 + self.miss)
 
     @classmethod
-    def learn(
-        cls,
-        p: FloatArray,
-        N: FloatArray,
-        D: FloatArray,
-        log_loss: FloatArray,
-        weight: FloatArray,
-        groups: IntArray,
-        seed: int,
-    ) -> ByCount:
-        return cls(known_error(len(np.unique(groups[weight[:, 0] > 0]))))
+    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> ByCount:
+        return cls(known_error(len(np.unique(groups[seen.weight[:, 0] > 0]))))
 
 
 def known_error(count: float) -> float:

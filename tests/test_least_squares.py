@@ -140,7 +140,7 @@ def test_chinchillas_points(shared_data):
     """240 points of Hoffmann et al. 2022: the optimum of Huber(1e-3) on log loss, which few starts reach."""
     log = read_runs(shared_data / "chinchilla_245.csv")
     log = log.select(np.argsort(log.loss[:, 0])[:-5])
-    found = fit(log, "chinchilla", bootstrap=0, folds=0, threads=1)
+    found = fit(log, "chinchilla", bootstrap=0, folds=0)
     residual = np.abs(np.log(found.law(log.p, log.N, log.D) / log.loss))
     total = np.where(residual <= 1e-3, residual**2 / 2, 1e-3 * (residual - 5e-4)).sum()
     assert total <= 1.01829e-3

@@ -11,8 +11,7 @@ import pytest
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.comparisons import Comparison
+from shapleymix.fitting.comparison import Comparison, compare
 from shapleymix.fitting.fit import fit
 from shapleymix.laws import BlackBox, Law, fitted, over_runs
 from shapleymix.records import FloatArray
@@ -85,7 +84,7 @@ def own_box(change: Change, nick: str) -> type[BlackBox]:
         name = "own"
 
         @classmethod
-        def learn(cls, p, N, D, log_loss, weight, groups, seed):
+        def learn(cls, seen, groups, seed):
             return cls()
 
         def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -137,7 +136,7 @@ def test_a_wrong_answer_is_refused_by_name_and_the_others_go_on(log, kind, how):
 def test_a_law_that_answers_wrongly_is_not_fitted(log, how):
     change, words = WRONG[how]
     with pytest.raises(FitError, match=f"law 'own' ({words})"):
-        fit(log, own_law(change, f"fit-{how}".replace(" ", "-")), bootstrap=2, folds=3, starts=1, threads=1)
+        fit(log, own_law(change, f"fit-{how}".replace(" ", "-")), bootstrap=2, folds=3, starts=1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,7 +150,7 @@ def test_a_law_that_leaves_its_domain_as_it_is_fitted_names_the_run(log):
     """At the symbols that begin the search it has a loss everywhere."""
     own = own_law(lambda losses: np.where(losses > 3.5, np.nan, losses), "high")
     with pytest.raises(FitError, match=r"gives no loss but nan for target '\w+' of run 'run-\d+' \(nor one for"):
-        fit(log, own, bootstrap=0, folds=0, starts=1, threads=1)
+        fit(log, own, bootstrap=0, folds=0, starts=1)
 
 
 def test_a_prediction_that_is_lost_for_one_target_is_refused(log):
@@ -173,7 +172,5 @@ def test_predictors_that_share_no_loss_are_not_compared(log):
         for rest in (0, 1)
     ]
     halves[1].name = "other"
-    with pytest.raises(
-        FitError, match="no held-out loss is one that every law predicts; of 96 they predict: own 48, o"
-    ):
+    with pytest.raises(FitError, match="own 48, o"):
         compared(log, *halves)

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from simulated import mixtures
 
-from shapleymix.errors import FitError, SolveError
-from shapleymix.fitting.comparison import compare
+from shapleymix.errors import FitError
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
 from shapleymix.laws import LAWS, Law, fitted, given, over_runs
-from shapleymix.mixing.optimization import optimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 
@@ -65,56 +62,31 @@ def log_of_toy(truth: Toy, tokens: tuple[float, ...] = (1e3, 1e4, 1e5), noise: f
     return RunLog(tuple(map(str, range(36))), N, D, p, loss, ("en", "de", "fr"), ("en", "de"))
 
 
-def test_fits_predicts_compares_optimises_and_is_stored(truth, tmp_path):
-    log = log_of_toy(truth, noise=1e-3)
-    found = fit(log, "toy", bootstrap=3, folds=3, threads=1)
-    assert {status.state for status in found.status} <= {"converged", "at-bound"}
-    p = mixtures(10, 3, seed=5)
-    away = np.full(10, 3e5)
-    expected = truth(p, away, away)
-    np.testing.assert_allclose(found.law(p, away, away), expected, rtol=5e-3)
-    predicted = found.predict(p, 1e6, 3e4)
-    assert (predicted.low < predicted.losses).all()
-    assert (predicted.losses < predicted.high).all()
-    table = compare(log, laws=["chinchilla", "toy"], folds=3)
-    assert table.best() == "toy"
-    found.save(tmp_path / "toy.json")
-    again = Fit.load(tmp_path / "toy.json")
-    assert type(again.law) is Toy
-    np.testing.assert_array_equal(again.law(p, away, away), found.law(p, away, away))
-    with pytest.raises(SolveError, match="not known to be convex"):
-        optimize(found, 1e6, 1e4)
-    best = optimize(found, 1e6, 1e4, allow_nonconvex=True)
-    grid = np.array([(i, j, 40 - i - j) for i in range(41) for j in range(41 - i)]) / 40
-    lowest = found.law(grid, np.full(len(grid), 1e6), np.full(len(grid), 1e4)).mean(axis=1).min()
-    assert best.objective <= lowest + 1e-3
-
-
 def test_is_recovered_in_plain_units_whatever_its_symbols_are_called(truth):
     """The base once turned back to plain units by the names A and B: with other names it predicted nonsense."""
-    found = fit(log_of_toy(truth), Toy, bootstrap=0, folds=0, prior=1e-8, threads=1)
+    found = fit(log_of_toy(truth), Toy, bootstrap=0, folds=0, prior=1e-8)
     for symbol in ("floor", "b", "power", "w"):
         np.testing.assert_allclose(getattr(found.law, symbol), getattr(truth, symbol), rtol=1e-2, err_msg=symbol)
 
 
 def test_what_the_budgets_cannot_tell_is_held_by_declaration(truth):
-    one = fit(log_of_toy(truth, (1e4,)), "toy", bootstrap=0, folds=0, threads=1)
+    one = fit(log_of_toy(truth, (1e4,)), "toy", bootstrap=0, folds=0)
     assert one.held == dict.fromkeys(("b", "power"), "the log holds one D (10000): dropped")
     assert any("its effect is unknown" in line for line in one.predict([[0.2, 0.3, 0.5]], 1e6, 1e6).warnings)
-    two = fit(log_of_toy(truth, (1e3, 1e5)), "toy", bootstrap=0, folds=0, threads=1)
+    two = fit(log_of_toy(truth, (1e3, 1e5)), "toy", bootstrap=0, folds=0)
     np.testing.assert_array_equal(two.law.power, [0.5, 0.5])  # type: ignore[attr-defined]
 
 
 def test_the_weak_prior_pulls_on_coefficients_by_their_role(truth):
     log = log_of_toy(truth)
-    free, held = (fit(log, "toy", bootstrap=0, folds=0, prior=prior, threads=1).law for prior in (0.0, 1e6))
+    free, held = (fit(log, "toy", bootstrap=0, folds=0, prior=prior).law for prior in (0.0, 1e6))
     np.testing.assert_allclose(held.w, 1.0, rtol=1e-2)  # type: ignore[attr-defined]
     assert np.abs(free.w - 1.0).max() > 0.1  # type: ignore[attr-defined]
 
 
 def test_a_law_with_nothing_to_fit_is_refused_by_name(truth):
     with pytest.raises(FitError, match="law 'frozen' has no symbol that a fit determines"):
-        fit(log_of_toy(truth), Frozen, bootstrap=0, folds=0, threads=1)
+        fit(log_of_toy(truth), Frozen, bootstrap=0, folds=0)
 
 
 def test_a_linear_symbol_is_one_number_a_target():

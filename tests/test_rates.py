@@ -9,11 +9,11 @@ import pytest
 from repeating import QUICK, RATE, D, log_with
 
 from shapleymix import Fit, compare, fit
-from shapleymix.fitting.rates import Told, _Search
+from shapleymix.fitting.repetition import Told
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 from shapleymix.laws import EffectiveData, Exponential, LearnedBase
-from shapleymix.laws.repeated import PUBLISHED, PUBLISHED_SPREAD
+from shapleymix.laws.pieces import PUBLISHED, PUBLISHED_SPREAD
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
@@ -44,10 +44,6 @@ def test_the_rate_of_the_simulation_is_found(found: Fit):
 def test_no_two_rates_of_a_profile_are_about_one(log: RunLog):
     """Where two steps led to one rate but for rounding, the spline through both swung far beside them."""
     study = study_of(log, None, None, Settings(**QUICK), 0)
-    search = _Search(study, LearnedBase, np.ones((1, len(log))))
-    for rate in (-1.0, -1.0 + 1e-12, 0.0, -0.995):
-        search.visit(rate)
-    assert sorted(search.x) == [-1.0, 0.0]
     for law in (EffectiveData, LearnedBase):
         profile = Told.of(study, law).profile
         assert profile is not None
@@ -82,7 +78,7 @@ def test_a_log_that_barely_repeats_leaves_the_rate_to_the_prior(runs: int):
 
 def test_laws_are_compared_at_the_worth_of_tokens_that_the_log_tells(log: RunLog):
     told, blind = (
-        compare(each, "learned-base", folds=4, starts=2, threads=1).entries[0].scores.mean["PE"]
+        compare(each, "learned-base", folds=4, starts=2).entries[0].scores.mean["PE"]
         for each in (log, replace(log, unique=None))
     )
     assert told < 0.5 * blind
@@ -101,7 +97,7 @@ def test_the_rate_is_told_by_named_rows_alone(log: RunLog):
 def test_replicates_tell_how_firmly_the_runs_hold_the_rate(fixtures):
     """Fault: fits along the grid that ended early kept the start's digits, and every replicate had the same rate."""
     log = read_runs(fixtures / "repetition_runs.csv")
-    found = fit(log, "learned-base", bootstrap=20, folds=0, threads=1)
+    found = fit(log, "learned-base", bootstrap=20, folds=0)
     assert found.repetition is not None
     assert found.repetition.rates is not None
     assert 0.15 < np.std(np.log(found.repetition.rates)) < 0.6

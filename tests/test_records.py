@@ -1,19 +1,33 @@
-"""Saved results: every bit comes back, and whatever is wrong with a file is said."""
+"""Saved results, files and errors: every bit comes back, and whatever is wrong with a file has its place."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
+import sys
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shapleymix.errors import StoreError, UsageError
-from shapleymix.files import atomic_write, read_json
+from shapleymix.errors import (
+    DataError,
+    Fault,
+    FitError,
+    InfeasibleError,
+    Location,
+    OutsideError,
+    SolveError,
+    StoreError,
+    UsageError,
+    did_you_mean,
+)  # fmt: skip
+from shapleymix.files import Origin, atomic_write, read_json, read_once
 from shapleymix.records import SCHEMA_VERSION, BoolArray, FloatArray, IntArray, Record
 
 
@@ -108,210 +122,130 @@ def test_every_float_comes_back_bit_for_bit(values, one):
 
 def test_the_file_is_plain_versioned_json(tmp_path):
     whole().save(tmp_path / "a.json")
-    text = (tmp_path / "a.json").read_text(encoding="utf-8")
-    parsed = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert parsed["schema_version"] == SCHEMA_VERSION
-    assert parsed["kind"] == "test/whole"
-    assert parsed["matrix"] == [[1 / 3, None], ["inf", "-inf"]]
-    assert "中文" in text
-    assert text.endswith("\n")
-    whole().save(tmp_path / "b.json")
-    assert (tmp_path / "b.json").read_bytes() == (tmp_path / "a.json").read_bytes()
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert (content["schema_version"], content["kind"]) == (SCHEMA_VERSION, "test/whole")
+    assert content["matrix"] == [[1 / 3, None], ["inf", "-inf"]]
+    found = Whole.load(tmp_path / "a.json")
+    assert found == whole()
+    assert found.read_from is not None
+    assert found.read_from.sha256 == hashlib.sha256((tmp_path / "a.json").read_bytes()).hexdigest()
+    assert Whole.taken(tmp_path / "a.json") == Whole.taken(found)
+    with pytest.raises(UsageError):
+        Whole.taken(3)  # type: ignore[arg-type]
 
 
-def test_a_base_class_loads_its_kinds_and_no_other(tmp_path):
-    Other("z", (1.0,), 2).save(tmp_path / "other.json")
-    assert type(Record.load(tmp_path / "other.json")) is Other
-    assert type(Inner.load(tmp_path / "other.json")) is Other
-    with pytest.raises(StoreError, match="holds a test/other, expected a test/whole"):
-        Whole.load(tmp_path / "other.json")
-    with pytest.raises(StoreError, match="holds a nonsense"):
-        Record.from_document({"schema_version": 1, "kind": "nonsense"})
-
-
+@pytest.mark.parametrize("name", [name for name in document() if name not in ("kind", "schema_version")])
 @pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"schema_version": SCHEMA_VERSION + 1}, "schema version 2; this installation reads up to 1"),
-        ({"schema_version": "1"}, "schema version '1'"),
-        ({"kind": ["test/whole"]}, "expected a test/whole"),
-        ({"matrix": "abc"}, "'matrix' cannot be read"),
-        ({"matrix": [[1.0, 2.0], [3.0]]}, "'matrix' cannot be read"),
-        ({"matrix": [["abc"]]}, "'matrix' cannot be read"),
-        ({"matrix": {"a": 1}}, "'matrix' cannot be read"),
-        ({"counts": [1.5]}, "'counts' cannot be read"),
-        ({"counts": [None]}, "'counts' cannot be read"),
-        ({"flags": [2]}, "'flags' cannot be read"),
-        ({"flags": ["no"]}, "'flags' cannot be read"),
-        ({"text": 3}, "'text' cannot be read"),
-        ({"number": "much"}, "'number' cannot be read"),
-        ({"number": [1]}, "'number' cannot be read"),
-        ({"count": 1.5}, "'count' cannot be read"),
-        ({"count": True}, "'count' cannot be read"),
-        ({"sure": "yes"}, "'sure' cannot be read"),
-        ({"names": "ende"}, "'names' cannot be read"),
-        ({"names": [1, 2]}, "'names' cannot be read"),
-        ({"names": 3}, "'names' cannot be read"),
-        ({"pair": ["a"]}, "'pair' cannot be read"),
-        ({"inner": 3}, "is not a shapleymix result"),
-        ({"inner": {"schema_version": 1, "kind": "test/inner", "name": "x"}}, "lacks the field 'numbers'"),
-        ({"inner": {"schema_version": 1, "kind": "test/whole"}}, "expected a test/inner"),
-        ({"table": [1]}, "'table' cannot be read"),
-    ],
+    "junk", [None, 1, 1.5, True, "x", [], [1], [[1], [1, 2]], {}, {"kind": "test/inner"}, [None, "y"]]
 )
-def test_a_wrong_document_is_refused_with_its_place(changed, said):
-    with pytest.raises(StoreError) as caught:
-        Whole.from_document(document(**changed), "fit.json")
-    assert said in str(caught.value)
-    assert caught.value.location.file == "fit.json"
-    assert caught.value.exit_code == 1
-
-
-@pytest.mark.parametrize("name", ["matrix", "text", "inner", "maybe", "free"])
-def test_a_missing_field_is_named(name):
-    part = document()
-    del part[name]
-    with pytest.raises(StoreError, match=f"lacks the field '{name}'"):
-        Whole.from_document(part)
-
-
-@pytest.mark.parametrize("thing", [None, 3, "text", [1], {}, {"kind": "test/whole"}, {"schema_version": 1}])
-def test_what_is_no_result_is_refused(thing):
-    with pytest.raises(StoreError, match="is not a shapleymix result"):
-        Whole.from_document(thing)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    name=st.sampled_from(sorted(document())),
-    junk=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-        max_leaves=5,
-    ),
-)
-def test_junk_in_any_field_is_read_or_refused_but_never_a_traceback(name, junk):
+def test_junk_in_a_field_is_read_or_refused_by_its_name(name, junk):
+    found: Whole | Location | None = None
     try:
-        found = Whole.from_document(document(**{name: junk}))
-    except StoreError:
-        return
-    found.to_document()
+        found = Whole.from_document(document(**{name: junk}), "a.json")
+    except StoreError as error:
+        found = error.location
+    assert isinstance(found, Whole) or (found.file, str(found.column).split(".")[0]) == ("a.json", name)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("changed", "column"),
     [
-        (b"{", "not valid JSON"),
-        (b"", "not valid JSON"),
-        (b"\xff\xfe\x00", "not a JSON text file"),
-        (b"[" * 100_000, "JSON"),
+        ({"kind": "test/nothing"}, None),
+        ({"schema_version": SCHEMA_VERSION + 1}, None),
+        ({"matrix": [["x"]]}, "matrix"),
+        ({"counts": [1.5]}, "counts"),
+        ({"flags": [1]}, "flags"),
+        ({"pair": ["a"]}, "pair"),
+        ({"inner": {"schema_version": 1, "kind": "test/inner", "name": 3, "numbers": []}}, "inner.name"),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path, content, said):
-    path = tmp_path / "broken.json"
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=said):
-        read_json(path)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="No such file"):
-        Whole.load(tmp_path / "nowhere.json")
-
-
-def test_the_line_of_a_json_error_is_given(tmp_path):
-    (tmp_path / "a.json").write_text('{\n"a": 1,\n!}')
+def test_a_wrong_document_is_refused_at_its_field(changed, column):
     with pytest.raises(StoreError) as caught:
-        read_json(tmp_path / "a.json")
-    assert caught.value.location.line == 3
+        Whole.from_document(document(**changed), "a.json")
+    assert (caught.value.location.file, caught.value.location.column) == ("a.json", column)
 
 
-def test_nothing_is_overwritten_unasked(tmp_path):
-    path = tmp_path / "a.json"
+def test_a_missing_field_and_what_is_no_result_are_refused():
+    for thing in ({name: value for name, value in document().items() if name != "count"}, {}, [], None, "x"):
+        with pytest.raises(StoreError):
+            Whole.from_document(thing)
+    extra = Whole.from_document(document(unknown=1))
+    assert extra == whole()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}'])
+def test_a_broken_file_is_refused(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    for path in (tmp_path / "a.json", tmp_path / "none.json", tmp_path, tmp_path / "runs.csv"):
+        with pytest.raises(StoreError) as caught:
+            Whole.load(path)
+        assert caught.value.location.file
+
+
+# files
+
+
+def test_a_file_is_written_whole_and_kept_unless_forced(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
     atomic_write(path, "old")
-    with pytest.raises(UsageError, match="exists already"):
+    path.chmod(0o640)
+    with pytest.raises(UsageError):
         atomic_write(path, "new")
-    assert path.read_text() == "old"
-    atomic_write(path, b"new", force=True)
-    assert path.read_bytes() == b"new"
+    link = tmp_path / "link.txt"
+    link.symlink_to(path)
+    atomic_write(link, b"new", force=True)
+    assert (path.read_text(), link.is_symlink(), path.stat().st_mode & 0o777) == ("new", True, 0o640)
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(UsageError):
+        atomic_write(path, "newer", force=True)
+    assert path.read_text() == "new"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.txt", "link.txt"]
 
 
-@pytest.mark.parametrize("step", ["replace", "fdopen", "chmod"])
-def test_a_failing_write_leaves_nothing_behind_and_the_old_file_whole(tmp_path, monkeypatch, step):
-    path = tmp_path / "a.json"
-    path.write_text("old")
-
-    def fail(*args: Any, **more: Any) -> None:
-        if step == "fdopen":
-            os.close(args[0])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, step, fail)
-    with pytest.raises(UsageError, match="No space left on device"):
-        atomic_write(path, "new", force=True)
-    monkeypatch.undo()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
-    assert path.read_text() == "old"
+def failing(*given: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError, match="cannot be written: No such file"):
-        atomic_write(tmp_path / "no" / "a.json", "x")
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("name", ["", "none/a.txt", "a\0b", "x" * 300])
+def test_a_name_that_cannot_be_written_is_refused(tmp_path, name):
+    with pytest.raises(UsageError):
+        atomic_write(f"{tmp_path}/{name}", "x")
+    with pytest.raises(UsageError):
+        atomic_write(3, "x")  # type: ignore[arg-type]
 
 
-def test_new_files_have_the_usual_permissions(tmp_path):
-    atomic_write(tmp_path / "a.json", "x")
-    (tmp_path / "b.json").write_text("x")
-    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "b.json").stat().st_mode
+def test_what_is_read_carries_the_hash_of_its_bytes(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf[1]")
+    data, origin = read_once(tmp_path / "a.json")
+    assert origin == Origin(str(tmp_path / "a.json"), hashlib.sha256(data).hexdigest())
+    assert read_json(tmp_path / "a.json") == [1]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[2]")))
+    assert read_json("-") == [2]
 
 
-def test_what_cannot_be_stored_is_our_own_mistake(tmp_path):
-    with pytest.raises(TypeError, match="cannot store a set"):
-        whole(free={"a": {1}}).save(tmp_path / "a.json")
-    assert not list(tmp_path.iterdir())
+# errors
 
 
-@pytest.mark.parametrize(
-    ("symbol", "value"), [("E", None), ("gamma", -5.0), ("alpha", 9.0), ("A", "inf"), ("gamma", [0.1])]
-)
-def test_a_fit_with_impossible_symbols_is_a_broken_file(tmp_path, symbol, value):
-    from simulated import log_of
-
-    from shapleymix.fitting.fit import fit
-    from shapleymix.fitting.fits import Fit
-
-    _, given, log = log_of("shapley", rows=20)
-    fit(log, "shapley", given.transfer, bootstrap=0, folds=0, threads=1).save(tmp_path / "fit.json")
-    document = json.loads((tmp_path / "fit.json").read_text())
-    held = document["law"][symbol]
-    document["law"][symbol] = value if isinstance(value, list) else [value, *held[1:]]
-    (tmp_path / "broken.json").write_text(json.dumps(document))
-    with pytest.raises(StoreError, match=symbol):
-        Fit.load(tmp_path / "broken.json")
-
-
-@pytest.mark.parametrize("text", ['{"schema_version": NaN}', '{"schema_version": ' + "1" * 5000 + "}"])
-def test_numbers_that_are_none_are_a_broken_file(tmp_path, text):
-    (tmp_path / "broken.json").write_text(text)
-    with pytest.raises(StoreError, match="not valid JSON"):
-        read_json(tmp_path / "broken.json")
+def test_errors_have_codes_places_and_hints():
+    kinds = [DataError, OutsideError, UsageError, FitError, SolveError, InfeasibleError, StoreError]
+    assert len({kind.code for kind in kinds}) == len(kinds)
+    assert [kind for kind in kinds if kind.exit_code == 2] == [UsageError]
+    place = Location("runs.csv", 5, "p_en")
+    one = DataError.of([Fault("is empty", place, hint="fill it in")])
+    assert (one.location, one.hint, str(one)) == (
+        place,
+        "fill it in",
+        "runs.csv:5 [p_en]: is empty\n  hint: fill it in",
+    )
+    many = DataError.of([Fault(f"fault {row}", place, hint="the same") for row in range(25)], "runs.csv")
+    assert (len(many.faults), str(many).count("runs.csv:5"), str(many).count("the same")) == (25, 20, 1)
+    forged = DataError("\x1b[31mred\nrun", location=Location("a\nb"))
+    assert "\x1b" not in str(forged)
+    assert "\n" not in str(forged)
 
 
-def test_a_name_of_an_array_type_is_read_as_what_it_stands_for(tmp_path):
-    """NumPy 2.5 made `NDArray` such a name for Python 3.12: no result with arrays could be read any more."""
-    TypeAliasType = pytest.importorskip("typing_extensions").TypeAliasType
-    Scalar = TypeVar("Scalar", bound=np.generic)
-    Named = TypeAliasType("Named", np.ndarray[tuple[int, ...], np.dtype[Scalar]], type_params=(Scalar,))
-    Twice = TypeAliasType("Twice", Named[np.int64])
-
-    class Odd(Record):
-        kind = "test/aliases"
-
-    Odd.__annotations__ = {"x": Named[np.float64], "n": Twice, "maybe": Named[np.bool_] | None}
-    Odd = dataclass(frozen=True)(Odd)
-    saved = Odd(np.array([[1.0, np.nan]]), np.arange(3), None)
-    saved.save(tmp_path / "odd.json")
-    found = Odd.load(tmp_path / "odd.json")
-    assert found == saved
-    assert (found.x.dtype, found.n.dtype) == (np.float64, np.int64)
+def test_the_nearest_name_is_offered_or_all():
+    assert did_you_mean("frnech", ["french", "german"]) == "did you mean 'french'?"
+    assert did_you_mean("zz", ["en", "de"]) == "known: en, de"
+    assert did_you_mean("zz", []) is None
+    assert did_you_mean("zz", [f"{number}" for number in range(99)]).endswith(", ...")  # type: ignore[union-attr]

@@ -10,12 +10,8 @@ from scipy.optimize import nnls
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix import Fit, RunLog, compare, fit
-from shapleymix.errors import SolveError
-from shapleymix.laws import BLACK_BOXES
-from shapleymix.laws.black_box import folds_of, half_pooled, pooled
-from shapleymix.laws.hellinger import LENGTHS, RIDGES, _left_out, near
-from shapleymix.laws.mariner import Mariner
-from shapleymix.laws.nonnegative import nonnegative
+from shapleymix.laws import BLACK_BOXES, Observations
+from shapleymix.laws.rivals import LENGTHS, RIDGES, Mariner, _left_out, folds_of, half_pooled, near, nonnegative, pooled
 
 BOTH = pytest.mark.parametrize("name", ["mariner", "hellinger"])
 
@@ -35,21 +31,6 @@ def mean_error(name: str, learn: RunLog, test: RunLog) -> float:
 
 
 @BOTH
-def test_rows_of_weight_nought_are_never_looked_at(name):
-    log = noisy_log()
-    weight = np.ones(log.loss.shape)
-    weight[::5] = 0.0
-    weight[1, 0] = 0.0  # one target's alone: targets are learned apart
-    spoiled = np.where(weight > 0, np.log(log.loss), 5.0)
-    one = BLACK_BOXES[name].learn(log.p, log.N, log.D, np.log(log.loss), weight, log.groups, 0)
-    other = BLACK_BOXES[name].learn(log.p, log.N, log.D, spoiled, weight, log.groups, 0)
-    np.testing.assert_allclose(one(log.p, log.N, log.D), other(log.p, log.N, log.D), rtol=1e-12)
-    assert np.abs(one(log.p, log.N, log.D) / log.loss - 1)[weight > 0].mean() < 0.03
-    with pytest.raises(SolveError, match=f"'{name}' is not convex"):
-        one.terms(1e8, 1e10)
-
-
-@BOTH
 def test_predicts_mixtures_of_several_budgets_that_it_has_not_seen(name):
     log = noisy_log(160)
     aside = np.arange(len(log)) % 4 == 0
@@ -64,10 +45,9 @@ def test_a_weight_of_two_is_the_row_twice(name):
     twice = np.concatenate([np.arange(30), np.arange(10)])
     weight = np.where(np.arange(30) < 10, 2.0, 1.0)[:, None] * np.ones(log.loss.shape)
     box, logs = BLACK_BOXES[name], np.log(log.loss)
-    by_weight = box.learn(log.p, log.N, log.D, logs, weight, log.groups, 0)
-    by_rows = box.learn(
-        log.p[twice], log.N[twice], log.D[twice], logs[twice], np.ones((40, logs.shape[1])), log.groups[twice], 0
-    )
+    by_weight = box.learn(Observations(log.p, log.N, log.D, logs, weight), log.groups, 0)
+    alone = Observations(log.p[twice], log.N[twice], log.D[twice], logs[twice], np.ones((40, logs.shape[1])))
+    by_rows = box.learn(alone, log.groups[twice], 0)
     np.testing.assert_allclose(by_weight(log.p, log.N, log.D), by_rows(log.p, log.N, log.D), rtol=1e-2)
 
 
@@ -109,7 +89,7 @@ def test_mariner_recovers_its_own_form():
     )
     p, unseen = mixtures(150, sources, 1), mixtures(50, sources, 2)
     N, D = rng.choice([1e7, 1e8], 150), rng.choice([1e9, 4e9], 150)
-    found = Mariner.learn(p, N, D, np.log(law(p, N, D)), np.ones((150, targets)), np.arange(150), 0)
+    found = Mariner.learn(Observations(p, N, D, np.log(law(p, N, D)), np.ones((150, targets))), np.arange(150), 0)
     one = np.ones(50)
     np.testing.assert_allclose(found(unseen, 1e8 * one, 1e9 * one), law(unseen, 1e8 * one, 1e9 * one), rtol=3e-3)
 

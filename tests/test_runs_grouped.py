@@ -7,9 +7,8 @@ import pytest
 from simulated import same_rows
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.tables.joining import concat
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import write_runs
+from shapleymix.tables.runs import concat, write_runs
 
 
 def test_folds_keep_mixtures_together_and_are_balanced(fixtures):

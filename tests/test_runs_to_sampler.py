@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-EXAMPLE = Path(__file__).parents[1] / "fixtures" / "runs_to_sampler.py"
-
 
 @pytest.fixture(scope="module")
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("runs_to_sampler", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(f"{Path(__file__).parents[1]}/fixtures/runs_to_sampler.py"))
 
 
 def test_the_shares_that_are_drawn_are_those_of_the_mixture(
-    example: ModuleType, capsys: pytest.CaptureFixture[str]
+    example: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example.main()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
@@ -34,11 +27,11 @@ def test_the_shares_that_are_drawn_are_those_of_the_mixture(
     assert (np.abs(drawn - ratios) < 5 * np.sqrt(ratios / documents)).all()
 
 
-def test_documents_by_their_number_alone_would_make_another_mixture(example: ModuleType) -> None:
+def test_documents_by_their_number_alone_would_make_another_mixture(example: SimpleNamespace) -> None:
     """What the mean lengths are for: drawn by the ratios, languages with longer documents get more."""
-    import shapleymix as sm
+    from shapleymix_io import export
 
-    plan = sm.export({"short": 0.5, "long": 0.5}, "hf", mean_tokens={"short": 10, "long": 90})
+    plan = export({"short": 0.5, "long": 0.5}, "hf", mean_tokens={"short": 10, "long": 90})
     assert plan.config["probabilities"] == pytest.approx([0.9, 0.1])
     corpora = {"short": [[0] * 10], "long": [[0] * 90]}
     documents = [next(stream) for stream in [example.draw(plan, corpora)] * 5000]

@@ -64,7 +64,7 @@ def test_runs_come_in_by_the_command_of_the_page(
     shutil.copy(GOLDEN / "design.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     (words,) = calls(page, "import")
-    assert run("import", *words).code == 0
+    assert run("import", *words, "--as-is").code == 0, "its runs saw a few hundred tokens"
     log = sm.read_runs("runs.csv").aligned(("en", "de"), ("en", "de"))
     assert dict(zip(log.runs, log.loss.tolist(), strict=True)) == MEASURED[page]
     assert set(log.N.tolist()) == {97600.0}
@@ -85,17 +85,6 @@ def test_the_mixture_goes_back_by_the_command_of_the_page(
     assert (told.code, "warning" in told.err) == (0, False)
     written = Path(words[words.index("-o") + 1]).read_text()
     assert all(f"corpora/{name}" in written for name in ("en", "de", "fr"))
-
-
-@pytest.mark.parametrize("page", FORMATS)
-def test_a_page_has_all_steps_from_runs_to_the_trainer(page: str) -> None:
-    """And says what was run with which version, and what is refused."""
-    text = PAGES[page].read_text(encoding="utf-8")
-    steps = ["fit", "optimize", "export"]
-    assert [name for name in steps if not calls(page, name)] == []
-    assert "\n## What was run" in text
-    assert "Refused by name" in text
-    assert re.search(r"\d+\.\d+\.\d+", text.partition("## What was run")[2])
 
 
 @pytest.mark.parametrize("page", ["torchtitan", "your-loop"])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWar
 
 def held_out(law: str, log: sm.RunLog) -> float:
     """The error that a fit tells of itself, with as many folds as runs."""
-    found = sm.fit(log, law, bootstrap=0, folds=len(log), threads=1).held_out
+    found = sm.fit(log, law, bootstrap=0, folds=len(log)).held_out
     assert found is not None
     return float(found.mean["PE"])
 
@@ -24,7 +24,7 @@ def afresh(law: str, log: sm.RunLog) -> float:
     off = np.empty_like(log.loss)
     for row in range(len(log)):
         others = np.arange(len(log)) != row
-        found = sm.fit(log.select(others), law, bootstrap=0, folds=len(log), threads=1)
+        found = sm.fit(log.select(others), law, bootstrap=0, folds=len(log))
         off[row] = np.abs(found.law.losses(log.p, log.N, log.D) - log.loss)[row]
     return float((off.sum(axis=0) / log.loss.sum(axis=0)).mean())
 

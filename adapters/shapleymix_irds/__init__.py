@@ -5,27 +5,17 @@ Imported lazily, since it needs torch.
 
 Modules, in reading order:
 
-  distributed  the ranks that train together, and the parts of a tensor that each of them holds
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
-  arrangement  how a trainer arranges a model: the order of activations, and parameters that ranks divide
-  wrappers     what wraps a model, what that does to gradients, and which wrappers are refused
-  buffers      buffers that a model writes while it runs
+  schedule     settings of a tracker, the steps that it evaluates, and their time
+  distributed  the ranks that train together, and the parts of a tensor that each of them holds
+  wrappers     what wraps a model, what that does to gradients, and what is refused
   batch        whose each sequence is, and the validation sequences that ranks divide among them
-  schedule     which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m
-  options      settings of a tracker
-  rates        learning rates of parameter groups, and what a step multiplies gradients with
   engines      how a step is measured: probes behind the layers, sketches of gradients by language
+  following    learning rates, and what optimisers multiply gradients with
   accounts     what is booked: a step, the ledger, the log, the matrix
-  checks       what can be said against a tracker before the first step, and against what it is given in each
-  measuring    measured validation losses, and measured time
-  evaluating   an evaluated step: its projections, validation sequences and training calls, until their sums are taken
-  state        what a tracker writes into a checkpoint, and the check that a resumed run is the same run
-  record       the record of a run: its accounts, what is shown of them, and what is saved
-  following    optimisers that commit by themselves, and what they multiply gradients with
-  stepping     a step between its first call and the optimiser: `commit` and `follow`
   tracker      `IRDS`, which goes into a training loop
-  hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
   spanning     a watch that a trainer opens in one of its hooks and closes in another
+  hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
   lightning    Lightning: a callback
   megatron     Megatron-core: its layers made known to the probes, and a run
   torchtitan   torchtitan: its trainer, followed
@@ -38,14 +28,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shapleymix_irds.options import Options as Options
+    from shapleymix_irds.schedule import Options as Options
     from shapleymix_irds.tracker import IRDS as IRDS
 
 __all__ = ["IRDS", "Options"]
 
 
+def require_torch() -> None:
+    """Raise one plain error where PyTorch is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise ImportError("shapleymix_irds needs PyTorch 2.6 or newer\n  hint: pip install 'shapleymix[irds]'")
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
+        require_torch()
         from shapleymix_irds import tracker
 
         return getattr(tracker, name)

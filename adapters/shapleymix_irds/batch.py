@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
+from shapleymix_irds.schedule import Options
+from shapleymix_irds.wrappers import isolated
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
+Sequences = tuple[Inputs, Tensor]
+LossFn = Callable[[Any, Tensor], "Tensor | tuple[Tensor, Tensor]"]  # of inputs (one tensor, or several by name), labels
+
+
+def trained(losses: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """The loss that is trained on."""
+    return losses[0] if isinstance(losses, tuple) else losses
+
+
+def plain(losses: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """The loss that is measured."""
+    return losses[1] if isinstance(losses, tuple) else losses
+
+
+def checked(loss_fn: LossFn, place: str) -> LossFn:
+    """The loss function, made to refuse a result that is not the loss of each sequence."""
+
+    def call(x: Inputs, y: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        both = loss_fn(x, y)
+        for losses in both if isinstance(both, tuple) else (both,):
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            if shape != (len(y),):
+                hint = 'take the token loss with reduction="none" and sum it over each sequence'
+                raise TrackerError(f"{place}: loss_fn gave {shape}, expected shape ({len(y)},)", hint=hint)
+        return both
+
+    return call
 
 
 @dataclass(frozen=True)
@@ -45,25 +74,18 @@ def rows(x: Inputs) -> int:
     return len(x) if isinstance(x, Tensor) else min(len(value) for value in x.values())
 
 
-def pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
-    """Some of the sequences, on a device."""
-    if isinstance(x, Tensor):
-        return x[which.to(x.device)].to(device)
-    return {name: value[which.to(value.device)].to(device) for name, value in x.items()}
-
-
-def pick_labels(y: Tensor, which: Tensor, device: torch.device) -> Tensor:
-    """Labels of some of the sequences, on a device."""
-    return y[which.to(y.device)].to(device)
-
-
 def length(x: Inputs) -> int | None:
     """Tokens of a sequence, if the first input that has sequences of tokens tells."""
     values = [x] if isinstance(x, Tensor) else list(x.values())
     return next((value.shape[1] for value in values if value.dim() >= 2), None)
 
 
-def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], step: int, rank: int) -> Tensor:
+def labelled(y: Tensor, ignore: int) -> Tensor:
+    """Tokens with a label in each sequence, (B,)."""
+    return (y != ignore).sum(tuple(range(1, y.dim())))
+
+
+def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], place: str) -> Tensor:
     """Indices (B,), or (B, S) where each token has a label, on the CPU.
 
     Raises
@@ -73,37 +95,20 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], ste
     TrackerError
         If `lang` is no list of labels.
     """
-    place = f"step {step}, rank {rank}"
     if isinstance(lang, Tensor):
-        if lang.dim() not in (1, 2) or lang.is_floating_point() or lang.is_complex() or lang.dtype == torch.bool:
+        if lang.dim() not in (1, 2) or lang.is_floating_point():
             kind = f"shape {tuple(lang.shape)} and type {lang.dtype}"
-            raise TrackerError(
-                f"{place}: lang has {kind}, expected a whole number or a name for each sequence or token"
-            )
+            raise TrackerError(f"{place}: lang has {kind}, expected a number or a name for each sequence or token")
         indices = lang.detach().to("cpu", torch.long)
-        bad = (indices < 0) | (indices >= len(languages))
-        if bool(bad.any()):
-            index = int(indices[bad][0])
-            raise LanguageError(f"{place}: language index {index} is none of the {len(languages)} languages")
+        bad = indices[(indices < 0) | (indices >= len(languages))]
+        if len(bad):
+            raise LanguageError(f"{place}: language index {int(bad[0])} is none of the {len(languages)} languages")
         return indices
     known = {name: index for index, name in enumerate(languages)}
     for name in lang:
         if name not in known:
             raise LanguageError(f"{place}: unknown language {name!r}", hint=did_you_mean(str(name), languages))
     return torch.tensor([known[name] for name in lang], dtype=torch.long)
-
-
-def labelled(y: Tensor, ignore: int) -> Tensor:
-    """Tokens with a label in each sequence, (B,)."""
-    return (y != ignore).sum(tuple(range(1, y.dim())))
-
-
-def total_tokens(y: Tensor, given: int | None, ignore: int, world: World, place: str) -> float:
-    """N, the tokens of a step over ranks and calls: as given, or those of this call over ranks."""
-    total = float(world.sum(labelled(y, ignore).sum().double()) if given is None else given)
-    if not total > 0:
-        raise TrackerError(f"{place}: no token of the step has a label")
-    return total
 
 
 def halves(languages: Tensor, count: int, turn: int) -> Tensor:
@@ -125,10 +130,46 @@ def sample_of(x: Inputs, y: Tensor, ignore: int) -> Piece:
     """A few sequences, in a number that other axes seldom have; some come again where there are fewer."""
     count = 7 if length(x) == 5 else 5
     which = torch.arange(count) % len(y)
-    chosen = pick_labels(y, which, y.device)
+    chosen = y[which.to(y.device)]
     counts = labelled(chosen, ignore).to("cpu", torch.float64)
     ones = torch.ones(count, dtype=torch.float64)
-    return Piece(pick(x, which, y.device), chosen, torch.zeros(count, dtype=torch.long, device=y.device), ones, counts)
+    return Piece(_pick(x, which, y.device), chosen, torch.zeros(count, dtype=torch.long, device=y.device), ones, counts)
+
+
+def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, world: World) -> Tensor:
+    """Mean loss of each language (K,) float64 over all ranks' pieces, without gradients and without compiling anew."""
+    sums = torch.zeros((2, languages), dtype=torch.float64)
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        for piece in pieces:
+            losses = plain(loss_fn(piece.x, piece.y)).double().cpu() * piece.weights
+            sums.index_add_(1, piece.languages.cpu(), torch.stack([losses, piece.tokens * piece.weights]))
+    total = world.sum(sums.to(world.device)).cpu()
+    return total[0] / total[1]
+
+
+def check_sums(model: nn.Module, loss_fn: LossFn, x: Inputs, y: Tensor, world: World) -> None:
+    """Refuse losses that are means over tokens where sums are meant: cut in half, a sequence has half the sum.
+
+    Sequences are cut only where the loss of a whole one is no more than that of a token may be.
+
+    Raises
+    ------
+    TrackerError
+        If the loss of the first half is that of the whole.
+    """
+    if not isinstance(x, Tensor) or x.dim() < 2 or y.shape != x.shape:  # only sequences of tokens can be cut
+        return
+    x, y, most = x[:2], y[:2], 1.5 * math.log(2 + max(1, int(y.max())))  # no mean loss of a token is more
+    cut = x.shape[1] // 2
+    with isolated(model, evaluating=True), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        whole = plain(loss_fn(x, y)).double().sum()
+        if cut == 0 or not world.any(bool(whole < most * len(x))):
+            return
+        part = plain(loss_fn(x[:, :cut], y[:, :cut])).double().sum()
+    labels = [labelled(each, -100).sum() for each in (y[:, :cut], y)]
+    if world.any(bool(part > (1 + labels[0] / labels[1].clamp(min=1)) / 2 * whole)):
+        hint = "give the sum of the token losses of each sequence; the tracker divides by the tokens of the step"
+        raise TrackerError("loss_fn gives means over tokens: half a sequence has the loss of the whole", hint=hint)
 
 
 class ValidationSet:
@@ -140,19 +181,18 @@ class ValidationSet:
         If a language has no sequences, or there are sequences of no language of the run.
     """
 
-    def __init__(
-        self,
-        val: Mapping[str, tuple[Inputs, Tensor]],
-        languages: Sequence[str],
-        count: int,
-        seed: int,
-        ignore: int,
-        pass_tokens: int = 8192,
-    ) -> None:
-        _check_validation(val, languages)
+    def __init__(self, val: Mapping[str, Sequences], languages: Sequence[str], options: Options) -> None:
+        for name in val:
+            if name not in languages:
+                hint = did_you_mean(name, languages)
+                raise LanguageError(f"validation sequences of an unknown language {name!r}", hint=hint)
+        for name in languages:
+            if name not in val or rows(val[name][0]) == 0:
+                raise LanguageError(f"no validation sequences of language {name!r}")
+            if rows(val[name][0]) != len(val[name][1]):
+                raise TrackerError(f"validation x and y of language {name!r} have different lengths")
         self.languages = tuple(languages)
-        self.parts = [val[name] for name in languages]
-        self.count, self.seed, self.ignore, self.pass_tokens = count, seed, ignore, pass_tokens
+        self.parts, self.options = [val[name] for name in languages], options
 
     def tokens(self, ranks: int) -> float:
         """Tokens of one evaluation on the rank, of so many, that has most: the others wait for it."""
@@ -163,13 +203,14 @@ class ValidationSet:
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how validation losses were measured."""
         pool = {name: rows(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
-        return {"validation": "rotating set", "validation_sequences": {"evaluation": self.count, "set": pool}}
+        told = {"evaluation": self.options.val_sequences, "set": pool}
+        return {"validation": "rotating set", "validation_sequences": told}
 
     def sample(self, device: torch.device) -> Piece:
         """A few sequences to look at the model with."""
         x, y = self.parts[0]
         which = torch.arange(min(8, len(y)))
-        return sample_of(pick(x, which, device), pick_labels(y, which, device), self.ignore)
+        return sample_of(_pick(x, which, device), y[which.to(y.device)].to(device), self.options.ignore_index)
 
     def share(self, evaluation: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
         """This rank's sequences of an evaluation; all ranks get as many pieces.
@@ -178,7 +219,7 @@ class ValidationSet:
         no rank two.
         """
         count = self._count(ranks)
-        picks = [self._pick(rows(x), evaluation * count, count, k) for k, (x, _) in enumerate(self.parts)]
+        picks = [self._rotated(rows(x), evaluation * count, count, k) for k, (x, _) in enumerate(self.parts)]
         return self._share(picks, rank, ranks, device)
 
     def fixed(self, count: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
@@ -186,16 +227,15 @@ class ValidationSet:
         return self._share([torch.arange(min(count, rows(x))) for x, _ in self.parts], rank, ranks, device)
 
     def _count(self, ranks: int) -> int:
-        return max(self.count, ranks // len(self.parts))
+        return max(self.options.val_sequences, ranks // len(self.parts))
 
-    def _pick(self, size: int, position: int, wanted: int, language: int) -> Tensor:
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + language) % 2**63)
+    def _rotated(self, size: int, position: int, wanted: int, language: int) -> Tensor:
+        generator = torch.Generator().manual_seed((self.options.seed * 1_000_003 + language) % 2**63)
         order = torch.randperm(size, generator=generator)
         return order[(position + torch.arange(min(wanted, size))) % size]
 
     def _share(self, picks: list[Tensor], rank: int, ranks: int, device: torch.device) -> list[Piece]:
-        owners = torch.repeat_interleave(torch.arange(len(picks)), torch.tensor([len(which) for which in picks]))
-        every = list(zip(owners.tolist(), torch.cat(picks).tolist(), strict=True))
+        every = [(k, number) for k, which in enumerate(picks) for number in which.tolist()]
         cuts = [len(every) * r // ranks for r in range(ranks + 1)]
         cut = [self._cut(every[cuts[r] : cuts[r + 1]]) for r in range(ranks)]
         mine = [self._piece(part, 1.0, device) for part in cut[rank]]
@@ -206,9 +246,9 @@ class ValidationSet:
         """Pieces of at most `pass_tokens` tokens, or one sequence, each of sequences of one shape."""
         pieces: list[list[tuple[int, int]]] = []
         for entry in chosen:
-            most = max(1, self.pass_tokens // max(1, math.prod(self._shape(entry[0])[0])))
-            fits = pieces and len(pieces[-1]) < most
-            if fits and self._shape(pieces[-1][0][0]) == self._shape(entry[0]):
+            shape = self._shape(entry[0])
+            most = max(1, self.options.pass_tokens // max(1, math.prod(shape[0])))
+            if pieces and len(pieces[-1]) < most and self._shape(pieces[-1][0][0]) == shape:
                 pieces[-1].append(entry)
             else:
                 pieces.append([entry])
@@ -219,31 +259,24 @@ class ValidationSet:
         return [value.shape[1:] for value in (y, *([x] if isinstance(x, Tensor) else x.values()))]
 
     def _piece(self, chosen: list[tuple[int, int]], weight: float, device: torch.device) -> Piece:
-        owners = torch.tensor([language for language, _ in chosen])
-        numbers = torch.tensor([number for _, number in chosen])
+        owners, numbers = torch.tensor(chosen).unbind(1)
         parts = [(self.parts[k], numbers[owners == k]) for k in torch.unique(owners).tolist()]
-        xs = [pick(x, which, device) for (x, _), which in parts]
-        y = torch.cat([pick_labels(y, which, device) for (_, y), which in parts])
-        counts = labelled(y, self.ignore).to("cpu", torch.float64)
+        y = torch.cat([y[which.to(y.device)].to(device) for (_, y), which in parts])
+        counts = labelled(y, self.options.ignore_index).to("cpu", torch.float64)
         weights = torch.full((len(y),), weight, dtype=torch.float64)
-        return Piece(_joined(xs), y, owners.to(device), weights, counts)
+        return Piece(
+            _joined([_pick(x, which, device) for (x, _), which in parts]), y, owners.to(device), weights, counts
+        )
 
 
-def _joined(parts: list[Inputs]) -> Inputs:
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    if tensors:
-        return torch.cat(tensors)
-    named = [part for part in parts if not isinstance(part, Tensor)]
-    return {name: torch.cat([part[name] for part in named]) for name in named[0]}
+def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
+    """Some of the sequences, on a device."""
+    if isinstance(x, Tensor):
+        return x[which.to(x.device)].to(device)
+    return {name: value[which.to(value.device)].to(device) for name, value in x.items()}
 
 
-def _check_validation(val: Mapping[str, tuple[Inputs, Tensor]], languages: Sequence[str]) -> None:
-    for name in val:
-        if name not in languages:
-            hint = did_you_mean(name, languages)
-            raise LanguageError(f"validation sequences of an unknown language {name!r}", hint=hint)
-    for name in languages:
-        if name not in val or rows(val[name][0]) == 0:
-            raise LanguageError(f"no validation sequences of language {name!r}")
-        if rows(val[name][0]) != len(val[name][1]):
-            raise TrackerError(f"validation x and y of language {name!r} have different lengths")
+def _joined(parts: list[Any]) -> Inputs:
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts)
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

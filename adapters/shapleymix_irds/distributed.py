@@ -1,4 +1,4 @@
-"""The ranks that train together, and the parts of a tensor that each of them holds."""
+"""The ranks that train together, the parts of a tensor that each of them holds, and what a trainer does to a model."""
 
 from __future__ import annotations
 
@@ -32,11 +32,6 @@ class World:
         """Whether this rank writes files and prints."""
         return self.rank == 0
 
-    def wait(self) -> None:
-        """Until all ranks are here."""
-        if self.size > 1:
-            dist.barrier(self.group)
-
     def sum(self, values: Tensor) -> Tensor:
         """Sum over ranks, in place; every rank must call."""
         if self.size > 1:
@@ -47,17 +42,38 @@ class World:
         """Whether any rank says so; every rank must call."""
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
-    def gather(self, values: Tensor) -> list[Tensor]:
-        """The values of every rank; every rank must call."""
-        if self.size == 1:
-            return [values]
-        parts = [torch.empty_like(values) for _ in range(self.size)]
-        dist.all_gather(parts, values, group=self.group)
-        return parts
-
     def table(self, row: Tensor) -> Tensor:
         """Rows of all ranks, (size, n) on the CPU in float64; every rank must call."""
-        return torch.stack(self.gather(row.to(self.device, torch.float64).contiguous())).cpu()
+        row = row.to(self.device, torch.float64).contiguous()
+        parts = [torch.empty_like(row) for _ in range(self.size)]
+        dist.all_gather(parts, row, group=self.group)
+        return torch.stack(parts).cpu()
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """What a tracker is told of a trainer with a parallelism of its own (Megatron, torchtitan).
+
+    Attributes
+    ----------
+    tokens_first : bool
+        Whether activations are (S, B, ...); ids of tokens are (B, S) all the same.
+    scattered : bool
+        Whether a rank holds the averaged gradient in a part of its parameters only (a distributed optimiser), so that
+        gradients of different ranks cannot be compared.
+    divisor : float, optional
+        What the sum of gradients over ranks is divided by; None: the number of ranks.
+    parts : World, optional
+        The ranks that hold parts of the same layers and see the same sequences (tensor parallel).
+    copies : frozenset of str
+        Parameters that are whole on each of those ranks, and counted by another one.
+    """
+
+    tokens_first: bool = False
+    scattered: bool = False
+    divisor: float | None = None
+    parts: World | None = None
+    copies: frozenset[str] = frozenset()
 
 
 def is_sharded(parameters: Iterable[nn.Parameter]) -> bool:
@@ -75,17 +91,13 @@ def share(parameter: Tensor) -> float:
 
     1 for a shard; 1 / copies where ranks hold copies (hybrid sharding).
     """
-    if not isinstance(parameter, DTensor):
-        return 1.0
-    mesh = parameter.device_mesh
     copies = 1
-    for axis, placement in enumerate(parameter.placements):
-        copies *= mesh.size(axis) if placement.is_replicate() else 1
+    if isinstance(parameter, DTensor):
+        for axis, placement in enumerate(parameter.placements):
+            copies *= parameter.device_mesh.size(axis) if placement.is_replicate() else 1
     return 1.0 / copies
 
 
-def scalar(value: float | Tensor | None) -> float | None:
+def scalar(value: float | Tensor) -> float:
     """A number from what `clip_grad_norm_` returns (a DTensor under FSDP2)."""
-    if isinstance(value, DTensor):
-        value = value.full_tensor()
-    return None if value is None else float(value)
+    return float(value.full_tensor() if isinstance(value, DTensor) else value)

@@ -1,14 +1,17 @@
-"""Follow optimisers: what gradients are multiplied with is measured just before an optimiser takes its step.
+"""What a step multiplies gradients with: learning rates of parameter groups, and what optimisers get.
 
-On evaluated steps the norm of each parameter's gradient is kept when a backward pass has ended, and compared with that
-which the optimiser gets. Clipping, unscaling and averaging multiply all of a parameter group by one factor; whatever
-else happened in between is refused. Nothing is copied, and steps that are not evaluated cost nothing.
+The step moves parameter w by `-lr_w * factor_w * gradient`; so phi sums the products of each parameter times its own.
+
+Where optimisers are followed, the norm of each parameter's gradient is kept on evaluated steps when a backward pass has
+ended, and compared with that which the optimiser gets. Clipping, unscaling and averaging multiply all of a parameter
+group by one factor; whatever else happened in between is refused. Nothing is copied, and steps that are not evaluated
+cost nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,197 +20,146 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from shapleymix_irds.distributed import World, is_sharded, local, share
+from shapleymix_irds.distributed import World, is_sharded, local, scalar, share
 from shapleymix_irds.errors import NonFiniteError, TrackerError
-from shapleymix_irds.rates import Group, Rates, learning_rate, numbered
 
+Group = Iterable[nn.Parameter] | dict[str, Any]  # as optimisers take and have them
 Parameters = Mapping[str, nn.Parameter]
 SAME, SMALL = 1e-2, 1e-3  # of a parameter's norm, and of all: what rounding in bfloat16 changes at most
 
 
-@dataclass
-class Met:
-    """An optimiser that is about to take the step.
+@dataclass(frozen=True)
+class Rates:
+    """What a step multiplies the gradient of each parameter with.
 
     Attributes
     ----------
-    scale : float
-        What it will divide gradients by itself (a fused one, under a `GradScaler`).
-    overflow : tensor, optional
-        More than 0 where it will not move its weights, since a gradient overflowed (a fused one, under a `GradScaler`).
+    lrs, factors : mapping of str to float
+        Learning rates, and what gradients were multiplied with since they were taken, such as the coefficient of
+        clipping.
+    grad_scale : float
+        What the loss was multiplied with, where `factors` do not take it back.
+    left : mapping of str to float
+        What the optimiser itself will multiply the gradient with before it takes its step.
     """
 
-    scale: float = 1.0
-    overflow: Tensor | None = None
+    lrs: Mapping[str, float]
+    factors: Mapping[str, float]
+    grad_scale: float = 1.0
+    left: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def skips(self) -> bool:
-        """Whether it will not move its weights; waits for the device."""
-        return self.overflow is not None and float(self.overflow) > 0
-
-
-@dataclass
-class Following:
-    """The optimisers that a tracker follows.
-
-    Attributes
-    ----------
-    before, after : tensor (P,), optional
-        Squared norms of gradients in the order of `names`: when the last backward pass had ended, and as the
-        optimisers get them; on this rank.
-    met : dict of int to Met
-        The optimisers that have come to the step so far, by their numbers.
-    marks : list of int, optional
-        How often gradients had been written to at the end of the last call of a step that is not evaluated.
-    """
-
-    optimizers: Sequence[Optimizer]
-    world: World
-    names: list[str] = field(default_factory=list)
-    before: Tensor | None = None
-    after: Tensor | None = None
-    met: dict[int, Met] = field(default_factory=dict)
-    marks: list[int | None] | None = None
-    handles: list[RemovableHandle] = field(default_factory=list)
-
-    def hook(self, ready: Callable[[int, Optimizer], None]) -> None:
-        """From now on `ready` is called with the number of an optimiser that is about to take a step."""
-        for number, optimizer in enumerate(self.optimizers):
-
-            def before(
-                optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object], n: int = number
-            ) -> None:
-                _check_arguments(args, kwargs)
-                ready(n, optimizer)
-
-            uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
-            self.handles.append(optimizer.register_step_pre_hook(uncompiled))
-
-    def leave(self) -> None:
-        """The optimisers step without the tracker again."""
-        for handle in self.handles:
-            handle.remove()
-
-    @property
-    def all_met(self) -> bool:
-        return len(self.met) == len(self.optimizers)
-
-    @property
-    def skipped(self) -> bool:
-        """Whether none of those that came will move a weight."""
-        return all(met.skips for met in self.met.values())
-
-    @property
-    def overflows(self) -> list[Tensor]:
-        """What will tell whether all that came skip the step; none where it is known that they do not."""
-        found = [met.overflow for met in self.met.values() if met.overflow is not None]
-        return found if len(found) == len(self.met) else []
-
-    def forget(self) -> None:
-        """A step has ended, or was dropped."""
-        self.before, self.after, self.met, self.marks = None, None, {}, None
-
-    def groups(self) -> list[Group]:
-        """The parameter groups of all optimisers."""
-        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
-
-    def kinds(self, parameters: Parameters, more: Mapping[str, int]) -> dict[str, int]:
-        """Which parameters have one learning rate now, one optimiser, and are in one group of `more`."""
-        rates, owners = self._rates(0), self._owners()
-        keys = {
-            name: (owners[number], rates[number], more.get(name, 0))
-            for name, number in numbered(self.groups(), parameters).items()
-        }
-        order = sorted(set(keys.values()))
-        return {name: order.index(key) for name, key in keys.items()}
-
-    def note(self, parameters: Parameters) -> None:
-        """A backward pass has ended."""
-        self.names = list(parameters)
-        self.before = squares(parameters)
-        self.after = torch.zeros_like(self.before)
-
-    def cleared(self, parameters: Parameters) -> bool:
-        """Whether there is no gradient on any rank; every rank must call."""
-        return not self.world.any(_any(squares(parameters)))
-
-    @property
-    def noted(self) -> bool:
-        """Whether there was a gradient when the last backward pass had ended; every rank must call."""
-        return self.before is not None and self.world.any(_any(self.before))
-
-    def mark(self, parameters: Parameters) -> None:
-        """A call of a step that is not evaluated has ended."""
-        self.marks = _versions(parameters)
-
-    def cleared_since(self, parameters: Parameters) -> bool:
-        """Whether this rank's gradients were cleared since `mark`; they are only read if something was done to them."""
-        return self.marks not in (None, _versions(parameters)) and not _any(squares(parameters))
-
-    def meet_plain(self, number: int) -> None:
-        """An optimiser is about to take a step that is not evaluated; the device is not waited for."""
-        self.met[number] = Met(overflow=getattr(self.optimizers[number], "found_inf", None))
-
-    def meet(self, number: int, parameters: Parameters, step: int) -> None:
-        """An optimiser is about to take an evaluated step.
+    @classmethod
+    def clipped(
+        cls,
+        lrs: Mapping[str, float],
+        grad_norm: float | Tensor | None,
+        max_norm: float | None,
+        grad_scale: float,
+        step: int,
+    ) -> Rates:
+        """Of gradients that `clip_grad_norm_` clipped to `max_norm`, if one is given, having found `grad_norm`.
 
         Raises
         ------
         TrackerError
-            If it steps twice.
-        """
-        if number in self.met:
-            raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
-        optimizer = self.optimizers[number]
-        scale, overflow = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
-        self.met[number] = Met(1.0 if scale is None else float(scale), overflow)
-        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        mine = torch.tensor([id(parameters[name]) in held for name in self.names])
-        assert self.after is not None
-        self.after = torch.where(mine.to(self.after.device), squares(parameters), self.after)
-
-    def rates(self, parameters: Parameters, step: int) -> Rates:
-        """What the step multiplies gradients with; optimisers that have not come, or skip it, move nothing.
-
-        Raises
-        ------
-        TrackerError
-            If gradients were changed otherwise than by a factor for each parameter group.
+            If only one of the two is given, or one of them cannot be.
         NonFiniteError
-            If a gradient is not finite.
+            If the norm is not finite.
         """
-        groups, owners, rates = numbered(self.groups(), parameters), self._owners(), self._rates(step)
-        moving = {number: met for number, met in self.met.items() if not met.skips}
-        met = {name: moving[owners[groups[name]]] for name in self.names if owners[groups[name]] in moving}
-        before, after = self._norms(parameters)
-        measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
-        left = {name: 1 / met[name].scale if name in met else 1.0 for name in self.names}
-        return Rates(
-            {name: rates[groups[name]] if name in met else 0.0 for name in self.names},
-            {name: measured.get(name, 0.0) * left[name] for name in self.names},
-            left=left,
-        )
+        if grad_norm is None and max_norm is None:
+            return cls(lrs, dict.fromkeys(lrs, 1.0), grad_scale)
+        norm = math.nan if grad_norm is None else scalar(grad_norm)
+        if grad_norm is None or max_norm is None or not max_norm > 0 or norm < 0:
+            told = (
+                f"grad_norm={grad_norm} and max_norm={max_norm}: give both, the norm and its limit above 0, or neither"
+            )
+            raise TrackerError(f"step {step}: commit has {told}")
+        if not math.isfinite(norm):
+            hint = "where a GradScaler skips the step, call `skip` in place of `commit`"
+            raise NonFiniteError(f"step {step}: grad_norm is {norm}", hint=hint)
+        return cls(lrs, dict.fromkeys(lrs, min(1.0, max_norm / (norm + 1e-6))), grad_scale)
 
-    def _owners(self) -> list[int]:
-        """The optimiser of each group."""
-        return [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
+    @property
+    def lr(self) -> float:
+        """The largest learning rate."""
+        return max(self.lrs.values())
 
-    def _rates(self, step: int) -> list[float]:
-        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        for number, group in enumerate(groups):
-            if group.get("lr") is None or group.get("maximize"):
-                what = "no learning rate of its own" if group.get("lr") is None else "maximize=True"
-                hint = "give it a learning rate, and a loss that falls; or call `commit` yourself"
-                raise TrackerError(f"parameter group {number} of the optimisers has {what}", hint=hint)
-        return [learning_rate(float(group["lr"]), step) for group in groups]
+    @property
+    def clip(self) -> float:
+        """The largest factor."""
+        return max(self.factors.values())
 
-    def _norms(self, parameters: Parameters) -> tuple[dict[str, float], dict[str, float]]:
-        assert self.before is not None
-        assert self.after is not None
-        table = torch.stack([self.before, self.after])
-        table = (self.world.sum(table) if is_sharded(parameters.values()) else table).sqrt().cpu()
-        before, after = (dict(zip(self.names, row, strict=True)) for row in table.tolist())
-        return before, after
+    @property
+    def shares(self) -> dict[str, float]:
+        """What each parameter has of the largest rate times the largest factor."""
+        whole = self.lr * self.clip
+        return {name: lr * self.factors[name] / whole if whole else 1.0 for name, lr in self.lrs.items()}
+
+    @property
+    def moves(self) -> dict[str, float]:
+        """What gradients are multiplied with as they now stand in `.grad`."""
+        return {name: lr * self.left.get(name, 1.0) for name, lr in self.lrs.items()}
+
+
+def learning_rate(lr: float, step: int) -> float:
+    """The learning rate of a step.
+
+    Raises
+    ------
+    TrackerError
+        If it is not finite, or negative.
+    """
+    if not 0 <= float(lr) < math.inf:
+        raise TrackerError(f"step {step}: commit has lr={float(lr)}, expected 0 or more")
+    return float(lr)
+
+
+def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
+    """In which group each trained parameter of the model is.
+
+    Raises
+    ------
+    TrackerError
+        If a group has a trained parameter that is not the model's, or one is in no group, or in two.
+    """
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    found: dict[str, int] = {}
+    for number, group in enumerate(groups):
+        listed = group["params"] if isinstance(group, dict) else group
+        for parameter in [listed] if isinstance(listed, Tensor) else listed:
+            name = names.get(id(parameter))
+            if name is None and parameter.requires_grad:
+                told = f"parameter group {number} has one of shape {tuple(parameter.shape)} that is not the model's"
+                raise TrackerError(told, hint="give the groups of this model, wrapped before the optimiser was made")
+            if name is not None and found.setdefault(name, number) != number:
+                raise TrackerError(f"parameter {name!r} is in parameter groups {found[name]} and {number}")
+    for name in parameters:
+        if name not in found:
+            hint = "freeze it (requires_grad_(False)) before the tracker is made, or give it a group"
+            raise TrackerError(f"parameter {name!r} is trained, but is in no parameter group", hint=hint)
+    return found
+
+
+def rates_by_parameter(
+    lr: float | Sequence[float], groups: Mapping[str, int], count: int, step: int
+) -> dict[str, float]:
+    """Learning rates by parameter from those of the `count` parameter groups, in their order; one number is for all.
+
+    Raises
+    ------
+    TrackerError
+        If there are not as many rates as groups, or one of them cannot be.
+    """
+    if not isinstance(lr, Sequence):
+        return dict.fromkeys(groups, learning_rate(lr, step))
+    if len(lr) != count:
+        hint = "give the tracker parameter_groups=, and commit one rate for each, in their order"
+        raise TrackerError(f"step {step}: commit has {len(lr)} learning rates for {count} parameter groups", hint=hint)
+    rates = [learning_rate(rate, step) for rate in lr]
+    return {name: rates[number] for name, number in groups.items()}
+
+
+# -- norms of gradients --------------------------------------------------------------------------------------------
 
 
 def squares(parameters: Parameters) -> Tensor:
@@ -223,14 +175,10 @@ def squares(parameters: Parameters) -> Tensor:
     return torch.stack(found)
 
 
-def _any(squared: Tensor) -> bool:
-    """Whether there is a gradient, be it not finite."""
-    return bool(squared.sum() != 0)
-
-
-def _versions(parameters: Parameters) -> list[int | None]:
-    """How often each gradient was written to; None where there is none."""
-    return [None if parameter.grad is None else local(parameter.grad)._version for parameter in parameters.values()]
+def norms(squared: Tensor, parameters: Parameters, world: World) -> dict[str, float]:
+    """Norms of whole gradients from what `squares` gave on this rank; every rank must call."""
+    whole = world.sum(squared.clone()) if is_sharded(parameters.values()) else squared
+    return dict(zip(parameters, whole.sqrt().tolist(), strict=True))
 
 
 def factors(
@@ -268,7 +216,157 @@ def factors(
     return found
 
 
-_ITSELF = "clip the norm of all gradients, or of a parameter group; a loop of another kind calls `commit` itself"
+# -- optimisers that are followed ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Following:
+    """The optimisers that a tracker follows.
+
+    Attributes
+    ----------
+    before, after : tensor (P,), optional
+        Squared norms of gradients: when the last backward pass had ended, and as the optimisers get them; on this
+        rank.
+    met : dict of int to float
+        What the optimisers that have come to the step so far divide gradients by themselves (fused ones, under a
+        `GradScaler`), by their numbers; None of one that will not move its weights, since a gradient overflowed.
+    """
+
+    optimizers: Sequence[Optimizer]
+    world: World
+    before: Tensor | None = None
+    after: Tensor | None = None
+    met: dict[int, float | None] = field(default_factory=dict)
+    handles: list[RemovableHandle] = field(default_factory=list)
+
+    def hook(self, ready: Callable[[int], None]) -> None:
+        """From now on `ready` is called with the number of an optimiser that is about to take a step."""
+        for number, optimizer in enumerate(self.optimizers):
+
+            def before(
+                optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object], n: int = number
+            ) -> None:
+                if any(value is not None for value in (*args[1:], *kwargs.values())):
+                    hint = "run the backward pass before `optimizer.step()`, or call `commit` yourself"
+                    told = "optimizer.step is given a closure, which differentiates after `follow` has looked"
+                    raise TrackerError(told, hint=hint)
+                ready(n)
+
+            uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
+            self.handles.append(optimizer.register_step_pre_hook(uncompiled))
+
+    def leave(self) -> None:
+        """The optimisers step without the tracker again."""
+        for handle in self.handles:
+            handle.remove()
+
+    @property
+    def all_met(self) -> bool:
+        return len(self.met) == len(self.optimizers)
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether an optimiser itself will see if a gradient overflowed (a fused one, under a `GradScaler`)."""
+        return any(getattr(optimizer, "found_inf", None) is not None for optimizer in self.optimizers)
+
+    @property
+    def skipped(self) -> bool:
+        """Whether none of those that came will move a weight."""
+        return all(scale is None for scale in self.met.values())
+
+    def idle(self, number: int) -> bool:
+        """Whether an optimiser's rates are all 0."""
+        return all(group.get("lr") == 0 for group in self.optimizers[number].param_groups)
+
+    def forget(self) -> None:
+        """A step has ended, or was dropped."""
+        self.before, self.after, self.met = None, None, {}
+
+    def kinds(self, parameters: Parameters, more: Mapping[str, int]) -> dict[str, int]:
+        """Which parameters have one learning rate now, one optimiser, and are in one group of `more`."""
+        rates, owners = self._rates(0), self._owners()
+        keys = {
+            name: (owners[number], rates[number], more.get(name, 0))
+            for name, number in numbered(self._groups(), parameters).items()
+        }
+        order = sorted(set(keys.values()))
+        return {name: order.index(key) for name, key in keys.items()}
+
+    def note(self, parameters: Parameters) -> None:
+        """A backward pass of an evaluated step has ended."""
+        self.before = squares(parameters)
+        self.after = torch.zeros_like(self.before)
+
+    def cleared(self, parameters: Parameters) -> bool:
+        """Whether there is no gradient on any rank; every rank must call."""
+        return not self.world.any(bool(squares(parameters).sum() != 0))
+
+    @property
+    def noted(self) -> bool:
+        """Whether there was a gradient when the last backward pass had ended; every rank must call."""
+        return self.before is not None and self.world.any(bool(self.before.sum() != 0))
+
+    def meet(self, number: int, parameters: Parameters | None, step: int, scale: float | None = None) -> None:
+        """An optimiser is about to take a step; with the model's parameters where the step is evaluated.
+
+        Raises
+        ------
+        TrackerError
+            If it takes an evaluated step twice.
+        """
+        if parameters is None:
+            self.met[number] = 1.0
+            return
+        if number in self.met:
+            raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
+        optimizer = self.optimizers[number]
+        overflow, own = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+        scale = float(1.0 if own is None else own) if scale is None else scale
+        self.met[number] = None if overflow is not None and float(overflow) > 0 else scale
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        mine = torch.tensor([id(parameter) in held for parameter in parameters.values()])
+        assert self.after is not None
+        self.after = torch.where(mine.to(self.after.device), squares(parameters), self.after)
+
+    def rates(self, parameters: Parameters, step: int) -> Rates:
+        """What the step multiplies gradients with; optimisers that have not come, or skip it, move nothing.
+
+        Raises
+        ------
+        TrackerError
+            If gradients were changed otherwise than by a factor for each parameter group.
+        NonFiniteError
+            If a gradient is not finite.
+        """
+        assert self.before is not None
+        assert self.after is not None
+        groups, owners, rates = numbered(self._groups(), parameters), self._owners(), self._rates(step)
+        scales = {name: self.met.get(owners[groups[name]]) for name in parameters}
+        met = {name: scale for name, scale in scales.items() if scale is not None}
+        before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
+        measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
+        left = {name: 1 / met.get(name, 1.0) for name in parameters}
+        return Rates(
+            {name: rates[groups[name]] if name in met else 0.0 for name in parameters},
+            {name: measured.get(name, 0.0) * left[name] for name in parameters},
+            left=left,
+        )
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def _owners(self) -> list[int]:
+        """The optimiser of each group."""
+        return [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
+
+    def _rates(self, step: int) -> list[float]:
+        for number, group in enumerate(self._groups()):
+            if group.get("lr") is None or group.get("maximize"):
+                what = "no learning rate of its own" if group.get("lr") is None else "maximize=True"
+                hint = "give it a learning rate, and a loss that falls; or call `commit` yourself"
+                raise TrackerError(f"parameter group {number} of the optimisers has {what}", hint=hint)
+        return [learning_rate(float(group["lr"]), step) for group in self._groups()]
 
 
 def unwrapped(optimizer: object) -> Optimizer:
@@ -288,9 +386,4 @@ def unwrapped(optimizer: object) -> Optimizer:
     return optimizer
 
 
-def _check_arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-    if any(value is not None for value in (*args[1:], *kwargs.values())):
-        hint = "run the backward pass before `optimizer.step()`, or call `commit` yourself"
-        raise TrackerError(
-            "optimizer.step is given a closure, which differentiates after `follow` has looked", hint=hint
-        )
+_ITSELF = "clip the norm of all gradients, or of a parameter group; a loop of another kind calls `commit` itself"

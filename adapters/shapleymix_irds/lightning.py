@@ -18,21 +18,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shapleymix_irds.batch import Inputs, length
+from shapleymix_irds.batch import Inputs, Sequences, length
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.evaluating import Engine
-from shapleymix_irds.following import Parameters, squares
-from shapleymix_irds.options import Options
-from shapleymix_irds.rates import Rates, learning_rate, numbered
-from shapleymix_irds.spanning import Span, measured
-from shapleymix_irds.tracker import IRDS, Sequences
+from shapleymix_irds.following import squares
+from shapleymix_irds.spanning import Span, save_matrices
+from shapleymix_irds.tracker import IRDS
 
 Labels = Tensor | Sequence[str]
 ModuleLoss = Callable[[LightningModule, Inputs, Tensor], Tensor]
@@ -43,8 +39,8 @@ class IRDSCallback(Callback):
 
     Parameters
     ----------
-    languages, val, every, engine, order, options : as for `IRDS`
-        The tracker's own settings.
+    languages, val, **settings : as for `IRDS`
+        The tracker's own settings: every, engine, order, options.
     lang : str, int or callable
         Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
         index or name, for each sequence (B,), or for each token (B, S).
@@ -66,58 +62,48 @@ class IRDSCallback(Callback):
         *,
         lang: str | int | Callable[[Any], Labels] = "lang",
         loss_fn: ModuleLoss | None = None,
-        every: int | Literal["auto"] = "auto",
-        engine: Engine = "auto",
-        order: Literal[1, 2] = 1,
-        options: Options | None = None,
         out: str | os.PathLike[str] | None = None,
+        **settings: Any,
     ) -> None:
         if val is not None and loss_fn is None:
             raise TrackerError("validation sequences need `loss_fn`", hint="give loss_fn(module, x, y), or val=None")
         self.languages, self.val, self.lang, self.loss_fn = list(languages), val, lang, loss_fn
-        self.settings: dict[str, Any] = {"every": every, "engine": engine, "order": order, "options": options}
-        self.out = out
+        self.settings, self.out = settings, out
         self.tracker: IRDS | None = None
         self._span: Span | None = None
-        self._before: Tensor | None = None  # squared norms of gradients behind the backward pass
         self._saved: dict[str, Any] = {}
 
     # -- the tracker's life ------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make the tracker, now that the model is wrapped; behind what a checkpoint has restored."""
-        check_trainer(trainer, pl_module)
-        loss_fn = None if self.loss_fn is None else self._validation_loss(trainer, pl_module)
-        self.tracker = IRDS(
-            trainer.strategy.model or pl_module,
-            self.languages,
-            val=self.val,
-            loss_fn=loss_fn,
-            out=self.out,
-            parameter_groups=trainer.optimizers[0].param_groups,
-            **self.settings,
-        )
+        check_trainer(trainer)
+        own = self.loss_fn
+
+        def loss(x: Inputs, y: Tensor) -> Tensor:
+            assert own is not None
+            with trainer.precision_plugin.train_step_context():
+                return own(pl_module, x, y)
+
+        model = trainer.strategy.model or pl_module
+        given = {"val": self.val, "loss_fn": own and loss, "out": self.out, **self.settings}
+        self.tracker = IRDS(model, self.languages, **given)
+        self.tracker.follow(trainer.optimizers[0], hook=False)
         self._span = Span(self.tracker)
         if self._saved:
             self.tracker.load_state_dict(self._saved)
         if pl_module.automatic_optimization:
-            self._commit_after_clipping(trainer, pl_module)
+            self._take_after_clipping(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the losses at the end, and write the matrices."""
         tracker, span = self._running()
         self._release(pl_module)
-        if span.open or tracker.pending is not None:  # accumulated gradients that no step has used
-            span.drop()
-        if tracker.evaluator.loss_fn is not None and tracker.steps:
-            tracker.measure(tracker.evaluator.loss_fn)
-        if self.out is None or not tracker.ledger.count:
-            return
-        tracker.save(Path(self.out) / "sv_raw.csv", kind="raw", force=True)
-        try:
-            tracker.save(Path(self.out) / "sv.csv", force=True)
-        except TrackerError as error:  # a loss that has not fallen; training itself has ended well
-            rank_zero_warn(f"no sv.csv: {error}")
+        span.drop()  # accumulated gradients that no step has used
+        if tracker.engine.loss_fn is not None and tracker.steps:
+            tracker.measure(tracker.engine.loss_fn)
+        if self.out is not None and tracker.ledger.count:
+            save_matrices(tracker, Path(self.out))
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave the watch, so that nothing else is watched."""
@@ -127,13 +113,7 @@ class IRDSCallback(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The tracker as of the last optimiser's step, as the weights are."""
-        if self.tracker is None:
-            return self._saved
-        pending, self.tracker.pending = self.tracker.pending, None
-        try:
-            return self.tracker.state_dict()
-        finally:
-            self.tracker.pending = pending
+        return self._saved if self.tracker is None else self.tracker.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until there is a tracker."""
@@ -156,10 +136,7 @@ class IRDSCallback(Callback):
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Watch no longer; what is done to gradients from here on is known by their norms."""
-        tracker, span = self._running()
-        span.end()
-        evaluated = tracker.pending is not None and tracker.pending.evaluated
-        self._before = squares(self._parameters()) if evaluated else None
+        self._running()[1].end()
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Manual optimisation has clipped its gradients now."""
@@ -168,20 +145,18 @@ class IRDSCallback(Callback):
         if self._running()[1].open:
             hint = "call self.manual_backward(loss), under which ranks average their gradients, too"
             raise TrackerError("an optimiser steps in a batch whose backward pass Lightning has not seen", hint=hint)
-        self._commit(trainer, optimizer)
+        self._take(trainer, optimizer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A batch without a backward pass (`training_step` gave None) changes no weight."""
         tracker, span = self._running()
-        if not span.open:
-            return
-        if trainer.accumulate_grad_batches > 1:
+        if span.open:
             span.drop()
-            hint = "leave such batches out of the data, or do not accumulate"
-            raise TrackerError(f"step {tracker.next_step}: a batch among several had no backward pass", hint=hint)
-        span.drop()
+            if trainer.accumulate_grad_batches > 1:
+                hint = "leave such batches out of the data, or do not accumulate"
+                raise TrackerError(f"step {tracker.next_step}: a batch among several had no backward pass", hint=hint)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -189,9 +164,6 @@ class IRDSCallback(Callback):
         assert self.tracker is not None
         assert self._span is not None
         return self.tracker, self._span
-
-    def _parameters(self) -> Parameters:
-        return self._running()[0].evaluator.observer.parameters
 
     def _labels(self, batch: Any, tracker: IRDS) -> Labels:
         if callable(self.lang):
@@ -203,56 +175,40 @@ class IRDSCallback(Callback):
             hint = "say where labels are: IRDSCallback(lang=key, place or function)"
             raise TrackerError(f"{place}: the batch has no labels at {self.lang!r}", hint=hint) from None
 
-    def _validation_loss(self, trainer: Trainer, pl_module: LightningModule) -> Callable[[Inputs, Tensor], Tensor]:
-        """The loss of validation sequences, in the precision of training."""
-        own = self.loss_fn
-        assert own is not None
-
-        def loss(x: Inputs, y: Tensor) -> Tensor:
-            with trainer.precision_plugin.train_step_context():
-                return own(pl_module, x, y)
-
-        return loss
-
-    def _commit_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _take_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls `configure_gradient_clipping` before each step, be there a limit or not."""
         clip = pl_module.configure_gradient_clipping
 
         @wraps(clip)
-        def clip_and_commit(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+        def clip_and_take(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             clip(optimizer, *args, **kwargs)
-            self._commit(trainer, optimizer)
+            self._take(trainer, optimizer)
 
-        object.__setattr__(pl_module, "configure_gradient_clipping", clip_and_commit)
+        object.__setattr__(pl_module, "configure_gradient_clipping", clip_and_take)
 
     def _release(self, pl_module: LightningModule) -> None:
         pl_module.__dict__.pop("configure_gradient_clipping", None)
 
-    def _commit(self, trainer: Trainer, optimizer: Optimizer) -> None:
+    def _take(self, trainer: Trainer, optimizer: Optimizer) -> None:
+        """The optimiser is about to take the step."""
         tracker, span = self._running()
-        pending, before, self._before = tracker.pending, self._before, None
+        pending = tracker.pending
         if pending is None or span.open:  # no backward pass, and so no step
             return
         calls = trainer.accumulate_grad_batches
         if pending.calls < calls:  # Lightning divides by the number of calls of a whole step
             pending.parts *= pending.calls / calls
         scaler = getattr(trainer.precision_plugin, "scaler", None)
-        finite = not tracker.world.any(not math.isfinite(float(squares(self._parameters()).sum())))
-        if scaler is not None and not finite:
+        if scaler is None:
+            tracker.take(0)
+        elif tracker.world.any(not math.isfinite(float(squares(tracker.engine.parameters).sum()))):
             span.drop()  # the scaler will skip this step
-            return
-        groups = numbered(optimizer.param_groups, self._parameters())
-        lrs = [learning_rate(float(group["lr"]), pending.step) for group in optimizer.param_groups]
-        factors = dict.fromkeys(groups, 1.0)
-        if before is not None and finite:  # otherwise the step is refused, which may tell the language
-            factors = measured(before, self._parameters(), groups, tracker.world, pending.step)
-        scale = float(scaler.get_scale()) if getattr(optimizer, "_step_supports_amp_scaling", False) and scaler else 1.0
-        factors = {name: factor / scale for name, factor in factors.items()}
-        left = dict.fromkeys(groups, 1 / scale)
-        tracker.commit_rates(Rates({name: lrs[number] for name, number in groups.items()}, factors, left=left))
+        else:
+            itself = getattr(optimizer, "_step_supports_amp_scaling", False)
+            tracker.take(0, float(scaler.get_scale()) if itself else None)
 
 
-def check_trainer(trainer: Trainer, pl_module: LightningModule) -> None:
+def check_trainer(trainer: Trainer) -> None:
     """Refuse what would be measured wrongly.
 
     Raises

@@ -22,10 +22,9 @@ committed behind `optimizer.step()`, which tells the norm that it clipped by, an
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from megatron.core import parallel_state
@@ -34,17 +33,13 @@ from megatron.core.utils import get_model_config
 from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
-from shapleymix_irds.arrangement import Arrangement
-from shapleymix_irds.batch import Inputs
-from shapleymix_irds.distributed import World, local
-from shapleymix_irds.engines.base import LossFn
+from shapleymix_irds.batch import Inputs, LossFn, Sequences
+from shapleymix_irds.distributed import Arrangement, World, local
 from shapleymix_irds.engines.calls import READERS, Use, shift, trainable
 from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.evaluating import Engine
-from shapleymix_irds.options import Options
 from shapleymix_irds.spanning import Span
-from shapleymix_irds.tracker import IRDS, Sequences
+from shapleymix_irds.tracker import IRDS
 from shapleymix_irds.wrappers import tidy
 
 # -- layers that probes can see ------------------------------------------------------------------------------------
@@ -89,8 +84,8 @@ class MegatronIRDS:
         As Megatron's `DistributedDataParallel` wraps it.
     optimizer : MegatronOptimizer
         Its optimiser: `step` commits from here on.
-    languages, val, every, engine, options, out : as for `IRDS`
-        The tracker's own settings.
+    languages, val, **settings : as for `IRDS`
+        The tracker's own settings: every, engine, options, out.
     loss_fn : callable, optional
         `loss_fn(x, y)`: the token loss summed over each validation sequence, (B,), by a call of the model. Needed
         with `val`.
@@ -109,10 +104,7 @@ class MegatronIRDS:
         *,
         val: Mapping[str, Sequences] | None,
         loss_fn: LossFn | None = None,
-        every: int | Literal["auto"] = "auto",
-        engine: Engine = "auto",
-        options: Options | None = None,
-        out: str | os.PathLike[str] | None = None,
+        **settings: Any,
     ) -> None:
         register()
         chunks = [model] if isinstance(model, nn.Module) else list(model)
@@ -125,13 +117,10 @@ class MegatronIRDS:
             self.model,
             languages,
             val=val,
-            every=every,
-            engine=engine,
             loss_fn=None if loss_fn is None else _aside(loss_fn),
             process_group=parallel_state.get_data_parallel_group(),
-            options=options,
-            out=out,
             arrangement=arrangement_of(self.model),
+            **settings,
         )
         self._span = Span(self.tracker)
         self._divisor = 1.0  # tokens of the step, where the loss is summed over them

@@ -1,4 +1,4 @@
-"""Which steps are evaluated: one step of each block of m, chosen by a seeded hash, weighted by m.
+"""Settings of a tracker, the steps that it evaluates (one of each block of m, by a seeded hash), and their time.
 
 The choice depends on the seed and the block alone, so that a restart and another world size keep it.
 """
@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from shapleymix_irds.errors import TrackerError
 
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
@@ -15,6 +22,78 @@ AIM = 500  # evaluations in a run, where the budget allows (relative error about
 # over one of the model's. Measured (CPU, two groups a language): .40 for `tiny`, .47 for `mini`, .60 for `small`, where
 # the share is a third, and .14 where it is .09.
 CALLS, MULTIPLICATION = 0.1, 1.2
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a tracker beyond the common ones.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of the evaluated steps and of the rotation of the validation set.
+    val_sequences : int
+        Validation sequences of each language at an evaluation; the set rotates, so that few suffice. Ranks divide
+        them; with more ranks than sequences, each takes one.
+    overhead : float
+        With `every="auto"`: the share of a plain run's time that may be added.
+    total_steps : int, optional
+        Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
+    ignore_index : int
+        Labels in `y` that carry no loss (they are not counted as tokens).
+    unseen_limit : int
+        Number of consecutive evaluations without a token of a language after which an error is raised.
+    numbers, side : int
+        Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `engines.sketches`).
+    measure_sequences : int
+        Validation sequences of each language on which the loss drop of the run is measured (for calibration).
+    pass_tokens : int
+        Validation tokens that pass the model at a time, at most, or one sequence: no more than you train with, so that
+        they take no more memory.
+
+    Raises
+    ------
+    TrackerError
+        Naming a setting that is below 1, or an overhead of 0.
+    """
+
+    seed: int = 0
+    val_sequences: int = 8
+    overhead: float = 0.05
+    total_steps: int | None = None
+    ignore_index: int = -100
+    unseen_limit: int = 50
+    numbers: int = 65_536
+    side: int = 256
+    measure_sequences: int = 64
+    pass_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        for name in ("val_sequences", "total_steps", "unseen_limit", "numbers", "side", "measure_sequences"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")
+        if not self.overhead > 0:
+            raise TrackerError(f"Options: overhead is {self.overhead!r}: it must be above 0")
+
+
+def check_settings(languages: Sequence[str], every: object, engine: str, order: int, free: bool) -> None:
+    """Refuse settings of `IRDS` that cannot be meant; `free` says that there is no validation set.
+
+    Raises
+    ------
+    TrackerError
+        Naming the setting.
+    """
+    if not languages or len(set(languages)) < len(languages):
+        raise TrackerError("the tracker needs languages, each once", hint=f"given: {', '.join(languages)}")
+    if every != "auto" and not (isinstance(every, int) and every >= 1):
+        raise TrackerError(f"every is {every!r}: it must be 'auto' or a whole number from 1 on")
+    if engine not in ("auto", "sketch", "exact"):
+        raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'sketch' or 'exact'")
+    if order not in (1, 2) or (order == 2 and free):
+        hint = "second order needs validation sequences: give `val`, or take order=1"
+        raise TrackerError(f"order is {order!r}: it must be 1, or with validation sequences 2", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -62,3 +141,49 @@ def choose_every(extra: float, overhead: float, total_steps: int | None) -> int:
     """
     least = max(1, math.ceil(extra / overhead))
     return least if total_steps is None else max(least, total_steps // AIM)
+
+
+class Stopwatch:
+    """Times from commit to commit, of evaluated and of plain steps; medians, so that pauses do not count.
+
+    After a pause, and in the first step, a time begins with the step's first call.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[bool, deque[float]] = {True: deque(maxlen=200), False: deque(maxlen=200)}
+        self.last: float | None = None
+        self.steps, self.measuring = 0, 0.0
+
+    def begin(self) -> None:
+        """A step begins."""
+        self.last = self.last or time.perf_counter()
+
+    @contextmanager
+    def measurement(self) -> Iterator[None]:
+        """What is done within is a measurement of losses, which is no step's own time."""
+        begun = time.perf_counter()
+        yield
+        self.measuring += time.perf_counter() - begun
+        self.restart()
+
+    def restart(self) -> None:
+        """What happens until the next commit is not a step's own time."""
+        self.last = None
+
+    def lap(self, evaluated: bool) -> None:
+        """A step ends."""
+        now = time.perf_counter()
+        if self.last is not None:
+            self.times[evaluated].append(now - self.last)
+        self.last, self.steps = now, self.steps + 1
+
+    def overhead(self, every: int) -> float:
+        """Added share of time when one step of `every` is evaluated, with measurements so far.
+
+        NaN before both kinds were seen.
+        """
+        if not (self.times[True] and self.times[False]):
+            return float("nan")
+        plain = statistics.median(self.times[False])
+        evaluations = (statistics.median(self.times[True]) / plain - 1.0) / every
+        return evaluations + self.measuring / (max(self.steps, 1) * plain)

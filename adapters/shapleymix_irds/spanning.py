@@ -1,15 +1,16 @@
-"""A watch that a trainer opens in one of its hooks and closes in another, and what was done to gradients in between."""
+"""A watch that a trainer opens in one hook and closes in another, and the matrices that it writes at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from shapleymix_irds.distributed import World, is_sharded
-from shapleymix_irds.following import Parameters, factors, squares
+from shapleymix.errors import caution
+from shapleymix_irds.accounts.ledger import Kind
+from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.tracker import IRDS
 
 
@@ -31,17 +32,12 @@ class Span:
         """Whether a forward and backward pass is being watched."""
         return self._stack is not None
 
-    @property
-    def step(self) -> int:
-        """The step that is under way, or comes next."""
-        pending = self.tracker.pending
-        return self.tracker.next_step if pending is None else pending.step
-
     def begin(self, lang: Tensor | Sequence[str], length: int | None = None) -> None:
         """Watch a call from here on; labels are as `IRDS.watch` takes them, and the loss is a mean."""
         self.end()
-        stack = ExitStack()
-        stack.enter_context(self.tracker.watch(lang, step=self.step, length=length))
+        pending, stack = self.tracker.pending, ExitStack()
+        step = self.tracker.next_step if pending is None else pending.step
+        stack.enter_context(self.tracker.watch(lang, step=step, length=length))
         self._stack = stack
 
     def end(self) -> None:
@@ -60,25 +56,20 @@ class Span:
         """Forget the step that is under way: its gradients will change no weight."""
         stack, self._stack = self._stack, None
         if stack is not None:
-            stack.__exit__(_Dropped, _Dropped(), None)
-        self.tracker.pending = None
+            stack.__exit__(RuntimeError, RuntimeError("dropped"), None)
+        self.tracker.drop()
 
 
-class _Dropped(Exception):
-    """Leaves a watch whose step is to be forgotten."""
-
-
-def measured(
-    before: Tensor, parameters: Parameters, groups: Mapping[str, int], world: World, step: int
-) -> dict[str, float]:
-    """By what each parameter's gradient was multiplied, as its group's, since `following.squares` gave `before`.
-
-    Raises
-    ------
-    TrackerError
-        If they were changed in another way.
-    """
-    table = torch.stack([before, squares(parameters)])
-    table = (world.sum(table) if is_sharded(parameters.values()) else table).sqrt().cpu()
-    then, now = (dict(zip(parameters, row, strict=True)) for row in table.tolist())
-    return factors(then, now, groups, step)
+def save_matrices(tracker: IRDS, folder: Path) -> None:
+    """Write both matrices; where there is none, warn why, since an error would cost the trained model."""
+    kinds: dict[str, Kind] = {"sv_raw.csv": "raw", "sv.csv": "calibrated"}
+    for name, kind in kinds.items():
+        path = folder / name
+        if tracker.world.main:
+            for old in (path, path.with_name(f"{name}.json")):
+                old.unlink(missing_ok=True)
+        try:
+            tracker.save(path, kind, force=True)
+        except TrackerError as error:
+            if tracker.world.main:
+                caution([f"{name} was not written: {error}"])

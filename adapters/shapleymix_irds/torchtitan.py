@@ -14,21 +14,17 @@ alike. A step is committed by the optimisers (`IRDS.follow`), and the tracker's 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 from torchtitan.components.loss import ChunkedLossWrapper
 from torchtitan.trainer import Trainer
 
-from shapleymix_irds.arrangement import Arrangement
-from shapleymix_irds.batch import Inputs
-from shapleymix_irds.engines.base import LossFn
+from shapleymix_irds.batch import Inputs, LossFn, Sequences
+from shapleymix_irds.distributed import Arrangement
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.evaluating import Engine
-from shapleymix_irds.options import Options
-from shapleymix_irds.tracker import IRDS, Sequences
+from shapleymix_irds.tracker import IRDS
 
 ModelLoss = Callable[[nn.Module, Inputs, Tensor], Tensor]
 
@@ -39,11 +35,8 @@ def measure(
     *,
     val: Mapping[str, Sequences] | None,
     loss_fn: ModelLoss | None = None,
-    every: int | Literal["auto"] = "auto",
-    engine: Engine = "auto",
-    options: Options | None = None,
-    out: str | os.PathLike[str] | None = None,
     key: str = "lang",
+    **settings: Any,
 ) -> IRDS:
     """Measure a trainer from here on; weights are those of a run without it.
 
@@ -51,8 +44,8 @@ def measure(
     ----------
     trainer : Trainer
         As its configuration builds it, before `train()`.
-    languages, val, every, engine, options, out : as for `IRDS`
-        The tracker's own settings.
+    languages, val, **settings : as for `IRDS`
+        The tracker's own settings: every, engine, options, out.
     loss_fn : callable, optional
         `loss_fn(model, x, y)`: the token loss summed over each validation sequence, (B,). Needed with `val`.
     key : str
@@ -70,13 +63,10 @@ def measure(
         model,
         languages,
         val=val,
-        every=every,
-        engine=engine,
         loss_fn=None if loss_fn is None else _within(trainer, model, loss_fn),
         process_group=batch,
-        options=options,
-        out=out,
         arrangement=Arrangement(divisor=1.0),
+        **settings,
     )
     tracker.follow(*trainer.optimizers)
     run = trainer.forward_backward_step

@@ -1,53 +1,66 @@
 """`IRDS`: measure who teaches whom while a model trains (ShapleyLaw paper, appendix on IRDS, first-order eq.).
 
-Four lines in a training loop::
-
-    tracker = IRDS(model, languages, val=validation)
-    loss = tracker.backward(loss_fn, x, y, lang, step=step)             # replaces loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    tracker.commit(lr=lr, grad_norm=norm, max_norm=1.0); optimizer.step()
-
-Notation: K languages; g_i is the gradient of the training loss summed over language i's part of the batch, so
-that sum_i g_i is what the optimiser gets; h_j is the gradient of the mean validation loss of language j; a
-*Gram* is the (K, K) matrix <h_j, g_i>, row i the source; phi += weight * lr * clip * Gram.
+K languages; g_i gradient of the training loss over language i's part of the batch; h_j that of the mean validation loss
+of language j; Gram (K, K) is <h_j, g_i>; phi += weight * lr * clip * Gram.
 """
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.optim import Optimizer
 
-from shapleymix_irds.accounts.step import Call, Pending
-from shapleymix_irds.arrangement import Arrangement
-from shapleymix_irds.batch import Inputs, ValidationSet, language_indices, rows, sample_of, total_tokens
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.accounts.ledger import (
+    VERSION,
+    Evaluation,
+    Kind,
+    Ledger,
+    Losses,
+    efficiency,
+    read_state,
+    transfer_matrix,
+)
+from shapleymix_irds.accounts.log import EvaluationLog
+from shapleymix_irds.accounts.step import Call, Pending, close
+from shapleymix_irds.batch import (
+    Inputs,
+    LossFn,
+    Sequences,
+    ValidationSet,
+    check_sums,
+    checked,
+    language_indices,
+    measure_losses,
+    plain,
+    sample_of,
+    trained,
+)
 from shapleymix_irds.batch import length as length_of
-from shapleymix_irds.checks import check_modules, check_settings, checked
-from shapleymix_irds.distributed import World, local
-from shapleymix_irds.engines.base import LossFn, plain, trained
-from shapleymix_irds.engines.observer import Losses as CallLosses
-from shapleymix_irds.engines.observer import Watched
-from shapleymix_irds.engines.sketches import Form
-from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.evaluating import Engine, Evaluator
-from shapleymix_irds.measuring import aside, check_sums, measure_losses
-from shapleymix_irds.options import Options, automatic
-from shapleymix_irds.rates import Group
-from shapleymix_irds.schedule import Schedule
-from shapleymix_irds.stepping import Stepping
+from shapleymix_irds.distributed import Arrangement, World, local
+from shapleymix_irds.engines.engine import Engine, Watched
+from shapleymix_irds.engines.sketches import Form, share_of_step
+from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
+from shapleymix_irds.following import Following, Group, Rates, numbered, rates_by_parameter, unwrapped
+from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings, choose_every, extra_cost
+from shapleymix_irds.wrappers import isolated, non_embedding
 
-Sequences = tuple[Inputs, Tensor]
+EngineName = Literal["auto", "sketch", "exact"]
+EXACT = 2**22  # numbers of exact gradients by group that "auto" holds
 
 
-class IRDS(Stepping):
+class IRDS:
     """The tracker of one training run.
 
     Parameters
@@ -58,11 +71,9 @@ class IRDS(Stepping):
         Names of the K languages.
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
-        model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which
-        costs no pass and is right where each is trained on once and is of the kind that validation would be of. A
-        sequence that comes again in a later epoch has been learnt, and makes values too small; the tracker cannot see
-        that. Losses for calibration then come by `record_losses`, and a language's own value needs two sequences of
-        it on a rank, or one on each of two, now and then.
+        model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which is
+        right where none is trained on twice. Losses for calibration then come by `record_losses`, and a language's own
+        value needs two sequences of it on a rank, or one on each of two, now and then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
@@ -79,8 +90,17 @@ class IRDS(Stepping):
         None: one rate for all, or those of the optimiser that is followed.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
+    options : Options, optional
+        Settings beyond the common ones.
     arrangement : Arrangement, optional
         What a trainer with a parallelism of its own does to the model.
+
+    Attributes
+    ----------
+    ledger, losses : Ledger and Losses
+        Values so far, and measured validation losses.
+    steps, tokens, next_step : int, float and int
+        Steps and tokens so far, and the least number that the next step may have.
     """
 
     def __init__(
@@ -90,7 +110,7 @@ class IRDS(Stepping):
         *,
         val: Mapping[str, Sequences] | None,
         every: int | Literal["auto"] = "auto",
-        engine: Engine = "auto",
+        engine: EngineName = "auto",
         order: Literal[1, 2] = 1,
         loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
@@ -99,21 +119,30 @@ class IRDS(Stepping):
         options: Options | None = None,
         arrangement: Arrangement | None = None,
     ) -> None:
-        options = options or Options()
         check_settings(languages, every, engine, order, val is None)
-        check_modules(model)
-        self.device = local(next(p for p in model.parameters() if p.requires_grad)).device
-        world = World.of(process_group, self.device)
-        count, seed, ignore = options.val_sequences, options.seed, options.ignore_index
-        validation = None if val is None else ValidationSet(val, languages, count, seed, ignore, options.pass_tokens)
-        schedule = None if every == "auto" else Schedule(every, options.seed)
-        form = Form(options.numbers, options.side)
-        evaluator = Evaluator(
-            model, world, languages, validation, engine, form, order, options.any_divisor, arrangement
-        )
-        evaluator.loss_fn = None if loss_fn is None else checked(loss_fn, "validation")
-        super().__init__(model, languages, evaluator, schedule, options, out, parameter_groups)
-        self.sequence_losses = torch.zeros(0)  # of the last `backward`
+        self.model, self.languages, self.options = model, tuple(languages), options or Options()
+        weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if not weights:
+            raise TrackerError("no parameter of the model is trained", hint="set requires_grad before this")
+        self.world = World.of(process_group, local(weights[0]).device)
+        self.validation = None if val is None else ValidationSet(val, languages, self.options)
+        self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
+        numbers = sum(p.numel() for p in weights) * len(languages) * (2 if val is None else 1)
+        exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
+        form = Form(0, 0) if exact else Form(self.options.numbers, self.options.side)
+        self.share = share_of_step(((p.shape[0], p.shape[1]) for p in weights if p.dim() == 2), form)
+        loss = None if loss_fn is None else checked(loss_fn, "validation")
+        self.engine = Engine(model, self.world, languages, self.validation, form, order, arrangement, loss)
+        self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
+        self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
+        self.pending: Pending | None = None
+        self.following: Following | None = None
+        self.steps, self.tokens, self.next_step = 0, 0.0, 0
+        self.sequence_losses = torch.zeros(0)
+        given = parameter_groups or [weights]
+        self.parameter_groups = [group if isinstance(group, dict) else list(group) for group in given]
+        self.one_rate = parameter_groups is None
+        self._grouped()
 
     @contextmanager
     def watch(
@@ -141,20 +170,21 @@ class IRDS(Stepping):
             What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
             of which the loss is made, where parameters are in calls that are not covered.
         """
-        step = self._check(step, tokens)
+        step = self._enter(step, tokens)
         with self._dropping():
-            indices = language_indices(lang, self.languages, step, self.world.rank)
-            spread = 1 if indices.dim() == 2 else length or self._usual_length()
+            indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
+            usual = None if self.validation is None else length_of(self.validation.parts[0][0])
+            spread = 1 if indices.dim() == 2 else length or usual or 1
             counts = torch.full(indices.shape, spread, dtype=torch.float64)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
-            call = Call(step, indices, counts, tokens, total, length, labelled=False, mean=tokens is None)
-            with self._call(call, self.evaluator.loss_fn) as watched:
+            call = Call(step, indices, counts, tokens, total, length, mean=tokens is None)
+            with self._call(call, self.engine.loss_fn) as watched:
                 yield watched or Watched()
 
     def backward(
         self,
         loss_fn: LossFn,
-        x: Tensor,
+        x: Inputs,
         y: Tensor,
         lang: Tensor | Sequence[str],
         *,
@@ -172,10 +202,9 @@ class IRDS(Stepping):
         x, y : tensor
             This rank's sequences and labels, shape (B, S).
         lang : tensor or sequence of str
-            Language of each sequence, shape (B,): indices into `languages`, or names.
+            Language of each sequence, (B,), or of each token, (B, S): indices into `languages`, or names.
         step : int
-            Number of the step, counted from 0. Several calls with one step accumulate; then give `tokens` and
-            `micro_batches`.
+            Number of the step, counted from 0. Several calls with one step accumulate; then give `tokens`.
         tokens : int, optional
             Tokens of the whole step over all ranks and micro-batches, by which the summed loss is divided; the same in
             each of its calls. None, where there is one call: its own over all ranks (one all-reduce).
@@ -186,25 +215,107 @@ class IRDS(Stepping):
             This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is the mean
             loss a token. `sequence_losses` then has the loss of each sequence, (B,), in the order of `x`.
         """
-        step = self._check(step, tokens)
+        step = self._enter(step, tokens)
+        place = f"step {step}, rank {self.world.rank}"
         with self._dropping():
-            place = f"step {step}, rank {self.world.rank}"
-            indices = language_indices(lang, self.languages, step, self.world.rank)
-            if not rows(x) == len(y) == len(indices):
-                raise TrackerError(f"{place}: x, y and lang have {rows(x)}, {len(y)} and {len(indices)} rows")
-            if indices.dim() == 2 and indices.shape != y.shape:
-                kind = f"shape {tuple(indices.shape)} and type {indices.dtype}"
-                raise TrackerError(f"{place}: lang has {kind}, expected a label for each sequence, or each token of y")
-            total = total_tokens(y, tokens, self.options.ignore_index, self.world, place)
-            counts = (y != self.options.ignore_index).to("cpu", torch.float64)
-            counts = counts if indices.dim() == 2 else counts.flatten(1).sum(1)
-            call = Call(step, indices, counts, tokens, total, length_of(x))
-            losses = self._backward(loss_fn, x, y, call)
-        return losses.sum() / total
+            indices = language_indices(lang, self.languages, place)
+            call = Call.labelled(x, y, indices, step, tokens, self.options.ignore_index, self.world)
+            self.engine.loss_fn = checking = checked(loss_fn, place)
+            if self.validation is None and not self.engine.known:
+                self.engine.sample = sample_of(x, y, self.options.ignore_index)
+            if self.steps == 0 and self.pending is None:
+                self.engine.check()
+                self._prepare(loss_fn, call.total)
+                check_sums(self.model, checking, x, y, self.world)
+            scale = self.world.size / call.total
+            with self._call(call, loss_fn) as watched:
+                both = checking(x, y)
+                values = trained(both)
+                if watched is not None and watched.groups is not None and call.indices.dim() == 1:
+                    watched.losses = values * scale, watched.groups
+                (values.sum() * scale).backward()
+            self.sequence_losses = plain(both).detach()
+            if watched is not None and self.pending is not None and call.indices.dim() == 1:
+                self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
+        return self.sequence_losses.sum() / call.total
 
     def evaluates(self, step: int) -> bool:
         """Whether `step` is evaluated; with `every="auto"` this is known from the first `backward` on."""
         return self.schedule is not None and self.schedule.evaluates(step)
+
+    def commit(
+        self,
+        *,
+        lr: float | Sequence[float],
+        grad_norm: float | Tensor | None = None,
+        max_norm: float | None = None,
+        grad_scale: float = 1.0,
+    ) -> None:
+        """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
+
+        Parameters
+        ----------
+        lr : float or sequence of float
+            The scheduled learning rate of this step; several where the tracker knows as many `parameter_groups`.
+        grad_norm, max_norm : float, optional
+            The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
+        grad_scale : float
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
+            A step that the scaler skips is left out by `skip`.
+        """
+        pending = self._by_hand()
+        with self._dropping():
+            if self.engine.order == 2 and grad_scale != 1:
+                told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
+                raise TrackerError(f"step {pending.step}: {told}", hint="`follow` the optimiser, or take order=1")
+            if pending.evaluated:
+                lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
+                self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
+        self._end(pending)
+
+    def skip(self) -> None:
+        """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
+        self._by_hand()
+        self.drop()
+
+    def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
+        """From now on, commit when these optimisers take their steps: leave `commit` out.
+
+        Learning rates are those of their parameter groups; what clipping, unscaling (also by a `GradScaler`) and
+        averaging multiply gradients with is measured on evaluated steps. A step that they skip is not counted. Values
+        are those of plain gradient descent at these rates, whatever the optimisers are.
+
+        Parameters
+        ----------
+        optimizers : torch.optim.Optimizer
+            All that train the model: a step is committed when each has been called.
+        hook : bool
+            Whether they commit by themselves; otherwise a trainer calls `take` before each takes its step.
+
+        Raises
+        ------
+        TrackerError
+            If a trained parameter is in no group of theirs, or one in a group is not the model's. Later, by
+            `optimizer.step()`: if it is given a closure, or gradients were changed otherwise than by one factor for
+            all of a parameter group since the backward pass.
+        """
+        if self.following is not None or self.pending is not None or not optimizers:
+            raise TrackerError("call `follow` once, with all optimisers, and between two steps")
+        if self.engine.order == 2 and len(optimizers) > 1:
+            told = "second order needs all weights to move at once, and there are several optimisers"
+            raise TrackerError(told, hint="take order=1, or one optimiser of several parameter groups")
+        following = Following([unwrapped(optimizer) for optimizer in optimizers], self.world)
+        following.kinds(self.engine.parameters, {})
+        if hook:
+            following.hook(self.take)
+        self.following = following
+
+    def unfollow(self) -> None:
+        """Leave the optimisers that are followed, as for another tracker of theirs."""
+        if self.following is not None:
+            self._settle()
+            self.following.leave()
+            self.following = None
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
@@ -215,25 +326,136 @@ class IRDS(Stepping):
         if self.validation is None:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
-        self.evaluator.check()
-        with self.clock.measurement(), aside(self.model):
+        self.engine.check()
+        with self.clock.measurement(), isolated(self.model, evaluating=True):
             world, count = self.world, self.options.measure_sequences
-            pieces = self.validation.fixed(count, world.rank, world.size, self.device)
+            pieces = self.validation.fixed(count, world.rank, world.size, world.device)
             losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
         self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
         return losses
 
-    def _usual_length(self) -> int:
-        first = None if self.validation is None else length_of(self.validation.parts[0][0])
-        return first or 1
+    def record_losses(self, losses: Mapping[str, float]) -> None:
+        """Give measured validation losses instead of `measure`: the first call is the run's start."""
+        if unknown := sorted(set(losses).difference(self.languages)):
+            raise LanguageError(f"a measured loss of an unknown language {unknown[0]!r}")
+        self.losses.record(losses)
+        self.clock.restart()
+
+    def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
+        """The SV matrix so far, with standard errors and provenance.
+
+        Calibrated: each column scaled so that it sums to the measured drop of that validation loss.
+
+        Raises
+        ------
+        TrackerError
+            If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+            measured or a loss did not fall, or a column does not sum to more than 0.
+        """
+        return transfer_matrix(self.ledger, self.losses, self.languages, kind, self.provenance())
+
+    def save(self, path: str | os.PathLike[str], kind: Kind = "calibrated", *, force: bool = False) -> None:
+        """Write the SV matrix (rank 0 only) as CSV or Parquet by the path's ending; errors are those of `matrix`."""
+        if self.log is not None:
+            self.log.flush()
+        matrix = self.matrix(kind)
+        if self.world.main:
+            matrix.write(path, force=force)
+
+    @property
+    def efficiency(self) -> NDArray[np.float64]:
+        """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
+        return efficiency(self.ledger.phi, self.losses.drop(self.languages))
+
+    @property
+    def overhead(self) -> float:
+        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
+        return float("nan") if self.schedule is None else self.clock.overhead(self.schedule.every)
+
+    @property
+    def fallback(self) -> str | None:
+        """Which parameters take a pass a language, since they are used in calls that are not covered."""
+        names = sorted(self.engine.coverage.passed)
+        return f"a pass a language for {', '.join(names)}" if names else None
+
+    def provenance(self) -> dict[str, Any]:
+        """How the values came about, as the SV matrix carries it."""
+        every, engine = self.schedule and self.schedule.every, self.engine
+        found: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps, "every": every}
+        found |= {"engine": engine.name, "order": engine.order, "mode": "plain gradients", "seed": self.options.seed}
+        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
+        return found | ({"fallback": self.fallback} if self.fallback else {})
+
+    def state_dict(self) -> dict[str, str]:
+        """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
+
+        Raises
+        ------
+        TrackerError
+            Between `backward` and `commit`.
+        """
+        if self.following is not None and self.following.met:
+            self._settle()
+        elif self.following is None and self.pending is not None:
+            raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
+        if self.log is not None:
+            self.log.flush()
+        self.clock.restart()
+        document = {
+            "version": VERSION,
+            "settings": self._settings(),
+            "every": self.schedule and self.schedule.every,
+            "ledger": self.ledger.to_document(),
+            "losses": [self.losses.start, self.losses.latest],
+            "run": [self.steps, self.tokens, self.next_step],
+            "passed": sorted(self.engine.coverage.passed),
+        }
+        return {"irds": json.dumps(document)}  # floats read back exactly
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Resume; cuts log rows after the checkpoint.
+
+        Raises
+        ------
+        ResumeError
+            If it is no tracker's state, or its languages or settings differ from this tracker's.
+        """
+        every = self.schedule and self.schedule.every
+        saved = read_state(state, self._settings() if every is None else {**self._settings(), "every": every})
+        self.schedule = Schedule(saved["every"], self.options.seed) if saved["every"] else self.schedule
+        self.ledger, self.losses = saved["ledger"], saved["losses"]
+        self.steps, self.tokens, self.next_step = saved["run"]
+        self.engine.coverage.passed |= saved["passed"]
+        if self.log is not None:
+            self.log.cut(self.next_step)
+
+    def _settings(self) -> dict[str, Any]:
+        """What must not change over a resume."""
+        form, options = self.engine.layout.form, self.options
+        own = {"languages": list(self.languages), "validation": self.validation is not None}
+        own |= {"order": self.engine.order, "engine": self.engine.name, "numbers": form.width, "side": form.side}
+        return own | {"seed": options.seed, "val_sequences": options.val_sequences}
+
+    def _enter(self, step: int, tokens: int | None) -> int:
+        """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
+        number, pending, following = operator.index(step), self.pending, self.following
+        if pending is not None and following is not None and (pending.step != number or following.met):
+            self._settle(again=pending.step == number)
+        if number < self.next_step:
+            hint = "count steps upwards from 0, and after a resume from where the checkpoint was made"
+            raise TrackerError(f"step {number} comes where the next one is {self.next_step}", hint=hint)
+        if self.pending is not None and following is None:
+            self.pending.check_call(number, tokens)
+        return number
 
     def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
         """Before the first step: the schedule, the losses at the start, a clean log."""
         if self.schedule is None:
-            ranks = self.world.size
+            ranks, options = self.world.size, self.options
             val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
             mean = self.world.sum(torch.tensor(total / ranks**2, dtype=torch.float64, device=self.world.device))
-            self.schedule = automatic(self.options, float(mean), val_tokens, self.evaluator.share)  # on all ranks
+            extra = extra_cost(float(mean), val_tokens, self.share)
+            self.schedule = Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
@@ -245,49 +467,134 @@ class IRDS(Stepping):
         """One call of a step; where the step is evaluated, what is seen of it."""
         self._prepare(loss_fn, call.total)
         self.clock.begin()
-        pending = self._open(call)
+        if self.pending is None:
+            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups, len(self.languages))
+        else:
+            self.pending.add(call)
+        pending = self.pending
         if not pending.evaluated:
             yield None
-            self._after_backward(pending)
             return
-        args = (call.indices, call.length, self.ledger.count, self.options.seed)
-        with self.evaluator.watch(pending, *args, self._kinds) as (watched, labels):
-            watched.groups, watched.first = labels.groups, partial(self._before_backward, pending, call)
+        if pending.calls == 1:
+            self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step, self._kinds)
+        turn, first = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
+        with self.engine.watch(call.indices, call.length, turn, first) as watched:
             yield watched
-        if not watched.seen:
+        if not watched.seen or watched.groups is None:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
-        self._after_backward(pending)
-        pending.count(labels.groups, call.counts)
+        if self.following is not None:
+            self.following.note(self.engine.parameters)
+        pending.count(watched.groups, call.counts)
 
-    def _open(self, call: Call) -> Pending:
+    def _before_backward(self, pending: Pending, call: Call) -> None:
+        """In an evaluated step, gradients begin with nothing, and go on with what was noted."""
+        following = self.following
+        if following is None:
+            return
+        cleared = following.cleared(self.engine.parameters)
+        if pending.calls == 1 and not cleared:
+            hint = "clear gradients (`optimizer.zero_grad()`) in each step, before the backward pass"
+            raise TrackerError(f"step {pending.step} begins with gradients of an earlier one", hint=hint)
+        if pending.calls > 1 and cleared and following.noted:  # the step was skipped, and begins again
+            pending.restart(call)
+            self.engine.train = {}
+            following.forget()
+        elif pending.calls > 1:
+            pending.check_call(call.step, call.tokens)
+
+    def _grouped(self) -> dict[str, int]:
+        """The parameter group of each trained parameter."""
+        parameters = self.engine.parameters
+        return dict.fromkeys(parameters, 0) if self.one_rate else numbered(self.parameter_groups, parameters)
+
+    def _kinds(self) -> dict[str, int]:
+        """Which parameters will have the same learning rate in the step that begins."""
+        groups = self._grouped()
+        return groups if self.following is None else self.following.kinds(self.engine.parameters, groups)
+
+    def take(self, number: int, scale: float | None = None) -> None:
+        """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
+        following = self.following
+        assert following is not None
+        if self.pending is None and following.idle(number):
+            return  # as PyTorch does it to make an optimiser's state
+        pending = self._begun()
+        with self._dropping():
+            following.meet(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
+            if not following.all_met:
+                return
+            if not pending.evaluated:
+                self._end(pending)
+                if following.may_skip:
+                    self.next_step = pending.step  # it may be skipped, and its number come again
+            elif not following.skipped:
+                self._book_followed(pending)
+                self._end(pending)
+            self.drop()
+
+    def _settle(self, again: bool = False) -> None:
+        """The step is over; optimisers that have not come have skipped it, and its number may come `again`."""
+        pending, following = self.pending, self.following
+        if pending is not None and following is not None and not following.skipped:
+            if pending.evaluated:
+                self._book_followed(pending)
+            self._end(pending)
+            self.next_step -= again
+        self.drop()
+
+    def _book_followed(self, pending: Pending) -> None:
+        assert self.following is not None
+        parameters = self.engine.parameters
+        try:
+            rates = self.following.rates(parameters, pending.step)
+        except NonFiniteError:
+            ones = dict.fromkeys(parameters, 1.0)
+            self._evaluation(pending, Rates(ones, ones))  # which may tell the language
+            raise
+        self._book(pending, rates)
+
+    def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
+        assert self.schedule is not None
+        self.engine.settle(rates.moves, pending.step)
+        return close(pending, self.engine, rates, float(self.schedule.every))
+
+    def _book(self, pending: Pending, rates: Rates) -> None:
+        evaluation = self._evaluation(pending, rates)
+        self.ledger.add(evaluation)
+        if self.log is not None:
+            self.log.add(evaluation)
+
+    def _end(self, pending: Pending) -> None:
+        """A step is committed."""
+        self.pending = None
+        self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
+        self.clock.lap(pending.evaluated)
+        for name, count in zip(self.languages, self.ledger.unseen, strict=True):
+            if count >= self.options.unseen_limit:
+                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
+                raise LanguageError(f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint)
+
+    def drop(self) -> None:
+        """The step that is under way is left out."""
+        self.pending = None
+        if self.following is not None:
+            self.following.forget()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        """A step in which something fails is dropped, so that a later one can begin."""
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
+
+    def _by_hand(self) -> Pending:
+        if self.following is not None:
+            raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
+        return self._begun()
+
+    def _begun(self) -> Pending:
         if self.pending is None:
-            empty = torch.zeros(self.evaluator.groups, dtype=torch.float64)
-            zeros = torch.zeros(len(self.languages), dtype=torch.float64)
-            told = (call.tokens is not None, empty, zeros, call.labelled, call.mean)
-            self.pending = Pending(call.step, self.evaluates(call.step), call.total, *told)
-        elif call.mean:
-            self.pending.total += call.total
-        self.pending.calls += 1
+            raise TrackerError("commit without backward", hint="call `backward` once or more a step")
         return self.pending
-
-    def _backward(self, loss_fn: LossFn, x: Inputs, y: Tensor, call: Call) -> Tensor:
-        """The losses of the sequences (B,), differentiated."""
-        checking = checked(loss_fn, f"step {call.step}, rank {self.world.rank}")
-        self.evaluator.loss_fn = checking
-        if self.validation is None and not self.evaluator.known:
-            self.evaluator.sample = sample_of(x, y, self.options.ignore_index)
-        scale = self.world.size / call.total
-        if self.steps == 0 and self.pending is None:
-            self.evaluator.check()
-            self._prepare(loss_fn, call.total)
-            check_sums(self.model, checking, (x, y), self.options.ignore_index, self.world)
-        with self._call(call, loss_fn) as watched:
-            both = checking(x, y)
-            values = trained(both)
-            if watched is not None and watched.groups is not None and call.indices.dim() == 1:
-                watched.losses = CallLosses(values * scale, watched.groups)
-            (values.sum() * scale).backward()
-        self.sequence_losses = plain(both).detach()
-        if watched is not None and self.pending is not None and call.indices.dim() == 1:
-            self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
-        return self.sequence_losses

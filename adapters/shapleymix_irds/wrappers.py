@@ -1,8 +1,8 @@
-"""What wraps a model: DDP and FSDP2, what they do to gradients, and which wrappers are refused."""
+"""What wraps a model: DDP and FSDP2, what they do to gradients, passes that they do not notice, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -66,61 +66,86 @@ def whole_names(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dic
     return {id(whole): name for whole, name in found if whole is not None and name is not None}
 
 
-# -- passes that nobody notices --------------------------------------------------------------------------------
-
-
-@contextmanager
-def unsynced(model: nn.Module) -> Iterator[None]:
-    """Passes in here are reduced by no DDP wrapper."""
-    with ExitStack() as stack:
-        for replica in replicas(model):
-            stack.enter_context(replica.no_sync())
-        yield
-
-
 def is_compiled(model: nn.Module) -> bool:
     """Whether the model or a part of it runs through `torch.compile`."""
     kind = torch._dynamo.eval_frame.OptimizedModule
     return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
 
 
-class _StandIn(nn.Module):
-    """Takes the place of a DDP wrapper's module for one forward pass; its buffers are still those of the module."""
+def non_embedding(model: nn.Module) -> int:
+    """N: parameters without embeddings and without the output layer."""
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    vocabularies = {table.num_embeddings for table in tables}
+    outside = {id(table.weight) for table in tables}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.out_features in vocabularies:
+            outside |= {id(parameter) for parameter in module.parameters()}
+    return sum(p.numel() for p in model.parameters() if id(p) not in outside)
 
-    def __init__(self, give: Callable[[], Any], module: nn.Module) -> None:
-        super().__init__()
-        self.give = give
-        self.named_buffers = module.named_buffers
 
-    def forward(self, _: Tensor) -> Any:
-        return self.give()
+# -- passes that training does not notice --------------------------------------------------------------------------
 
 
-def through(replica: DistributedDataParallel, give: Callable[[], Any]) -> Any:
-    """What `give()` returns, handed out by a DDP wrapper as if its module had made it."""
-    inside = replica.module
+@contextmanager
+def isolated(model: nn.Module, evaluating: bool = False) -> Iterator[None]:
+    """Within, forward passes and `differentiate` leave no trace.
+
+    Random numbers drawn within are not drawn from training's; what a forward pass writes into buffers (loads of
+    experts, say) is taken back; DDP neither reduces nor is made ready to, and sharded parameters are sharded again.
+    With `evaluating` the model is in eval mode.
+    """
+    devices = list({parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"})
+    modes = [(module, module.training) for module in model.modules()]
+    ready = [(replica, replica.require_forward_param_sync) for replica in replicas(model)]
+    buffers = [
+        (module, name, buffer, buffer.clone(), buffer._version)
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    if evaluating:
+        model.eval()
     try:
-        replica.module = _StandIn(give, inside)
-        return replica(torch.zeros(()))
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices))
+            for replica, _ in ready:
+                stack.enter_context(replica.no_sync())
+            yield
     finally:
-        replica.module = inside
+        for kept in buffers:
+            _restore(*kept)
+        for replica, value in ready:
+            replica.require_forward_param_sync = value
+        for module, training in modes:
+            module.training = training
+        put_back(model)
 
 
-def share_buffers(model: nn.Module) -> None:
-    """Let DDP copy rank 0's buffers to all ranks now, if it would have done so at the next pass."""
-    with torch.no_grad(), unsynced(model):
-        for replica in replicas(model):
-            if replica.will_sync_module_buffers():
-                through(replica, lambda: None)
+def _restore(module: nn.Module, name: str, buffer: Tensor, values: Tensor, version: int) -> None:
+    """Put a buffer back, if it was written to: a graph may hold the one that was not."""
+    if module._buffers.get(name) is not buffer or buffer._version != version:
+        module._buffers[name] = buffer
+        if not torch.equal(buffer, values):
+            with torch.no_grad():
+                buffer.copy_(values)
 
 
-# -- what is refused -------------------------------------------------------------------------------------------
+def differentiate(root: Tensor, inputs: list[Tensor], retain: bool = False) -> list[Tensor | None]:
+    """`torch.autograd.grad` with modes on: called itself, it runs its handler, and there they are off."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    ones = (torch.ones_like(root),)
+    return list(
+        engine.run_backward((root,), ones, retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+    )
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------
 
 
 def check_wrappers(
     model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float | None = None
 ) -> None:
-    """Refuse wrappers under which gradients or products would be wrong.
+    """Refuse wrappers and hooks under which gradients or products would be wrong.
 
     Raises
     ------
@@ -129,81 +154,43 @@ def check_wrappers(
     TrackerError
         If the wrapper's ranks are not those of the tracker.
     """
-    if world.size == 1 and world.group is None and dist.is_initialized() and dist.get_world_size() > 1:
-        hint = "call init_process_group and wrap the model first; one process by itself gives its own process_group="
-        raise TrackerError("torch.distributed was started after the tracker was made", hint=hint)
-    for module in model.modules():
-        if isinstance(module, FullyShardedDataParallel):
-            raise CoverageError("the model is wrapped by FullyShardedDataParallel (FSDP1)", hint="use `fully_shard`")
+    if any(isinstance(module, FullyShardedDataParallel) for module in model.modules()):
+        raise CoverageError("the model is wrapped by FullyShardedDataParallel (FSDP1)", hint="use `fully_shard`")
     for replica in replicas(model):
-        _check_replica(replica, world)
+        if replica.static_graph:
+            hint = "leave it out; with unused parameters take find_unused_parameters=True"
+            raise CoverageError("DDP with static_graph=True expects the same passes in every step", hint=hint)
+        if (size := dist.get_world_size(replica.process_group)) != world.size:
+            raise TrackerError(f"DDP averages over {size} ranks, the tracker counts {world.size}", hint=_GROUP)
     if is_sharded(parameters.values()):
-        _check_shards(model, parameters, world)
-        _check_divisor(model, world.size if divisor is None else divisor, world.size)
-    elif shard_groups(model):
-        hint = "call `fully_shard` first, then give the model to the tracker"
-        raise TrackerError("the model was sharded after the tracker was made", hint=hint)
+        _check_shards(model, parameters, world, world.size if divisor is None else divisor)
+    for name, parameter in parameters.items():
+        if parameter._backward_hooks:
+            hint = "change the gradient after `commit`, or in a hook of register_post_accumulate_grad_hook"
+            raise CoverageError(f"parameter {name!r} has a hook that changes its gradient (register_hook)", hint=hint)
 
 
-def _check_replica(replica: DistributedDataParallel, world: World) -> None:
-    if replica.static_graph:
-        hint = "leave it out; with unused parameters take find_unused_parameters=True"
-        raise CoverageError("DDP with static_graph=True expects the same passes in every step", hint=hint)
-    if (size := dist.get_world_size(replica.process_group)) != world.size:
-        raise TrackerError(f"DDP averages over {size} ranks, the tracker counts {world.size}", hint=_GROUP)
-
-
-def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World) -> None:
+def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float) -> None:
     groups = shard_groups(model)
     managed = {id(part.sharded_param): part for group in groups for part in group.fsdp_params}
     meshes = {name: p.device_mesh for name, p in parameters.items() if isinstance(p, DTensor)}
     for name, mesh in meshes.items():
         part, axes = managed.get(id(parameters[name])), mesh.mesh_dim_names or ()
-        others = any(OTHER_AXES & set(axis.lower().split("_")) for axis in axes)
-        if part is None or part.is_dtensor or others:
+        if part is None or part.is_dtensor or any(OTHER_AXES & set(axis.lower().split("_")) for axis in axes):
             told = f"(mesh axes: {', '.join(axes) or 'without names'})"
-            raise CoverageError(f"parameter {name!r} is not data parallel only {told}", hint=_DATA)
+            hint = "measure a run that is data parallel only (DDP, FSDP2 or HSDP)"
+            raise CoverageError(f"parameter {name!r} is not data parallel only {told}", hint=hint)
     for name in parameters:
         if name not in meshes:
             hint = "shard all trained parameters with `fully_shard`, or freeze this one"
             raise CoverageError(f"parameter {name!r} is not sharded, and others are", hint=hint)
         if (size := meshes[name].size()) != world.size:
-            message = f"parameter {name!r} is sharded over {size} ranks, the tracker counts {world.size}"
-            raise TrackerError(message, hint=_GROUP)
-
-
-def _check_divisor(model: nn.Module, divisor: float, size: int) -> None:
-    factors = {getattr(group, "gradient_divide_factor", None) for group in shard_groups(model)}
-    if any((size if factor is None else factor) != divisor for factor in factors):
+            told = f"parameter {name!r} is sharded over {size} ranks, the tracker counts {world.size}"
+            raise TrackerError(told, hint=_GROUP)
+    factors = {getattr(group, "gradient_divide_factor", None) for group in groups}
+    if any((world.size if factor is None else factor) != divisor for factor in factors):
         hint = "leave the factor out: the tracker divides by the tokens of the step"
         raise CoverageError("FSDP2 has a gradient divide factor of its own (set_gradient_divide_factor)", hint=hint)
-
-
-def check_attention() -> None:
-    """Refuse context parallelism, under which a rank has a part of each sequence.
-
-    Raises
-    ------
-    CoverageError
-        While `context_parallel` is active.
-    """
-    handlers = getattr(getattr(DTensor, "_op_dispatcher", None), "_custom_op_handlers", {})
-    if torch.ops.aten._scaled_dot_product_flash_attention.default in handlers:
-        raise CoverageError("context parallelism splits sequences over ranks", hint=_DATA)
-
-
-def check_hooks(parameters: Mapping[str, nn.Parameter]) -> None:
-    """Refuse hooks that change the gradient of a parameter on its way.
-
-    Raises
-    ------
-    CoverageError
-        Naming the parameter.
-    """
-    for name, parameter in parameters.items():
-        if parameter._backward_hooks:
-            hint = "change the gradient after `commit`, or in a hook of register_post_accumulate_grad_hook"
-            raise CoverageError(f"parameter {name!r} has a hook that changes its gradient (register_hook)", hint=hint)
 
 
 def check_averaged(parameters: Mapping[str, nn.Parameter], world: World, step: int) -> None:
@@ -230,7 +217,4 @@ def check_averaged(parameters: Mapping[str, nn.Parameter], world: World, step: i
 
 
 SAME = 1e-3  # averages differ between ranks by rounding at most
-
-
 _GROUP = "give the tracker the data-parallel group as process_group="
-_DATA = "measure a run that is data parallel only (DDP, FSDP2 or HSDP)"

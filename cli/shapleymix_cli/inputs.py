@@ -1,155 +1,113 @@
-"""Files as the commands take them: logs, matrices, languages tables, fits and mixtures, each with its notices."""
+"""Files as the commands take them: logs, tables, fits and laws of one's own, each with its notices and its hash."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from shapleymix.errors import LayoutError, Location, MixedError, StoreError, UsageError
-from shapleymix.files import STANDARD_INPUT, is_table_name
+import shapleymix as sm
+from shapleymix.errors import Location, UsageError, did_you_mean
 from shapleymix_cli.console import Output
-from shapleymix_cli.reading import Logs, import_command
+from shapleymix_cli.failures import OWN
 
 if TYPE_CHECKING:
-    from shapleymix.fitting.fits import Fit
+    from shapleymix_sweep.plans import Plan
+
     from shapleymix.records import Record
-    from shapleymix.sweeping.listed import Listed
-    from shapleymix.sweeping.plans import Plan
-    from shapleymix.tables.languages import Languages
-    from shapleymix.tables.runs import RunLog
-    from shapleymix.tables.transfer import TransferMatrix
 
 R = TypeVar("R", bound="Record")
-Kind = Literal["raw", "normalized"] | None
 
 
-def read_log(out: Output, logs: Logs, *, losses: Literal["required", "optional"] = "required") -> RunLog:
-    """One or several run logs as one, saying what reading changed."""
-    from shapleymix.tables.run_reading import read_runs
-
-    if len([path for path in logs.paths if path == "-"]) > 1:
-        raise UsageError("standard input can be read only once", hint="give - once")
-    try:
-        log = read_runs(logs.paths, losses=losses, **logs.how)
-    except LayoutError as error:
-        raise LayoutError(error.message, hint=_command(error, logs), location=error.location) from error
-    except MixedError as error:
-        hint = _commands(error, logs)
-        raise MixedError(error.message, hint=hint, location=error.location) from error
+def read_log(out: Output, paths: Sequence[str], losses: Literal["required", "optional"] = "required") -> sm.RunLog:
+    """One or several run logs as one, with a note of what reading changed."""
+    log = sm.read_runs(list(paths), losses=losses)
     for one in log.files:
-        out.used("-" if one.file == STANDARD_INPUT else one.file, one.sha256)
+        out.used(one.file, one.sha256)
     out.note(log.notices)
     return log
 
 
-def _command(error: LayoutError, logs: Logs) -> str:
-    """The command that may read a table of another kind."""
-    path = error.location.file or STANDARD_INPUT
-    given = logs.paths if path in logs.paths else ["-" if path == STANDARD_INPUT else path]
-    command = import_command(given, {**logs.how, **error.reading})
-    return f"if that is so, read it with: {command}"
-
-
-def _commands(error: MixedError, logs: Logs) -> str:
-    """The ways to have every log of a call read in its own way."""
-    suited = error.suited[0]
-    odd, how = (suited, logs.how) if error.own else (error.others[0], {})
-    map = import_command([odd], how, f"{Path(odd).stem}-map.toml", to="--write-map")
-    log = import_command([suited], logs.how, f"{Path(suited).stem}-runs.csv")
-    return f"name a map file in the place of {odd}, or what is imported first: {map}; or: {log}"
-
-
-def read_matrix(out: Output, path: str | None, kind: Kind = None) -> TransferMatrix | None:
-    """The transfer matrix of `--transfer`."""
-    return None if path is None else matrix_of(out, path, kind)
-
-
-def matrix_of(out: Output, path: str, kind: Kind = None) -> TransferMatrix:
-    """A transfer matrix, saying what reading it brought up."""
-    from shapleymix.tables.transfer_reading import read_transfer
-
-    matrix = read_transfer(path, kind=kind)
-    out.used(path, sha256_of(matrix) if matrix.read_from else matrix.provenance["digest"])
+def read_matrix(out: Output, path: str) -> sm.TransferMatrix:
+    """A transfer matrix, with a warning of what reading it brought up."""
+    matrix = sm.read_transfer(path)
+    out.used(path, str(matrix.provenance.get("digest", "")))
     notice = matrix.provenance.get("notice")
     out.warn([f"{path}: {notice}"] if notice else [])
     return matrix
 
 
-def read_table(out: Output, path: str | None) -> Languages | None:
-    """The languages table of `--languages`."""
-    return None if path is None else languages_of(out, path)
-
-
-def languages_of(out: Output, path: str) -> Languages:
-    """A languages table, saying what reading it left out."""
-    from shapleymix.tables.languages import read_languages
-
-    table = read_languages(path)
+def read_languages(out: Output, path: str) -> sm.Languages:
+    """A languages table, with a note of what reading it left out."""
+    table = sm.read_languages(path)
     out.used(path, table.digest)
     out.note(f"{path}: {notice}" for notice in table.notices)
     return table
 
 
-def load_fit(out: Output, path: str, law_file: str | None = None, likes: Sequence[str] = ()) -> Fit:
-    """What `shapleymix fit -o` wrote, with the sources of `--like`.
-
-    A fit of a user's own law needs the law's file, `my_law.py:MyLaw`.
-    """
-    from shapleymix.fitting.fits import Fit
-    from shapleymix.fitting.likeness import like
-    from shapleymix.records import IMPORT_FIRST
-    from shapleymix_cli import own_laws
-
-    if is_table_name(path):
-        hint = "the first argument is what `shapleymix fit -o fit.json` writes"
-        raise UsageError("is a table, not a fit", location=Location(file=str(path)), hint=hint)
-    own = None if law_file is None else own_laws.own_law(law_file)
-    try:
-        fit = Fit.load(path)
-    except StoreError as error:
-        if error.hint != IMPORT_FIRST:
-            raise
-        hint = "name the file of the law, as it was given to fit: --law-file my_law.py:MyLaw"
-        raise StoreError(f"{error.message} of the library", location=error.location, hint=hint) from error
-    out.used(path, sha256_of(fit))
-    if own is not None:
-        out.used(own.file, own.sha256)
-        out.warn(own_laws.changed(fit, own))
-    if not likes:
-        return fit
-    fit = like(fit, likes)
-    out.warn(f"little is known of the effect of {new}: {fit.thin[new]}" for new in fit.coverage.alike)
-    return fit
-
-
-def read_mixture_table(out: Output, path: str) -> Listed:
-    """A table of mixtures, saying what reading changed."""
-    from shapleymix.sweeping.listed import read_mixtures
-
-    table = read_mixtures(path)
-    out.used(path, str(table.provenance["digest"]))
-    out.note(table.notices)
-    return table
-
-
-def read_sweep(out: Output, path: str) -> Plan:
+def read_plan(out: Output, path: str) -> Plan:
     """The plan of runs in a `runs.jsonl`."""
-    from shapleymix.sweeping.plans import read_plan
+    from shapleymix_sweep import plans
 
-    plan = read_plan(path)
+    plan = plans.read_plan(path)
     out.used(path, plan.digest)
     return plan
 
 
-def load_record(out: Output, kind: type[R], path: str) -> R:
-    """A result of a kind, from the document in which a command saved it."""
+def opened(out: Output, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of parameters with what is read in place of names: run logs, tables, fits, and laws of one's own."""
+    readers = {"log": read_log, "languages": read_languages, "transfer": read_matrix, "law": law_of, "plan": read_plan}
+    there = {name for name, value in given.items() if name in readers and value not in (None, ())}
+    made = {name: readers[name](out, value) if name in there else value for name, value in given.items()}
+    if "fit" in made and made["fit"] is not None:
+        made["fit"] = load_fit(out, made["fit"], made.pop("law_file", None), made.pop("like", ()))
+    return made
+
+
+def load(out: Output, kind: type[R], path: str) -> R:
+    """A result of a kind, from the document that a command wrote or printed."""
     found = kind.load(path)
-    out.used(path, sha256_of(found))
+    if found.read_from is not None:
+        out.used(path, found.read_from.sha256)
     return found
 
 
-def sha256_of(record: Record) -> str:
-    """Hash of the file that a result was loaded from."""
-    assert record.read_from is not None
-    return record.read_from.sha256
+def load_fit(out: Output, path: str, law_file: str | None = None, like: Sequence[str] = ()) -> sm.Fit:
+    """A fit, with the languages that `--like` adds; that of a law of one's own needs the law's file."""
+    if law_file is not None:
+        law_of(out, law_file)
+    fit = load(out, sm.Fit, path)
+    return sm.like(fit, list(like)) if like else fit
+
+
+def law_of(out: Output, text: str) -> Any:
+    """A law by its name, or what a Python file holds: `my_law.py:MyLaw`.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or nothing of that name in it.
+    """
+    path, _, name = text.rpartition(":")
+    if not path.endswith(".py"):
+        return text
+    if not Path(path).is_file():
+        raise UsageError("there is no such file", location=Location(path), hint="write my_law.py:MyLaw")
+    content = Path(path).read_bytes()
+    out.used(path, sha256(content).hexdigest())
+    module = ModuleType(OWN)
+    module.__file__ = path
+    sys.modules[OWN] = module  # dataclasses look their module up, and an error in it is the user's
+    exec(compile(content, path, "exec"), vars(module))
+    if not hasattr(module, name):
+        hint = did_you_mean(name, [known for known in vars(module) if not known.startswith("_")])
+        raise UsageError(f"holds no {name!r}", hint=hint, location=Location(path))
+    return getattr(module, name)
+
+
+def names_of(given: str | None) -> list[str] | None:
+    """Names with commas between."""
+    return None if given is None else [name.strip() for name in given.split(",")]

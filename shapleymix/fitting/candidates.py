@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeGuard, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.packing import Packing
-from shapleymix.fitting.requirements import require_runs
+from shapleymix.fitting.status import require_runs
 from shapleymix.fitting.study import Study
+from shapleymix.fitting.unknowns import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
-from shapleymix.laws.answers import ABSURD, as_losses, asked
-from shapleymix.laws.base import Observations
+from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.runs import RunLog
 
@@ -31,39 +29,26 @@ class Predictor(Protocol):
     def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
 
 
-@runtime_checkable
-class Informed(Protocol):
-    """A predictor that knows what repeated tokens are worth, such as a fit."""
-
-    @property
-    def repetition(self) -> object: ...
-    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, *, unique: FloatArray) -> object: ...
-
-
 Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
 """What may be compared: a law's name, a law, a black box, or anything that predicts."""
 
 
-class Candidate(Protocol):
-    """What a comparison asks of a law: a name, a size, and predictions of rows that it was not fitted to."""
+class Candidate:
+    """What a comparison asks of a law: a name that is unique among the compared, a size, held-out predictions.
 
-    @property
-    def name(self) -> str:
-        """Unique among the compared."""
-        ...
+    `joint` says whether predictions of one fold hang on the other folds, which choose what is believed.
+    """
+
+    name: str
+    joint: bool = False
 
     def size(self, study: Study) -> int:
         """Number of fitted values per target."""
-        ...
-
-    @property
-    def joint(self) -> bool:
-        """Whether predictions of one fold hang on the other folds, which choose what is believed."""
-        ...
+        return UNCOUNTED
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere."""
-        ...
+        raise NotImplementedError
 
 
 def predicted_in_parts(contender: Candidate, parts: Sequence[tuple[Study, IntArray]], masks: BoolArray) -> FloatArray:
@@ -76,32 +61,21 @@ def predicted_in_parts(contender: Candidate, parts: Sequence[tuple[Study, IntArr
     return found
 
 
-@dataclass(frozen=True)
-class LawCandidate:
+class LawCandidate(Candidate):
     """A parametric law: all folds are fitted in one batch."""
 
-    law: type[Law]
-
-    @property
-    def name(self) -> str:
-        return self.law.name
-
-    @property
-    def joint(self) -> bool:
-        return bool(self.law.knobs)
+    def __init__(self, law: type[Law]) -> None:
+        self.law, self.name, self.joint = law, law.name, bool(law.knobs)
 
     def size(self, study: Study) -> int:
         return len(Packing(self.law, len(study.log.sources), study.evidence.held(self.law)).names)
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
-        log, evidence = study.log, study.evidence
         if self.law.knobs:
             return self._tuned(study, masks)
+        log = study.log
         predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-        for alike in _alike(self.law, evidence, masks):
-            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
-            for mask in masks[alike]:
-                require_runs(problem, evidence, ~mask)
+        for alike, problem in self._problems(study, masks):
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
             predicted[alike] = estimate.law.losses(problem.observed.p, log.N, log.D)
             held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
@@ -110,12 +84,9 @@ class LawCandidate:
 
     def _tuned(self, study: Study, masks: BoolArray) -> FloatArray:
         """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
-        log, evidence = study.log, study.evidence
+        log = study.log
         predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
-        for alike in _alike(self.law, evidence, masks):
-            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
-            for mask in masks[alike]:
-                require_runs(problem, evidence, ~mask)
+        for alike, problem in self._problems(study, masks):
             if len(alike) > 2:
                 found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
                 predicted = np.where(np.isnan(found), predicted, found)
@@ -126,86 +97,68 @@ class LawCandidate:
                 estimate = best.problem.follow(share[None], best.start[None])
                 losses = np.exp(best.problem.predicted(estimate)[0])
                 predicted[mask] = losses[mask]
-        held = np.any(masks, axis=0)[:, None] & (evidence.weight > 0)
+        held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
         told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
         require_losses(self.name, predicted, held & told, log)
         return predicted
 
+    def _problems(self, study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Problem]]:
+        """Numbers of the masks whose fits can tell the same symbols (nearly always all), with the problem of these."""
+        evidence = study.evidence
+        groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
+        for number, mask in enumerate(masks):
+            groups.setdefault(tuple(evidence.held(self.law, ~mask).items()), []).append(number)
+        for alike in groups.values():
+            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
+            for mask in masks[alike]:
+                require_runs(problem, evidence, ~mask)
+            yield alike, problem
 
-@dataclass(frozen=True)
-class BlackBoxCandidate:
+
+class BlackBoxCandidate(Candidate):
     """A learner such as boosted trees: one fit a fold."""
 
-    learner: type[BlackBox]
-
-    @property
-    def name(self) -> str:
-        return self.learner.name
-
-    @property
-    def joint(self) -> bool:
-        return False
-
-    def size(self, study: Study) -> int:
-        return UNCOUNTED
+    def __init__(self, learner: type[BlackBox]) -> None:
+        self.learner, self.name = learner, learner.name
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log = study.log
         seen = study.evidence.observations(self.learner, study.inputs)
 
-        def fitted_without(mask: BoolArray) -> Law:
-            weight = seen.weight * ~mask[:, None]
-            return learned_by(self.learner, log, replace(seen, weight=weight), study.seed)
-
-        def predicted(law: Law) -> FloatArray:
+        def without(mask: BoolArray) -> FloatArray:
+            law = learned_by(self.learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
             return as_losses(self.name, asked(self.name, lambda: law(seen.p, log.N, log.D)), log.loss.shape)
 
-        found = _held_out(np.stack([predicted(fitted_without(mask)) for mask in masks]), masks)
+        found = _held_out(np.stack([without(mask) for mask in masks]), masks)
         _require_numbers(self.name, found, study, masks)
         return found
 
 
-@dataclass(frozen=True)
-class FixedCandidate:
+class FixedCandidate(Candidate):
     """Anything with `predict(p, N, D)`: not fitted again, so its own data must not include the held-out rows."""
 
-    predictor: Predictor
-    label: str
-
-    @property
-    def name(self) -> str:
-        return self.label
-
-    @property
-    def joint(self) -> bool:
-        return False
-
-    def size(self, study: Study) -> int:
-        return UNCOUNTED
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor, self.name = predictor, getattr(predictor, "name", type(predictor).__name__)
 
     def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
         log = study.log
-        answer = asked(self.label, lambda: _predicted(self.predictor, log))
-        losses = as_losses(self.label, getattr(answer, "losses", answer), log.loss.shape)
-        _require_numbers(self.label, losses, study, masks)
+        answer = asked(self.name, lambda: _predicted(self.predictor, log))
+        losses = as_losses(self.name, getattr(answer, "losses", answer), log.loss.shape)
+        _require_numbers(self.name, losses, study, masks)
         return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
 
 
 def _predicted(predictor: Predictor, log: RunLog) -> object:
-    """What is predicted of a log; a fit of ours is told the unique tokens of each run."""
-    if log.unique is not None and _is_informed(predictor):
-        return predictor.predict(log.p, log.N, log.D, unique=log.unique)
+    """What is predicted of a log; one that takes unique tokens, as a fit of ours, is told those of each run."""
+    if log.unique is not None and "unique" in inspect.signature(predictor.predict).parameters:
+        told: Callable[..., object] = predictor.predict
+        return told(log.p, log.N, log.D, unique=log.unique)
     return predictor.predict(log.p, log.N, log.D)
-
-
-def _is_informed(predictor: object) -> TypeGuard[Informed]:
-    return isinstance(predictor, Informed)
 
 
 def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
     """What a black box makes of the observations of a log."""
-    known = (seen.p, log.N, log.D, seen.log_loss, seen.weight, log.groups, seed)
-    return asked(learner.name, lambda: learner.learn(*known))
+    return asked(learner.name, lambda: learner.learn(seen, log.groups, seed))
 
 
 def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
@@ -239,15 +192,6 @@ def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> 
     raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
 
 
-def _alike(law: type[Law], evidence: Evidence, masks: BoolArray) -> list[list[int]]:
-    """Numbers of the masks, those together whose fits can tell the same symbols: nearly always all."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for number, mask in enumerate(masks):
-        held = evidence.held(law, ~mask)
-        found.setdefault(tuple(f"{name}={value}" for name, value in held.items()), []).append(number)
-    return list(found.values())
-
-
 def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
     chosen = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
@@ -271,7 +215,7 @@ def candidate(law: Contender) -> Candidate:
             return LawCandidate(law)
         law = law()
     if isinstance(law, Predictor):
-        return FixedCandidate(law, getattr(law, "name", type(law).__name__))
+        return FixedCandidate(law)
     raise UsageError(f"{law!r} is no law", hint="give a law's name, a Law subclass, or an object with predict(p, N, D)")
 
 

@@ -1,32 +1,139 @@
-"""Every law on the same held-out runs, and how sure it is that one beats another."""
+"""Every law on the same held-out runs, how sure it is that one beats another, and which of them `auto` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Unpack
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
-from shapleymix.fitting.comparisons import Comparison, Entry
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
-from shapleymix.fitting.parting import Parted, parted, parted_by
-from shapleymix.fitting.rates import Part, for_comparison
-from shapleymix.fitting.scores import score
-from shapleymix.fitting.settings import BEYOND, SEED, CompareKeywords, Settings
+from shapleymix.fitting.regimes import Parted, parted, parted_by
+from shapleymix.fitting.repetition import for_comparison
+from shapleymix.fitting.scores import Scores, score, surely
+from shapleymix.fitting.settings import BEYOND, SEED, Settings, Size
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
-from shapleymix.keywords import checked, spelt_out
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
+USUAL = LearnedBase.name
+LEAST_MIXTURES = 6  # fewer do not tell their own standard error
+
+
+@dataclass(frozen=True)
+class Entry(Record):
+    """One law in a comparison.
+
+    `scores` are on the rows on which every compared law is defined; `coverage` is the share of the held-out losses on
+    which this law is; `standard_error` is that of the mean PE over mixtures. A law that could not be fitted has its
+    `error` instead.
+    """
+
+    kind = "comparison/entry"
+
+    law: str
+    parameters: int
+    scores: Scores | None
+    coverage: float
+    standard_error: float
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Comparison(Tabular, Record):
+    """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
+
+    `better`, `gap` and `gap_error` run over the entries that have scores, in their order; `mixtures` were held out.
+    """
+
+    kind = "comparison"
+    axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
+
+    entries: tuple[Entry, ...]
+    better: FloatArray
+    design: str
+    rows: int
+    mixtures: int
+    gap: FloatArray  # (L, L) mean PE of a less that of b
+    gap_error: FloatArray  # (L, L) its standard error over mixtures
+    notices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.better) != len(self._scored()):
+            raise ValueError("better has another length than the entries that have scores")
+        if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
+            raise ValueError("gap and gap_error: a law differs from itself")
+
+    def columns(self) -> Columns:
+        """One row per law."""
+        missing = float("nan")
+        means = [{} if one.scores is None else one.scores.mean for one in self.entries]
+        scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
+        rest = ("parameters", "coverage", "standard_error", "error")
+        others = {name: [getattr(one, name) for one in self.entries] for name in rest}
+        return {"law": [one.law for one in self.entries], **scores, **others}
+
+    def best(self) -> str:
+        """The law with the lowest mean held-out PE."""
+        return self._scored()[int(np.argmin(self._errors()))].law
+
+    def preferred(self) -> str:
+        """The law that `law="auto"` takes.
+
+        `learned-base`, unless another is better by more than two (paired) standard errors, more where there are few
+        mixtures (`told`); then, or where it is not compared, the law with the fewest numbers per target within one
+        standard error of the best. Of a dozen laws one is better by one standard error by luck alone.
+        """
+        scored = [entry.law for entry in self._scored()]
+        if USUAL not in scored:
+            return self._simplest()
+        return self._simplest() if self.told(scored.index(self.best()), scored.index(USUAL)) < 0 else USUAL
+
+    def told(self, one: int, other: int, wider: float = 1.0) -> int:
+        """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
+
+        Parameters
+        ----------
+        one, other : int
+            Their places among the laws that have scores.
+        wider : float
+            What their standard errors are multiplied by.
+        """
+        if self.mixtures < LEAST_MIXTURES:
+            return 0
+        error = wider * unbiased(float(self.gap_error[one, other]), self.mixtures)
+        return surely(float(self.gap[one, other]), error, self.mixtures)
+
+    def _simplest(self) -> str:
+        """The law with the fewest numbers per target within one (paired) standard error of the best."""
+        errors, scored = self._errors(), self._scored()
+        top = int(np.argmin(errors))
+        close = [i for i in range(len(scored)) if self.gap[i, top] <= self.gap_error[i, top]]
+        return scored[min(close, key=lambda i: (scored[i].parameters, errors[i]))].law
+
+    def _scored(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.scores is not None]
+
+    def _errors(self) -> FloatArray:
+        return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
+
+
+def unbiased(error: float, mixtures: int) -> float:
+    """A standard error of Rubin's bootstrap, whose variance is (n - 1) / (n + 1) times the unbiased one."""
+    return error * float(np.sqrt((mixtures + 1) / (mixtures - 1)))
+
+
 DRAWS = 2000
 
 
-@spelt_out(Settings, CompareKeywords.__annotations__)
 def compare(
     log: Logs,
     laws: Sequence[Contender] | Contender | None = None,
@@ -37,7 +144,14 @@ def compare(
     split: bool = False,
     seed: int = SEED,
     progress: Progress | None = None,
-    **keywords: Unpack[CompareKeywords],
+    delta: float | None = Settings.delta,
+    prior: float = Settings.prior,
+    starts: int = Settings.starts,
+    folds: int = Settings.folds,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size | None = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
+    last_only: bool = Settings.last_only,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to, and as `fit` fits them (see `min_own_tokens`).
 
@@ -52,15 +166,30 @@ def compare(
         The transfer matrix and the languages table, for the laws that need them.
     leave_largest_N, split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
-        Whether runs without a target's own language are another regime is then told by the other rows alone.
+        Whether runs without a target's own language behave differently is then decided by the other rows alone.
     seed : int
         Seed of the paired bootstrap.
     progress : Progress, optional
         Is called with the law's name, its number and how many there are.
     folds : int
         Number of folds of the cross-validation; runs of one mixture stay in one fold.
-    **keywords : Settings
-        How to fit, and which rows to leave out.
+    delta : float, optional
+        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
+        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
+    prior : float
+        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
+        delta; the law's other priors scale with it.
+    starts : int
+        Number of starting points for each target that are followed to the end.
+    min_tokens : Size
+        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
+    min_own_tokens : Size, optional
+        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
+        default none are left out, but runs without the language get a model of their own if they behave differently.
+    drop_warmup : float
+        Checkpoints before this share of their run's last D are left out.
+    last_only : bool
+        Only the last checkpoint of each run is used, so that the law predicts final losses.
 
     Raises
     ------
@@ -69,8 +198,8 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    checked("compare", keywords, CompareKeywords.__annotations__)
-    whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed, with_held_out=split)
+    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
+    whole = study_of(log, transfer, languages, settings, seed, with_held_out=split)
     masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
@@ -92,7 +221,7 @@ def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
     apart = int((held & parts.lacking).sum())
     if not apart:
         return ()
-    which = "held-out losses are of runs without the target's own language, another regime than the laws are fitted to"
+    which = "held-out losses are from runs without the target's language, to which no law is fitted"
     if apart == held.sum():
         hint = "hold out other runs, or fit one law to all (min_own_tokens=0)"
         raise FitError(f"all {apart} {which}: none is left to score", hint=hint)
@@ -110,20 +239,21 @@ def contest(
         If no law could be fitted.
     """
     parts = for_comparison(study, masks)
-    predictions: list[FloatArray | None] = []
-    faults: list[ShapleyMixError | None] = []
+    found: list[FloatArray | ShapleyMixError] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
-        predicted, fault = _attempt(contender, parts, masks)
-        predictions.append(predicted)
-        faults.append(fault)
-    if all(predicted is None for predicted in predictions):
-        first = next(fault for fault in faults if fault is not None)
+        try:
+            found.append(predicted_in_parts(contender, parts, masks))
+        except UsageError:
+            raise
+        except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
+            found.append(error)
+    faults = [one for one in found if isinstance(one, ShapleyMixError)]
+    if len(faults) == len(found):
         hint = "give more runs, or name another law"
-        raise FitError(f"no law could be fitted: {first.message}", hint=hint) from first
-    reasons = [None if fault is None else fault.message for fault in faults]
-    return _summary(contenders, predictions, reasons, study, masks, design)
+        raise FitError(f"no law could be fitted: {faults[0].message}", hint=hint) from faults[0]
+    return _summary(contenders, found, study, masks, design)
 
 
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
@@ -150,45 +280,34 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 
-def _attempt(
-    contender: Candidate, parts: Sequence[Part], masks: BoolArray
-) -> tuple[FloatArray | None, ShapleyMixError | None]:
-    """A law that these data cannot support drops out with its reason; the others go on."""
-    try:
-        return predicted_in_parts(contender, parts, masks), None
-    except ShapleyMixError as error:
-        if len(masks) and isinstance(error, UsageError):
-            raise
-        return None, error
-
-
 def _summary(
     contenders: Sequence[Candidate],
-    predictions: list[FloatArray | None],
-    faults: list[str | None],
+    found: Sequence[FloatArray | ShapleyMixError],
     study: Study,
     masks: BoolArray,
     design: str,
 ) -> Comparison:
     log, evidence = study.log, study.evidence
     wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
-    scored = [predicted for predicted in predictions if predicted is not None]
+    scored = [losses for losses in found if isinstance(losses, np.ndarray)]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
-    by_name = {one.name: found for one, found in zip(contenders, predictions, strict=True) if found is not None}
+    names = [one.name for one, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
+    by_name = dict(zip(names, scored, strict=True))
     _require_common(common, wanted, by_name)
-    draws = bootstrap_shares(log, DRAWS, study.seed)
+    draws = bootstrap_shares(log, DRAWS, study.seed, Stream.COMPARISON)
     replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
     error = replicated.std(axis=1)
     gap = replicated[:, None, :] - replicated[None, :, :]
-    point = np.array([score(log.targets, log.loss, predicted, counted=common).mean["PE"] for predicted in scored])
-    entries, place = [], iter(range(len(scored)))
-    for contender, predicted, fault in zip(contenders, predictions, faults, strict=True):
-        if predicted is None:
-            entries.append(Entry(contender.name, contender.size(study), None, 0.0, float("nan"), fault))
-            continue
-        scores = score(log.targets, log.loss, predicted, counted=common)
-        share = float((wanted & ~np.isnan(predicted)).sum() / wanted.sum())
-        entries.append(Entry(contender.name, contender.size(study), scores, share, float(error[next(place)]), None))
+    scores = [score(log.targets, log.loss, predicted, counted=common) for predicted in scored]
+    point = np.array([one.mean["PE"] for one in scores])
+    share = [float((wanted & ~np.isnan(predicted)).sum() / wanted.sum()) for predicted in scored]
+    told, entries = zip(scores, share, error.tolist(), strict=True), []
+    for contender, one in zip(contenders, found, strict=True):
+        size = contender.size(study)
+        if isinstance(one, ShapleyMixError):
+            entries.append(Entry(contender.name, size, None, 0.0, float("nan"), one.message))
+        else:
+            entries.append(Entry(contender.name, size, *next(told), None))
     return Comparison(
         entries=tuple(entries),
         better=(gap < 0).mean(axis=2) + 0.5 * (gap == 0).mean(axis=2),
@@ -214,7 +333,7 @@ def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, F
     if common.any():
         return
     shares = ", ".join(f"{name} {(wanted & ~np.isnan(found)).sum()}" for name, found in scored.items())
-    message = f"no held-out loss is one that every law predicts; of {int(wanted.sum())} they predict: {shares}"
+    message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {shares}"
     raise FitError(message, hint="compare fewer laws at once")
 
 

@@ -1,22 +1,22 @@
-"""Where a fit has data: what the losses that it used cover, target by target, and which points lie outside of it."""
+"""Where a fit has data, target by target, and what is to be said of points outside of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from shapleymix.display import short
-from shapleymix.fields import AMOUNT, POSITIVE, SHARE, Range
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.sizes import format_size
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
 FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
 TINY_RATIO = 0.01
+TRACE = 1e-6  # of all tokens: less of a language is none of it, and no answer hangs on a solver's rounding
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,6 @@ class Coverage(Record):
     """
 
     kind = "fit/coverage"
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "p_range": SHARE, "N_range": POSITIVE, "D_range": POSITIVE, "mixtures": AMOUNT, "untrained": POSITIVE,
-    }  # fmt: skip
 
     p_range: FloatArray
     N_range: FloatArray
@@ -56,34 +53,22 @@ class Coverage(Record):
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
 
-    def check(self, labels: Sequence[str], targets: int) -> None:
-        """Refuse what does not fit the labels of the sources and the number of targets.
+    @property
+    def middle(self) -> FloatArray:
+        """(M,) the mixture in the middle of the fitted ratios."""
+        middle = self.whole_p_range.mean(axis=1)
+        return middle / max(float(middle.sum()), 1e-300)
 
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, a range ends below where it begins, or a likeness names no source.
-        """
-        sources = len(labels)
-        expected = {
-            "p_range": (targets, sources, 2),
-            "N_range": (targets, 2),
-            "D_range": (targets, 2),
-            "mixtures": (targets, sources),
-            "untrained": (targets,),
-        }
-        for name, shape in expected.items():
+    def check(self, sources: int, targets: int) -> None:
+        """Raise a ValueError unless the arrays fit so many sources and targets; empty ones get their shape back."""
+        for name, shape in {
+            "p_range": (targets, sources, 2), "N_range": (targets, 2), "D_range": (targets, 2),
+            "mixtures": (targets, sources), "untrained": (targets,),
+        }.items():  # fmt: skip
             found = getattr(self, name)
             if found.size != np.prod(shape):
                 raise ValueError(f"{name} has shape {found.shape}, the languages say {shape}")
-            if found.shape != shape:  # JSON keeps no shape of an array without entries
-                object.__setattr__(self, name, found.reshape(shape))
-        for name in ("p_range", "N_range", "D_range"):
-            low, high = np.moveaxis(getattr(self, name), -1, 0)
-            if (low > high).any():
-                raise ValueError(f"{name} holds a range that ends below where it begins")
-        if not {*self.alike, *self.alike.values()} <= set(labels):
-            raise ValueError(f"alike names other sources than {short(labels)}")
+            object.__setattr__(self, name, found.reshape(shape))
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""
@@ -121,20 +106,11 @@ class Coverage(Record):
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
 
-    def beyond(self, N: float, D: float) -> bool:
-        """Whether a budget lies outside of some target's range."""
-        return any((factor > 1).any() for factor in self.beyond_budgets(np.array([N]), np.array([D])))
-
     def beyond_ratios(self, p: FloatArray) -> FloatArray:
         """Distances (R, K, M) of ratios from each target's range; 0 inside of it."""
         low, high = self.p_range[..., 0], self.p_range[..., 1]
         off = np.maximum(low - p[:, None, :], p[:, None, :] - high)
         return np.where(off > RATIO_SLACK, off, 0.0)
-
-    def outside(self, p: FloatArray, N: FloatArray, D: FloatArray) -> BoolArray:
-        """Whether points (R, M) at N and D (R,) lie outside of what each target's fit used, (R, K)."""
-        sizes, tokens = self.beyond_budgets(N, D)
-        return (sizes > 1) | (tokens > 1) | (self.beyond_ratios(p) > 0).any(axis=2)
 
 
 def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
@@ -145,10 +121,15 @@ def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
 def _seen(mixtures: int, highest: float) -> str:
     """Why a source of so many mixtures and such a highest ratio is little known; nothing where it is known well."""
     if mixtures == 0:
-        return "in no run that is used"
+        return "in no fitted run"
     if mixtures < FEW_MIXTURES:
         return f"seen in {mixtures} different {'mixture' if mixtures == 1 else 'mixtures'}"
-    return f"seen at ratios up to {highest:.2g} alone" if highest < TINY_RATIO else ""
+    return f"seen only at ratios up to {highest:.2g}" if highest < TINY_RATIO else ""
+
+
+def traceless(p: FloatArray) -> FloatArray:
+    """Ratios without the traces that `TRACE` takes for none: a law's power of one may be far from that of zero."""
+    return np.where(p < TRACE, 0.0, p)
 
 
 def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage:
@@ -190,3 +171,87 @@ def untrained_losses(log: RunLog) -> FloatArray:
     losses = log.loss[~log.trained]
     highest = np.where(np.isnan(losses), -np.inf, losses).max(axis=0, initial=-np.inf)
     return np.where(np.isfinite(highest), highest, np.nan)
+
+
+NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,
+FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where points lie (ratios (R, M), sizes and tokens (R,)), and what the fit says of itself.
+
+    `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
+    value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all. Losses
+    that are `apart` (R, K) come from runs without the target's own language, among which no ratio is called outside,
+    nor a loss above the untrained model's absurd.
+    """
+
+    p: FloatArray
+    N: FloatArray
+    D: FloatArray
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    coverage: Coverage
+    held: Mapping[str, Mapping[str, float]]
+    apart: BoolArray
+
+    @property
+    def beyond_ratios(self) -> FloatArray:
+        """Distances (R, K, M) of ratios from each target's range."""
+        return np.where(self.apart[..., None], 0.0, self.coverage.beyond_ratios(self.p))
+
+    @property
+    def outside(self) -> BoolArray:
+        """Which losses (R, K) lie outside of what was fitted."""
+        budgets = self.coverage.beyond_budgets(self.N, self.D)
+        return np.any([factors > 1 for factors in budgets], axis=0) | (self.beyond_ratios > 0).any(axis=2)
+
+    def warnings(self, losses: FloatArray) -> Iterator[str]:
+        """One sentence for losses (R, K) that no model has, for each budget and for ratios outside of the fitted."""
+        absurd = (losses > self.coverage.untrained) & ~self.apart
+        if absurd.any():
+            yield f"no prediction for {self._those(absurd)}: the law gives more than the loss of an untrained model"
+        if np.isnan(losses).any():
+            yield f"the law is undefined for {int(np.isnan(losses).sum())} of {losses.size} losses"
+        for name, factors in zip("ND", self.coverage.beyond_budgets(self.N, self.D), strict=True):
+            if (factors > 1).any():
+                yield self._budget(name, factors)
+        if (self.beyond_ratios > 0).any():
+            yield self._ratio()
+
+    def _budget(self, name: str, factors: FloatArray) -> str:
+        row, target = np.unravel_index(int(factors.argmax()), factors.shape)
+        span = (self.coverage.N_range if name == "N" else self.coverage.D_range)[target]
+        text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
+        held, factor = self.held.get(name, {}), float(factors[row, target])
+        known = "is taken from public runs" if any(held.values()) else "is unknown"
+        if len(held) > 1 or (held and not any(held.values())):  # no exponent alone: the term is held with it
+            return f"the log holds one {name} ({text}): its effect {known}, but a different one is asked for"
+        far = ""
+        if factor > NEAR:
+            far = ": far outside, where the interval relies on how losses of public models continued"
+        if factor > FAR:
+            far = ": so far from any run that the number is a guess"
+        symbols = "".join(f"; {symbol} was held at {value:g}, not fitted" for symbol, value in held.items())
+        off = factors > 1
+        of = "" if np.all(off) and len(off) == 1 else f" for {self._those(off)}"
+        return f"{name} lies outside of the fitted range {text}{of}, by up to a factor of {factor:.3g}{far}{symbols}"
+
+    def _ratio(self) -> str:
+        """The source whose ratio lies furthest out, and how many others do."""
+        off = self.beyond_ratios
+        row, target, i = np.unravel_index(int(off.argmax()), off.shape)
+        low, high = self.coverage.p_range[target, i].tolist()
+        name, others = self.sources[i], int((off > 0).any(axis=(0, 1)).sum()) - 1
+        text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g}, by up to {off[row, target, i]:.3g}"
+        text += f" (and so do ratios of {others} others)" if others else ""
+        if self.p[row, i] == 0:
+            return f"{text}: every fitted run has some {name}, and models without it may behave differently"
+        return f"{text}: no fitted run has any {name}, so its effect is a guess" if high == 0 else text
+
+    def _those(self, off: BoolArray) -> str:
+        """The targets of a mask (R, K), and at how many points."""
+        names = [name for name, out in zip(self.targets, np.any(off, axis=0).tolist(), strict=True) if out]
+        points = int(off.any(axis=1).sum())
+        return f"{short(names)}{f' at {points} of {len(off)} points' if len(off) > 1 else ''}"

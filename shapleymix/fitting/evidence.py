@@ -1,52 +1,223 @@
-"""What a fit gets to see: the rows, which losses count, what the budgets can tell, and what was left out."""
+"""What a fit gets to see: the rows, which losses count, what the budgets can tell, and what was left out.
+
+Some logs can be fitted and should be questioned: losses or budgets in other units, single corrupted losses, checkpoints
+that are no final losses. Each question is a sentence that names the place, what was found, and what to do; nothing is
+left out for it. Legend: R rows, K targets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.fitting.magnitudes import levels, require_magnitudes, scaled_weights
-from shapleymix.fitting.questions import progress, questions_of_log
+from shapleymix.errors import DataError, Location
+from shapleymix.fitting.coverage import traceless
+from shapleymix.fitting.settings import Settings
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.repeated import PUBLISHED, effective
+from shapleymix.laws.pieces import PUBLISHED, effective
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.by_source import column_of
-from shapleymix.tables.joining import concat
-from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of
+from shapleymix.streams import Stream
+from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
 from shapleymix.tables.sheets import Table, listed
-from shapleymix.tables.transfer import TransferMatrix
-from shapleymix.tables.transfer_reading import read_transfer
+from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.transfer import TransferMatrix, read_transfer
+
+
+def _require_numbers(log: RunLog) -> None:
+    """Refuse numbers that are none, or so large or small that a law's powers of them leave floating point.
+
+    Tables are checked as they are read; this holds for logs that were made in memory.
+    """
+    columns = {"N": (log.N, *BUDGETS), "D": (log.D, *BUDGETS)}
+    columns |= {f"p_{name}": (log.p[:, i], 0.0, 1 + 1e-9) for i, name in enumerate(log.sources)}
+    columns |= {f"loss_{name}": (log.loss[:, j], *LOSSES) for j, name in enumerate(log.targets)}
+    if log.weight is not None:
+        columns["weight"] = (log.weight, 0.0, np.finfo(np.float64).max)
+    for name, (values, low, high) in columns.items():
+        wrong = ~((values >= low) & (values <= high)) & ~(np.isnan(values) & name.startswith("loss_"))
+        if wrong.any():
+            row = int(wrong.argmax())
+            place = Location(log.origin, None if log.lines is None else int(log.lines[row]), name)
+            hint = "N counts parameters, D tokens; losses are nats per token; a weight of 0 leaves a row out"
+            message = f"{name} = {values[row]:g} of run {log.runs[row]!r} is not within {low:g} to {high:g}"
+            raise DataError(message, location=place, hint=hint)
+
+
+def scaled_weights(log: RunLog) -> FloatArray:
+    """(R,) weights of the rows, the largest between 1 and 2: only their shares matter, and sums must not overflow.
+
+    The factor is a power of two, so that no digit changes.
+    """
+    if log.weight is None:
+        return np.ones(len(log))
+    return np.ldexp(log.weight, 1 - int(np.frexp(log.weight.max())[1]))
+
+
+SAME = 0.01
+"""Half of what the logs of budgets that are one may span: token counts are rounded to batches."""
+
+
+def levels_of(logs: FloatArray) -> IntArray:
+    """The number of each budget's level, by logs: one level spans no more than 2 SAME, wherever it lies."""
+    values, place = np.unique(logs, return_inverse=True)
+    starts = [0]
+    while (after := int(np.searchsorted(values, values[starts[-1]] + 2 * SAME, side="right"))) < len(values):
+        starts.append(after)
+    return np.searchsorted(starts, place.reshape(-1), side="right") - 1
+
+
+def levels(values: FloatArray) -> FloatArray:
+    """The least budget of each level, ascending."""
+    ordered = np.sort(values)
+    return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
+
+
+HIGHEST_LOSS = 15.0  # nats per token; an untrained model of a vocabulary of 250,000 has 12.4
+LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
+FEWEST = 1e4  # tokens or parameters of any run worth its row
+TOKENS_PER_PARAMETER = (0.02, 1e5)  # of any run; published ones have 0.036 (Chinchilla's shortest) to 15,000
+DRIFT, DRIFT_ERRORS = 2e-3, 3.0  # residuals that move by both, log loss and standard errors, along the runs drift
+ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
+LISTED = 3
+
+
+def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
+    """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes.
+
+    Checkpoints are counted here; what they do to a fit, `questions_of_fit` says.
+    """
+    return (*_units_of_losses(log, used), *_units_of_budgets(log), *_checkpoints(log))
+
+
+def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+    """What is odd about the residuals (R, K) of a fit: log of measured over fitted loss."""
+    used = used & np.isfinite(residual)
+    return (*_corrupted(log, residual, used), *_drift(log, residual, used))
+
+
+def trajectories(log: RunLog) -> IntArray:
+    """(R,) integers, equal where two rows are checkpoints of one training run."""
+    keys = [f"{size:.17g} {run}" for run, size in zip(log.runs, log.N.tolist(), strict=True)]
+    return np.unique(np.array(keys, dtype=object), return_inverse=True)[1].ravel()
+
+
+def progress(log: RunLog) -> FloatArray:
+    """(R,) share of its run's last D that each row has seen; 1 for runs with one row."""
+    run = trajectories(log)
+    last = np.zeros(int(run.max(initial=-1)) + 1)
+    np.maximum.at(last, run, log.D)
+    return log.D / np.maximum(last, 1e-300)[run]
+
+
+def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
+    high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
+    large = [f"{name} up to {top:.4g}" for name, top in high.items() if top > HIGHEST_LOSS]
+    if large:
+        yield (
+            f"losses above {HIGHEST_LOSS:g} nats per token ({_listed(large)}): are these perplexities? "
+            "The loss is their natural logarithm"
+        )
+    small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
+    if small:
+        yield (
+            f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
+            "byte: are they in another unit? Bits times 0.693 are nats"
+        )
+
+
+def _units_of_budgets(log: RunLog) -> Iterator[str]:
+    """Numbers that are small by themselves, else one budget that is small for the other."""
+    small = [name for name, values in (("D", log.D), ("N", log.N)) if values.max() < FEWEST]
+    yield from (_small_budget(log, name, "") for name in small)
+    ratio, (low, high) = log.D / log.N, TOKENS_PER_PARAMETER
+    if not small and ratio.max() < low:
+        yield _small_budget(log, "D", f", at most {ratio.max():.2g} tokens for each parameter")
+    if not small and ratio.min() > high:
+        yield _small_budget(log, "N", f", at least {ratio.min():.2g} tokens for each parameter")
+
+
+def _small_budget(log: RunLog, name: str, why: str) -> str:
+    values, unit = (log.D, "tokens") if name == "D" else (log.N, "parameters")
+    shown = " to ".join(dict.fromkeys(f"{value:g}" for value in (values.min(), values.max())))
+    return (
+        f"{name} is {shown}{why}: are these thousands, millions or billions? {name} counts {unit}, written 1e9 or 1B, "
+        "and a law fitted in other units gives wrong answers at your budgets"
+    )
+
+
+def _checkpoints(log: RunLog) -> Iterator[str]:
+    several = int((progress(log) < 1.0).sum())
+    if several:
+        runs = len(np.unique(trajectories(log)))
+        yield (
+            f"{several} of {len(log)} rows are checkpoints before the end of their run ({runs} runs): if the learning "
+            "rate decays, their losses are not final, and early ones are still in warm-up"
+        )
+
+
+def _corrupted(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first."""
+    shown = np.where(used, residual, np.nan)
+    size = np.abs(shown - np.nanmedian(shown, axis=0))
+    scale = 1.4826 * np.nanmedian(size, axis=0)
+    far = used & (np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
+    rows, targets = np.nonzero(far)
+    if not len(rows):
+        return
+    order = np.argsort(-size[rows, targets], kind="stable")
+    named = [
+        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
+        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
+        for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
+    ]
+    yield (
+        f"{len(rows)} of {int(used.sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times the usual "
+        f"residual: {_listed(named)}. Check these rows"
+    )
+
+
+def _drift(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+    """How residuals move from the first to the last quarter of what is used of each run, where they move at all."""
+    share, run = progress(log), trajectories(log)
+    counts = used.sum(axis=1)
+    rows = counts > 0
+    mean = np.where(used, residual, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    runs = int(run.max(initial=-1)) + 1
+    first = np.full(runs, 1.0)
+    np.minimum.at(first, run[rows], share[rows])
+    place = (share - first[run]) / np.maximum(1.0 - first[run], 1e-300)
+    several = rows & (first[run] < 1.0)
+    centre = _mean_of(mean, rows, run, runs)
+    early, late = (_mean_of(mean, several & part, run, runs) - centre for part in (place <= 0.25, place > 0.75))
+    moved = (late - early)[~np.isnan(late - early)]
+    if len(moved) < 2 or abs(moved.mean()) < max(DRIFT, DRIFT_ERRORS * moved.std() / np.sqrt(len(moved))):
+        return
+    yield (
+        f"along each run the residuals go from {np.nanmean(early):+.2%} in the first quarter of its checkpoints to "
+        f"{np.nanmean(late):+.2%} in the last: if the learning rate decays, these losses are not final. To predict "
+        "final losses, fit the last checkpoint of each run alone (last_only). Otherwise leave out early ones "
+        "(drop_warmup) and compare the held-out error"
+    )
+
+
+def _mean_of(values: FloatArray, rows: BoolArray, run: IntArray, runs: int) -> FloatArray:
+    """The mean of some rows of each run; NaN where it has none."""
+    count = np.bincount(run[rows], minlength=runs)
+    return np.where(count > 0, np.bincount(run[rows], values[rows], minlength=runs) / np.maximum(count, 1), np.nan)
+
+
+def _listed(parts: list[str]) -> str:
+    more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
+    return "; ".join(parts[:LISTED]) + more
+
 
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Which rows may inform the fit.
-
-    `min_tokens`: no row whose mixture gives some language fewer tokens (the paper's rule, 1.5e9 there).
-    `min_own_tokens`: a row informs target j only where j's own language has that many.
-    `drop_warmup`: no checkpoint before that share of the last D of its run; runs of one row stay.
-    `last_only`: no checkpoint but the last of its run.
-    """
-
-    min_tokens: float = 0.0
-    min_own_tokens: float = 0.0
-    drop_warmup: float = 0.0
-    last_only: bool = False
-
-    def __post_init__(self) -> None:
-        share = self.drop_warmup
-        if not (isinstance(share, (int, float)) and 0 <= share < 1):
-            hint = "give the share of each run to leave out, such as 0.25"
-            raise UsageError(f"a warm-up of {share} of each run", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -119,7 +290,7 @@ class Evidence:
         return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)
 
 
-def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evidence:
+def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> Evidence:
     """The rows that a fit may use; those that the log's `split` column sets aside only `with_held_out`.
 
     Raises
@@ -127,32 +298,34 @@ def gather(log: RunLog, filters: Filters, *, with_held_out: bool = False) -> Evi
     DataError
         If no trained row is left.
     """
+    least, own_least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens or 0.0)
     notices: list[str] = []
     keep = _drop(log.D != 0, "untrained models (D = 0)", notices)
     if log.split is not None and not with_held_out:
         inside = np.array([label == "fit" for label in log.split])
         keep &= _drop(inside, "held out by the split column", notices, within=keep)
-    if filters.min_tokens > 0:
-        enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= filters.min_tokens
-        keep &= _drop(enough, f"with a language below {filters.min_tokens:g} tokens", notices, within=keep)
-    if filters.drop_warmup > 0:
-        warm = progress(log) >= filters.drop_warmup
-        keep &= _drop(warm, f"in the first {filters.drop_warmup:.0%} of their run's tokens", notices, within=keep)
-    if filters.last_only:
-        keep &= _drop(progress(log) >= 1.0, "that are not the last of their run", notices, within=keep)
+    if least > 0:
+        enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= least
+        keep &= _drop(enough, f"a language has fewer than {least:g} tokens", notices, within=keep)
+    if settings.drop_warmup > 0:
+        warm = progress(log) >= settings.drop_warmup
+        keep &= _drop(warm, f"in the first {settings.drop_warmup:.0%} of their run's tokens", notices, within=keep)
+    if settings.last_only:
+        keep &= _drop(progress(log) >= 1.0, "not the last of their run", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
-    require_magnitudes(kept)
-    measured, own = ~np.isnan(kept.loss), _enough_own(kept, filters.min_own_tokens)
+    _require_numbers(kept)
+    measured, own = ~np.isnan(kept.loss), own_tokens(kept) >= own_least
     if not own.all():
         notices.append(
-            f"left out {int((measured & ~own).sum())} losses whose own language has below "
-            f"{filters.min_own_tokens:g} tokens"
+            f"left out {int((measured & ~own).sum())} losses of runs with fewer than "
+            f"{own_least:g} tokens of that language"
         )
     weight = np.where(measured & own, scaled_weights(kept)[:, None], 0.0)
     _check_targets(kept, weight)
-    notices += _absent_own(kept, filters)
+    if not own_least:
+        notices += _absent_own(kept)
     return Evidence(kept, weight, (*notices, *questions_of_log(kept, weight > 0)))
 
 
@@ -162,7 +335,7 @@ _NOTHING_LEFT = "check D, the split column, and the filters on tokens"
 def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
     lost = int((~keep if within is None else within & ~keep).sum())
     if lost:
-        notices.append(f"left out {lost} {'row' if lost == 1 else 'rows'} {what}")
+        notices.append(f"left out {lost} {'row' if lost == 1 else 'rows'}: {what}")
     return keep.copy()
 
 
@@ -192,18 +365,14 @@ def own_tokens(log: RunLog) -> FloatArray:
     return np.where(own >= 0, log.p[:, np.maximum(own, 0)] * log.D[:, None], np.inf)
 
 
-def _enough_own(log: RunLog, minimum: float) -> BoolArray:
-    return own_tokens(log) >= minimum
-
-
-def _absent_own(log: RunLog, filters: Filters) -> list[str]:
+def _absent_own(log: RunLog) -> list[str]:
     """Runs without the target's own language follow another regime; say so unless they were filtered out."""
     absent = int(((own_tokens(log) == 0) & ~np.isnan(log.loss)).sum())
-    if filters.min_own_tokens > 0 or not absent:
+    if not absent:
         return []
     return [
-        f"{absent} of {log.loss.size} losses are of runs without the target's own language, often another regime: "
-        f"{ONE_LAW}"
+        f"{absent} of {log.loss.size} losses come from runs that saw none of the target's language, which often behave "
+        f"differently: {ONE_LAW}"
     ]
 
 
@@ -227,6 +396,7 @@ def one_log(logs: Logs) -> RunLog:
     """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
     read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
     log = read[0] if len(read) == 1 else concat(read)
+    log = replace(log, p=traceless(log.p))
     order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
     return log.select(np.array(order, dtype=np.int64))
 
@@ -257,12 +427,12 @@ def largest_mask(log: RunLog) -> BoolArray:
     return (log.N.max() == log.N)[None, :]
 
 
-def bootstrap_shares(log: RunLog, replicates: int, seed: int) -> FloatArray:
+def bootstrap_shares(log: RunLog, replicates: int, seed: int, stream: Stream = Stream.BOOTSTRAP) -> FloatArray:
     """Weights (B, R) of a Bayesian bootstrap over mixtures (Rubin 1981): exponential draws, mean one.
 
     Unlike draws with replacement it never leaves a mixture out, so that laws with many symbols stay identified.
     """
     groups = log.groups
-    draws = np.random.default_rng(seed).exponential(size=(replicates, int(groups.max()) + 1))
+    draws = np.random.default_rng([seed, stream]).exponential(size=(replicates, int(groups.max()) + 1))
     draws /= draws.mean(axis=1, keepdims=True)
     return draws[:, groups]

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.fitting.magnitudes import levels
-from shapleymix.fitting.packing import Packing
+from shapleymix.fitting.evidence import levels
+from shapleymix.fitting.unknowns import Packing
 from shapleymix.laws import Law
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, STEEPEST, CoreLaw
 from shapleymix.laws.symbols import Budget
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 
-STREAM = 4  # second word of the seed: these draws are others than those of the bootstrap, of beliefs and of sources
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs
 SMALLEST = 1e-300
 
@@ -91,7 +91,7 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D."""
     if not isinstance(law, CoreLaw):
         return law
-    rng, other = (np.random.default_rng([seed, STREAM, *more]) for more in ((), (1,)))
+    rng, other = (np.random.default_rng([seed, Stream.EXPONENTS, one]) for one in (0, 1))
     for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
@@ -111,28 +111,6 @@ def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
         if known.name in held and known.budget is not None:
             found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
     return found
-
-
-def too_flat(law: Law, levels: Levels, targets: tuple[str, ...]) -> tuple[str, ...]:
-    """Of a law (K,), for each budget of one value: the targets whose loss falls less than half as fast as is believed.
-
-    `completed` sees to it where a law has room. One of the user's own may have none, and what effective data's D does
-    is told by mixtures.
-    """
-    if not isinstance(law, CoreLaw):
-        return ()
-    found = []
-    both: dict[Budget, FloatArray] = {"N": levels.N, "D": levels.D}
-    for budget, values in both.items():
-        believed = float(_slope(budget, np.zeros(1))[0])
-        flat = [name for name, slope in zip(targets, _slopes(law, levels, budget), strict=True) if slope < believed / 2]
-        if len(values) == 1 and flat:
-            found.append(
-                f"law {law.name!r} hardly lets the loss of {', '.join(flat)} fall with {budget}, of which the log has "
-                f"one value: by less than half of what public runs do, {believed:.2g} of the loss for each factor e; "
-                f"for another {budget}, fit another law"
-            )
-    return tuple(found)
 
 
 def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
@@ -177,8 +155,8 @@ def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray,
     loss = _loss_in_core(law, levels.p, *middle)
     values = levels.N if budget == "N" else levels.D
     if law.beside and len(values) == 1:
-        constant, by_size, by_data = law.core_pieces(*middle)
-        whole = (constant + (by_size if budget == "N" else by_data))[..., 0, :]
+        constant, by_size, by_data = law.parts(*(one[0] for one in middle))
+        whole = constant + (by_size if budget == "N" else by_data)
         exponent = np.clip(slope * loss / np.maximum(whole, SMALLEST), exponent, STEEPEST)
     return law.bent(budget, values, exponent, slope / exponent * loss)
 

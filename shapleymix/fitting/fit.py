@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
 
 from shapleymix.errors import caution
 from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.parting import Parted, fitted_apart, parted
-from shapleymix.fitting.residuals import errors_of
-from shapleymix.fitting.settings import AUTO, SEED, FitKeywords, Settings, require_purpose
+from shapleymix.fitting.fitted import errors_of
+from shapleymix.fitting.regimes import Parted, fitted_apart, parted
+from shapleymix.fitting.settings import AUTO, SEED, Purpose, Settings, Size, require_purpose
 from shapleymix.fitting.study import Progress, study_of
-from shapleymix.fitting.uncertainty import Spread
-from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 
-@spelt_out(Settings, FitKeywords.__annotations__)
 def fit(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -32,7 +28,16 @@ def fit(
     seed: int = SEED,
     vocabulary: float | None = None,
     progress: Progress | None = None,
-    **keywords: Unpack[FitKeywords],
+    delta: float | None = Settings.delta,
+    prior: float = Settings.prior,
+    starts: int = Settings.starts,
+    bootstrap: int = Settings.bootstrap,
+    folds: int = Settings.folds,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size | None = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
+    last_only: bool = Settings.last_only,
+    purpose: Purpose = Settings.purpose,
 ) -> Fit:
     """Fit a law to run logs.
 
@@ -55,16 +60,36 @@ def fit(
     bootstrap, folds : int
         Replicates for intervals, and folds of the cross-validation that gives the held-out error; 0 for none (folds are
         needed with `"auto"`).
-    **keywords : Settings
-        How to fit, which rows to leave out, and for which budgets to choose a law.
+    delta : float, optional
+        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
+        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
+    prior : float
+        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
+        delta; the law's other priors scale with it.
+    starts : int
+        Number of starting points for each target that are followed to the end.
+    min_tokens : Size
+        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
+    min_own_tokens : Size, optional
+        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
+        default none are left out, but runs without the language get a model of their own if they behave differently.
+    drop_warmup : float
+        Checkpoints before this share of their run's last D are left out.
+    last_only : bool
+        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    purpose : str
+        For which budgets `law="auto"` chooses a law: "within" the fitted ones (by cross-validation over mixtures), or
+        "beyond" them (by how well fits to the smaller sizes predict the largest).
 
     Raises
     ------
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    checked("fit", keywords, FitKeywords.__annotations__)
-    settings, free = Settings(**keywords), isinstance(law, str) and law == AUTO
+    settings = Settings(
+        delta, prior, starts, bootstrap, folds, min_tokens, min_own_tokens, drop_warmup, last_only, purpose
+    )
+    free = isinstance(law, str) and law == AUTO
     require_purpose(settings, free)
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
     parts = parted(study, LearnedBase if free else law_of(law), progress)
@@ -87,12 +112,12 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
     """
     told, point, absent = fitted_apart(parts, law, progress)
     study, log, inputs, errors = told.study, told.study.log, told.study.inputs, errors_of(told, point)
-    narrow = Spread(point.replicates, errors.residuals).lacks(inputs.targets)
-    return Fit(
+    found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
-        fitted_scores=errors.fitted, held_out=errors.held_out, residuals=errors.residuals, misfit=errors.misfit,
+        fitted_scores=errors.fitted, held_out=errors.held_out,
         selection=None, rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *point.notes, *narrow, *errors.odd),
-        provenance=study.provenance(law), knobs=dict(point.knobs), cells=errors.cells,
+        notices=(*log.notices, *study.evidence.notices, *point.notes, *errors.odd),
+        provenance=study.provenance(law), knobs=dict(point.knobs), noise=errors.noise,
     )  # fmt: skip
+    return replace(found, notices=(*found.notices, *found.lacks()))

@@ -1,7 +1,8 @@
-"""What a fit answers: the law with its held-out error and error bars, what of it is not known, and what it predicts."""
+"""What a fit answers: the law with its held-out error and error bars, its surface at a budget, its score on a log."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -9,33 +10,32 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Drawn, cut, short
+from shapleymix.display import Columns, Tabular, cut, short
 from shapleymix.errors import caution
-from shapleymix.fields import AMOUNT, Range
 from shapleymix.files import Json
-from shapleymix.fitting.absent import Absent, merged
-from shapleymix.fitting.beliefs import check_knobs, knobs_told
-from shapleymix.fitting.cells import Cells
-from shapleymix.fitting.comparisons import Comparison
-from shapleymix.fitting.coverage import Coverage
+from shapleymix.fitting.comparison import Comparison
+from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
+from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.fitting.exponents import assumed
-from shapleymix.fitting.extrapolation import Place, warnings_of, warnings_of_losses
-from shapleymix.fitting.misfit import Misfit
-from shapleymix.fitting.parameters import Parameter, columns_of, parameters_of
-from shapleymix.fitting.prediction import Budget, Points, Prediction, names_of_points, points_of, refuse_outside
-from shapleymix.fitting.repetition import Repetition, taken
-from shapleymix.fitting.scores import Scores
-from shapleymix.fitting.settings import LEVEL, WITHIN
-from shapleymix.fitting.standing import TargetStatus
-from shapleymix.fitting.uncertainty import Spread, check_quantiles
+from shapleymix.fitting.noise import Noise, form_draws, form_error
+from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
+from shapleymix.fitting.regimes import Absent
+from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
+from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.settings import LEVEL
+from shapleymix.fitting.status import TargetStatus
+from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
+from shapleymix.fitting.unknowns import check_knobs, knobs_told
 from shapleymix.laws import Law
-from shapleymix.laws.base import Terms
-from shapleymix.records import FloatArray, Record
-from shapleymix.tables.amounts import parse_level
-from shapleymix.tables.by_source import Amounts, tokens_at_hand
-from shapleymix.tables.frames import Columns, Tabular
-from shapleymix.tables.languages import LanguagesSpec, languages_of
+from shapleymix.laws.pieces import Pieces
+from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.amounts import Amounts, parse_level
+from shapleymix.tables.languages import LanguagesSpec, languages_of, tokens_at_hand
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sizes import format_size
+
+Parameter = tuple[str, str | None, str, float, float, float]
+"""Symbol, source or None, target, value, and its interval."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,8 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine, with the reason and the value that is assumed.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    residuals, misfit, selection : array (99, K), Misfit and Comparison, optional
-        Quantiles of how held-out log losses scatter about the law, the field of their errors over mixtures, and the
-        comparison from which `auto` chose.
+    selection : Comparison, optional
+        The comparison from which `auto` chose.
     coverage, rows : Coverage and int
         What the used losses cover, target by target, and of how many rows they are.
     notices : tuple of str
@@ -68,14 +67,12 @@ class Fit(Tabular, Record):
         the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
-    cells : Cells, optional
-        What held-out losses of one N and D have in common, and how they scatter; None with fewer than two of these.
+    noise : Noise, optional
+        How runs scatter about the law; None where nothing was held out.
     """
 
     kind = "fit"
-    plot = Drawn("fits.plot_fit")
-    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K", "residuals": "QK"}
-    ranges: ClassVar[Mapping[str, Range]] = {"rows": AMOUNT}
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K"}
 
     law: Law
     replicates: Law | None
@@ -85,9 +82,7 @@ class Fit(Tabular, Record):
     held: dict[str, str]
     fitted_scores: Scores
     held_out: Scores | None
-    residuals: FloatArray | None
     selection: Comparison | None
-    misfit: Misfit | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -95,18 +90,16 @@ class Fit(Tabular, Record):
     repetition: Repetition | None = None
     absent: Absent | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
-    cells: Cells | None = None
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         for law, leading in ((self.law, 0), (self.replicates, 1)):
             if law is not None:
                 law.check(len(self.sources), len(self.targets), leading)
-        self.coverage.check(self.sources, len(self.targets))
-        check_quantiles(self.residuals, len(self.targets))
+        self.coverage.check(len(self.sources), len(self.targets))
         check_knobs(self.knobs, len(self.targets))
-        for known in (self.misfit, self.cells):
-            if known is not None:
-                known.check(len(self.targets))
+        if self.noise is not None:
+            self.noise.check(len(self.targets))
         if self.repetition is not None:
             self.repetition.check(len(self.sources), self.replicates)
         if self.absent is not None:
@@ -114,7 +107,8 @@ class Fit(Tabular, Record):
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
-        return columns_of(self.parameters())
+        names, rows = ("symbol", "source", "target", "value", "low", "high"), self.parameters()
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def summary(self) -> str:
         """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
@@ -161,7 +155,7 @@ class Fit(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
-        found = [f"no used run holds {name}: nothing is known of its effect" for name in self.unseen]
+        found = [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{one.target}: {one.advice}" for one in self.status if one.state == "not-converged"]
         return tuple(found)
@@ -213,51 +207,294 @@ class Fit(Tabular, Record):
         supply = tokens_at_hand(self.sources, languages_of(languages), available)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
-        counted = taken(self.repetition, mixtures, unique, supply, tokens)
-        losses, spread = self.law.losses(counted.q, sizes, tokens), self._spread
-        known = losses, *spread.interval(losses, counted.replicates, sizes, tokens, level)
-        losses, low, high, other = merged(known, self.absent, counted, (sizes, tokens), level)
-        impossible = (losses > self.coverage.untrained) & ~other
-        labels, drawn = (self.sources, self.targets), self.replicates is not None
-        place = Place(mixtures, sizes, tokens, *labels, self.coverage, assumed(self.law, self.held), drawn, other)
-        narrow = spread.lacks(self.targets) if np.isfinite(low).any() else ()
-        apart = () if self.absent is None else self.absent.warnings(self.targets, mixtures)
-        by_folds = self.selection is not None and self.provenance.get("purpose") == WITHIN
-        beyond = (*warnings_of(place, by_folds=by_folds), *warnings_of_losses(losses, place))
-        warnings = (*beyond, *narrow, *counted.warnings(self.sources, None if runs is None else names), *apart)
-        losses, low, high = (np.where(impossible, np.nan, values) for values in (losses, low, high))
+        limits = limits_of_points(unique, supply, mixtures)
+        raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level)
+        place = self.place(mixtures, sizes, tokens)
+        told = self.cautions(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
-            names, self.sources, self.targets, sizes, tokens, mixtures, losses, low, high, level,
-            place.outside, impossible, warnings,
+            names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
+            place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], notices=told[TOLD:],
         )  # fmt: skip
         if strict:
             refuse_outside(found)
-        caution(warnings)
+        caution(found.warnings)
         return found
 
-    @property
-    def _spread(self) -> Spread:
-        return Spread(self.replicates, self.residuals, self.coverage, self.cells)
+    def _asked(
+        self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Losses (R, K) as the law gives them, as they are shown, and their ends (2, R, K), budget by budget."""
+        _, first, place = np.unique(
+            np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
+        )
+        raw, losses = np.empty((2, len(p), len(self.targets)))
+        ends = np.empty((2, *losses.shape))
+        for number, row in enumerate(first.tolist()):
+            rows = place.reshape(-1) == number
+            surface = self.at(float(N[row]), float(D[row]), available=unique[row])
+            raw[rows], losses[rows] = surface.known.raw(p[rows]), surface.mean(p[rows])
+            ends[:, rows] = surface.interval(p[rows], level)
+        return raw, losses, np.where(np.isnan(losses), np.nan, ends)
 
-    def terms(self, N: float, D: float) -> Terms:
-        """The law at one budget as convex pieces in the mixture.
+    def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface:
+        """What the fit knows of losses at N parameters and D tokens.
+
+        Parameters
+        ----------
+        available : array (M,), optional
+            Unique tokens of each source; NaN for no limit.
+        score : Score, optional
+            Tasks; then error rates are meant.
 
         Raises
         ------
         SolveError
-            If the law has none, with the reason.
+            If the law overflows there.
         """
-        return self.law.terms(float(N), float(D))
+        N, D = float(N), float(D)
+        known = FitAt.of(self, N, D, available)
+        pieces, draws = known.with_own.pieces, known.with_own.draws
+        if draws is not None:
+            draws = draws.scaled(_about(known.with_own, draws, self.coverage.middle))
+        own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
+        if self.absent is not None and known.without is not None:
+            own, absent = self.absent.own, known.without.pieces
+            least = self.coverage.p_range[np.arange(len(own)), own, 0]
+            edge = np.where(own >= 0, np.maximum(least, TRACE), 0.0)
+        supply = np.full(len(self.sources), np.nan) if available is None else np.asarray(available, dtype=np.float64)
+        found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, absent, known)
+        return found if score is None else with_score(found, score)
 
-    def replicate_terms(self, N: float, D: float) -> Terms | None:
-        """The same for every bootstrap replicate, with a leading axis; None without replicates.
+    def losses(self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
+        """Losses (R, K) at points (R, M) at N and D (R,), also those that no model can have."""
+        limits = np.full(p.shape, np.nan) if unique is None else unique
+        return self._asked(p, N, D, limits, LEVEL)[0]
 
-        Beyond the fitted budgets the replicates also differ by what the law's form may err there.
-        """
-        return self._spread.terms(float(N), float(D))
+    def lacks(self) -> tuple[str, ...]:
+        """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""
+        if self.replicates is None and self.noise is None:
+            return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
+        if self.replicates is None:
+            return (
+                "intervals include the scatter of held-out runs but not the uncertainty of the law: far from the runs "
+                "they are too narrow (no bootstrap replicates)",
+            )
+        mute = (
+            self.targets
+            if self.noise is None
+            else [name for name, scale in zip(self.targets, self.noise.scale.tolist(), strict=True) if scale == 0]
+        )
+        which = "" if len(mute) == len(self.targets) else f" of {short(mute)}"
+        return (
+            (
+                f"intervals{which} include the uncertainty of the law, but not the scatter of a new run, so fewer new "
+                "losses lie inside than they state (no held-out residuals)",
+            )
+            if mute
+            else ()
+        )
+
+    def place(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Place:
+        """Where points (R, M) at N and D (R,) lie."""
+        apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
+        return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
+
+    def cautions(
+        self,
+        p: FloatArray,
+        N: FloatArray,
+        D: FloatArray,
+        losses: FloatArray,
+        unique: FloatArray | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> tuple[str, ...]:
+        """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
+        place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
+        limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
+        counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
+        apart = () if self.absent is None else self.absent.warnings(self.targets, p)
+        narrow = () if self.replicates is None and self.noise is None else self.lacks()
+        return (*place.warnings(losses), *apart, *counted, *narrow)
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
-        """(symbol, source or None, target, value, low, high) of every fitted symbol; NaN bounds without replicates."""
+        """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.
+
+        Bounds are NaN without replicates.
+        """
         level = parse_level(level)
-        shared = [] if self.repetition is None else self.repetition.parameters(level)
-        return [*parameters_of(self.law, self.replicates, self.held, self.sources, self.targets, level), *shared]
+        tails = [0.5 - level / 2, 0.5 + level / 2]
+        rows: list[Parameter] = []
+        idle, none = self.law.idle(), np.zeros(len(self.targets), dtype=bool)
+        for known in type(self.law).fitted():
+            if known.name in self.held and not np.any(getattr(self.law, known.name)):
+                continue
+            value = np.atleast_2d(getattr(self.law, known.name))
+            spread = np.full((2, *value.shape), np.nan)
+            if self.replicates is not None:
+                spread = np.quantile(getattr(self.replicates, known.name), tails, axis=0).reshape(2, *value.shape)
+            labels = self.sources if known.axes == "MK" else (None,)
+            rows += [
+                (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
+                for j, target in enumerate(self.targets)
+                if not idle.get(known.name, none)[j]
+                for i, source in enumerate(labels)
+            ]
+        return rows if self.repetition is None else [*rows, *self.repetition.parameters(level)]
+
+
+@dataclass(frozen=True)
+class FitAt(Known):
+    """What a fit knows at one budget and supply."""
+
+    fit: Fit
+    N: float
+    D: float
+    with_own: Regime
+    without: Regime | None
+
+    @classmethod
+    def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitAt:
+        """A fit at N parameters, D tokens and unique tokens (M,), NaN for no limit."""
+        known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
+        supply = None if known is None or unlimited or available is None else available / D
+        supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
+        rate, rates = (0.0, None) if known is None else (known.rate, known.rates)
+
+        def regime(law: Law, replicates: Law | None) -> Regime:
+            return Regime(law, replicates, N, D, supply, rate, rates)
+
+        other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
+        return cls(fit, N, D, regime(fit.law, fit.replicates), other)
+
+    @property
+    def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.fit.targets
+
+    @property
+    def seed(self) -> int:
+        """The seed that the fit was made with."""
+        given = self.fit.provenance.get("seed", 0)
+        return given if isinstance(given, int) else 0
+
+    @property
+    def samples(self) -> int:
+        B = 0 if self.fit.replicates is None else self.fit.replicates.batch()[0]
+        if B == 0:
+            return SAMPLES if self.fit.noise is not None else 1
+        return B * -(-SAMPLES // B)
+
+    def raw(self, p: FloatArray) -> FloatArray:
+        """Losses (R, K) as the law gives them, above an untrained model's, too."""
+        return np.stack([self._of_regimes(self.with_own.losses(one), one) for one in p])
+
+    def _of_regimes(self, known: FloatArray, p: FloatArray) -> FloatArray:
+        """Losses (K,) with those of the other regime where they are meant."""
+        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
+            return known
+        return np.where(there, self.without.losses(traceless(p)), known)
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        found = self.with_own.losses(p)
+        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p)
+
+    def base(self, p: FloatArray, samples: int) -> FloatArray:
+        found = moved(self.with_own, p, samples)
+        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
+            return found
+        return np.where(there, moved(self.without, traceless(p), samples), found)
+
+    def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
+        noise = self.fit.noise
+        if noise is None:
+            return np.zeros((samples, len(p), len(self.fit.targets)))
+        return noise.field(p, samples, self.seed, runs=runs)
+
+    def scale(self, p: FloatArray) -> FloatArray:
+        absent, noise = self.fit.absent, self.fit.noise
+        own = np.zeros(len(self.fit.targets)) if noise is None else noise.scale
+        if absent is None or absent.noise is None:
+            return own
+        return np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
+
+    def form(self, samples: int) -> FloatArray:
+        noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
+        drawn = form_draws(samples, self.seed) if samples > 1 else np.zeros(1)
+        heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.seed)
+        return (heavy * drawn)[:, None] * size
+
+    def outside(self, p: FloatArray) -> BoolArray:
+        return self.fit.place(p, *self._budgets(p)).outside
+
+    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+        unique = None if self.with_own.supply is None else self.with_own.supply * self.D
+        return self.fit.cautions(p, *self._budgets(p), self.raw(p), unique)
+
+    def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.full(len(p), self.N), np.full(len(p), self.D)
+
+
+def _about(regime: Regime, draws: Pieces, p: FloatArray) -> FloatArray:
+    """Factors (K,) that move the replicates to lie about the law at one mixture."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = regime.losses(p) / np.median(draws.losses(p), axis=0)
+    return np.where(np.isfinite(factor), factor, 1.0)
+
+
+@dataclass(frozen=True)
+class Evaluation(Tabular, Record):
+    """Scores of a fit on the trained rows of a log, with the coverage of its intervals at `level`."""
+
+    kind = "evaluation"
+
+    scores: Scores
+    level: float
+    rows: int
+    warnings: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row per target."""
+        return self.scores.columns()
+
+
+def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
+    """Score the fit on a log; rows with D = 0 are left out.
+
+    Parameters
+    ----------
+    fit : Fit or path
+        The fit, or the file in which one was saved.
+    log : RunLog, path, or a sequence of them
+        Run logs.
+    level : float
+        Probability of the intervals whose coverage is counted.
+    strict : bool
+        Whether rows outside of what was fitted are refused.
+
+    Raises
+    ------
+    DataError
+        If a language of the fit is missing from the log, or the log has one that the fit does not know.
+    UsageError, StoreError
+        If the fit is none, or cannot be read.
+    """
+    fit = Fit.taken(fit)
+    rows = one_log(log).aligned(fit.sources, fit.targets)
+    rows = rows.select(rows.trained)
+    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
+    losses = fit.losses(rows.p, rows.N, rows.D, rows.unique)
+    scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
+    return Evaluation(scores, level, len(rows), (*predicted.warnings, *_regimes(rows, losses)))
+
+
+def _regimes(log: RunLog, losses: FloatArray) -> tuple[str, ...]:
+    """What part of the error is of runs without the target's own language."""
+    lacking = (own_tokens(log) == 0) & log.measured
+    if not lacking.any() or not (log.measured & ~lacking).any():
+        return ()
+    there, others = (
+        score(log.targets, log.loss, losses, counted=rows).mean["PE"] for rows in (lacking, log.measured & ~lacking)
+    )
+    return (
+        f"{int(lacking.sum())} of {int(log.measured.sum())} losses come from runs that saw none of the target's "
+        f"language, which often behave differently: PE {there:.2%} on these, {others:.2%} on the others",
+    )

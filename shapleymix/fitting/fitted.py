@@ -1,23 +1,24 @@
-"""One law fitted to one study: its symbols, its replicates, and how the fit ended."""
+"""One law fitted to one study: its symbols and replicates, how the fit ended, and how far it is from the losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shapleymix.fitting.candidates import learned_by
+from shapleymix.errors import FitError
+from shapleymix.fitting.candidates import candidate, learned_by, predicted_in_parts, require_losses
 from shapleymix.fitting.coverage import Coverage, coverage_of
-from shapleymix.fitting.estimation import Estimate, Problem
-from shapleymix.fitting.evidence import Evidence, bootstrap_shares
-from shapleymix.fitting.exponents import drawn_exponents, too_flat
-from shapleymix.fitting.rates import Told
-from shapleymix.fitting.repetition import Repetition
-from shapleymix.fitting.requirements import require_runs
-from shapleymix.fitting.standing import TargetStatus, reasons, statuses
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress
-from shapleymix.fitting.unseen import drawn
+from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of, questions_of_fit
+from shapleymix.fitting.exponents import drawn_exponents
+from shapleymix.fitting.noise import Noise
+from shapleymix.fitting.repetition import Repetition, Told
+from shapleymix.fitting.scores import Scores, score
+from shapleymix.fitting.status import TargetStatus, reasons, require_runs, statuses
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.unknowns import drawn
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
 
@@ -75,8 +76,8 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
-    point, repetition = _first(estimate), told.known(rates)
-    notes = (*_thin(law, evidence), *too_flat(point, problem.levels, study.inputs.targets))
+    point = estimate.law.mapped(lambda known, value: value[0])
+    repetition, notes = told.known(rates), _thin(law, evidence)
     return Fitted(point, replicates, standing, held, notes, coverage, used, repetition, losses, knobs)
 
 
@@ -85,15 +86,89 @@ def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None] |
     return None if progress is None else (lambda done, total: progress(name, done, total))
 
 
-def _first(estimate: Estimate) -> Law:
-    """The law of the first weighting, without the leading axis."""
-    return estimate.law.mapped(lambda known, value: value[0])
-
-
 def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
     """Learned transfer wants about three mixtures a source."""
     sources, mixtures = len(evidence.log.sources), len(set(evidence.log.mixture_keys))
     learns = any(known.axes == "MK" for known in law.fitted())
     if not learns or law.knobs or mixtures >= 3 * sources:  # what is believed stands in for mixtures
         return ()
-    return (f"{mixtures} mixtures for {sources} sources: learned transfer wants {3 * sources}, and 5 a source is safe",)
+    return (f"{mixtures} mixtures for {sources} sources: to learn transfer takes {3 * sources}, better {5 * sources}",)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Scores on fitted and on held-out losses, how held-out ones scatter, and what is to be said of either.
+
+    `odd` are single losses that should be questioned.
+    """
+
+    fitted: Scores
+    held_out: Scores | None
+    noise: Noise | None
+    odd: tuple[str, ...]
+
+
+def fitted_to(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+    """A law fitted to a study, with its held-out predictions where there can be any."""
+    point = point_of(told, law, progress)
+    if point.held_out is not None and told.study.settings.folds and told.profile is None:
+        return point  # what choosing beliefs predicted of held-out rows
+    losses, notes = held_out_losses(told)
+    return replace(point, held_out=losses, notes=(*notes, *point.notes))
+
+
+def point_of(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+    """A law fitted to a study, parametric or a black box."""
+    return learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+
+
+def errors_of(told: Told, point: Fitted) -> Errors:
+    """The errors of a fitted law on the rows of the study that told its rate of repetition.
+
+    Raises
+    ------
+    FitError
+        If the law gives no loss where one was measured.
+    """
+    study, law, losses = told.study, type(point.law), point.held_out
+    log, targets = study.log, study.inputs.targets
+    p = study.evidence.ratios if law.takes_repetition else log.p
+    fitted = point.law.losses(p, log.N, log.D)
+    require_losses(law.name, fitted, point.used, log)
+    counted = study.evidence.weight > 0
+    seen = np.where(counted, log.loss, np.nan)
+    return Errors(
+        fitted=score(targets, seen, fitted),
+        held_out=None if losses is None else score(targets, seen, losses),
+        noise=noise_of(study, point, counted),
+        odd=tuple(questions_of_fit(log, np.log(log.loss / fitted), point.used)),
+    )
+
+
+def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
+    """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
+    if point.held_out is None:
+        return None
+    log = study.log
+    p = study.evidence.ratios if type(point.law).takes_repetition else log.p
+    with np.errstate(invalid="ignore", divide="ignore"):
+        held, fitted = (np.log(log.loss / found) for found in (point.held_out, point.law.losses(p, log.N, log.D)))
+    held = np.where(counted & np.isfinite(held), held, np.nan)
+    budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
+    cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
+    return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)
+
+
+def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:
+    """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
+    study = told.study
+    folds, mixtures = study.settings.folds, study.mixtures
+    if folds == 0:
+        return None, ("no held-out error was asked for (folds = 0)",)
+    if mixtures < MIXTURES_NEEDED:
+        return None, (f"{mixtures} different mixtures are too few for a held-out error",)
+    masks, _ = study.cross_validation(min(folds, mixtures))
+    try:
+        return predicted_in_parts(candidate(told.law), told.without(masks), masks), ()
+    except FitError as error:
+        return None, (f"no held-out error: in a fold, {error.message}",)

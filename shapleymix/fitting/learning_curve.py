@@ -15,36 +15,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import Drawn
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, described
 from shapleymix.fitting.candidates import Candidate, candidate, law_of, predicted_in_parts
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.parting import parted
-from shapleymix.fitting.rates import Told
+from shapleymix.fitting.regimes import parted
+from shapleymix.fitting.repetition import Told
 from shapleymix.fitting.scores import score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, CompareKeywords, Settings
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.keywords import checked, spelt_out
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.streams import Stream
 from shapleymix.tables.amounts import parse_level, parse_number
-from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 PARTS = (5, 3)
-FEW_PARTS = (3,)  # beside a fit, whose folds give one more size: a third of what those cost
 FEWEST = 4  # mixtures of a fit
 SIZES_NEEDED = 3
 AHEAD = (1.0, 1.5, 2.0, 4.0)
 DRAWS = 999
-STREAM = 2  # second word of the seed: these draws are others than those of the bootstrap
 FLOORS = np.linspace(0.0, 0.98, 50)
 SLOPES = np.geomspace(0.1, 3.0, 60)
 USUAL_SLOPE, SLOPE_SPREAD = 0.5, 0.6  # of errors in root n, and the spread of log b between laws and logs
@@ -78,7 +75,6 @@ class LearningCurve(Tabular, Record):
     """
 
     kind = "learning-curve"
-    plot = Drawn("laws.plot_learning_curve")
     axes: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(("mixtures", "PE", "error"), "S")
         | dict.fromkeys(("ahead", "expected", "low", "high"), "A")
@@ -138,7 +134,6 @@ class LearningCurve(Tabular, Record):
         return found[0], found[1], found[2]
 
 
-@spelt_out(Settings, CompareKeywords.__annotations__)
 def learning_curve(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -150,7 +145,14 @@ def learning_curve(
     held_out: float | None = None,
     seed: int = SEED,
     progress: Progress | None = None,
-    **keywords: Unpack[CompareKeywords],
+    delta: float | None = Settings.delta,
+    prior: float = Settings.prior,
+    starts: int = Settings.starts,
+    folds: int = Settings.folds,
+    min_tokens: Size = Settings.min_tokens,
+    min_own_tokens: Size | None = Settings.min_own_tokens,
+    drop_warmup: float = Settings.drop_warmup,
+    last_only: bool = Settings.last_only,
 ) -> LearningCurve:
     """How the held-out error falls with the number of mixtures, and how far more of them would bring it.
 
@@ -169,25 +171,45 @@ def learning_curve(
     held_out : float, optional
         PE of the law by cross-validation in `folds` folds, where a fit has told it: one more size for nothing.
     seed : int
-        Of the draws.
+        Seed of the draws.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
-    **keywords : Settings
-        How to fit, and which rows to leave out.
+    delta : float, optional
+        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
+        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
+    prior : float
+        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
+        delta; the law's other priors scale with it.
+    starts : int
+        Number of starting points for each target that are followed to the end.
+    folds : int
+        Folds of the cross-validation that gives the held-out error; 0 for none.
+    min_tokens : Size
+        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
+    min_own_tokens : Size, optional
+        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
+        default none are left out, but runs without the language get a model of their own if they behave differently.
+    drop_warmup : float
+        Checkpoints before this share of their run's last D are left out.
+    last_only : bool
+        Only the last checkpoint of each run is used, so that the law predicts final losses.
 
     Raises
     ------
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
-    checked("learning_curve", keywords, CompareKeywords.__annotations__)
     free = isinstance(law, str) and law == AUTO
-    whole = study_of(log, transfer, languages, Settings(bootstrap=0, **keywords), seed)
+    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
+    whole = study_of(log, transfer, languages, settings, seed)
     regimes = parted(whole, LearnedBase if free else law_of(law), progress)
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level, folds = law_of(chosen), parse_level(level), study.settings.folds
-    contender, listed, told = candidate(law), _checked_parts(parts), Told.of(study, law)
+    listed = sorted(set(parts), reverse=True)
+    if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 3 for k in listed):
+        raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 3, such as (5, 3)")
+    contender, told = candidate(law), Told.of(study, law)
     sizes, notices = _fitted(contender, told, list(_designs(study, listed)), progress)
     if held_out is not None and study.mixtures > folds > 1 and folds not in listed:  # else it is there already
         sizes.append(_Size(study.mixtures * (1 - 1 / folds), parse_number(held_out, "held_out"), folds))
@@ -245,13 +267,6 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     )
 
 
-def _checked_parts(parts: Sequence[int]) -> list[int]:
-    listed = sorted(set(parts), reverse=True)
-    if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 3 for k in listed):
-        raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 3, such as (5, 3)")
-    return listed
-
-
 def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolArray]]:
     """Mean number of fitted mixtures, and the held-out rows (V, R) of the fits to as many; smallest first."""
     usable = [k for k in parts if study.mixtures >= k]
@@ -290,7 +305,7 @@ def _draws(share: FloatArray, log_PE: FloatArray, error: FloatArray, seed: int) 
     misfit = precision @ (log_PE[:, None] - shape - level) ** 2
     belief = -0.5 * (misfit + (np.log(slope / USUAL_SLOPE) / SLOPE_SPREAD) ** 2) + np.log(np.maximum(floor, 1e-3))
     chance = np.exp(belief - belief.max())
-    rng = np.random.default_rng([seed, STREAM])
+    rng = np.random.default_rng([seed, Stream.CURVE])
     place = rng.choice(len(chance), size=DRAWS, p=chance / chance.sum())
     now = np.exp(level[place] + rng.normal(size=DRAWS) / np.sqrt(precision.sum()))
     return np.stack([now, floor[place], slope[place]], axis=1)
@@ -300,7 +315,7 @@ def _ahead(curves: FloatArray, scatter: float, now: int, mixtures: float) -> Flo
     """PE (V,) of one fit to so many mixtures, by each draw and the scatter between fits."""
     level, floor, slope = curves.T
     share = mixtures / now
-    apart = np.random.default_rng([len(curves), STREAM]).normal(size=len(curves))
+    apart = np.random.default_rng([len(curves), Stream.CURVE]).normal(size=len(curves))
     return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * apart)
 
 

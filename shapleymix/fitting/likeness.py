@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import UsageError, caution, described
-from shapleymix.fitting.absent import Absent
+from shapleymix.errors import UsageError, caution, described, did_you_mean
 from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.streams import Stream
 from shapleymix.tables.amounts import parse_whole
-from shapleymix.tables.spelling import near
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
-STREAM = 3  # second word of the seed: these draws are others than those of the bootstrap
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
 """`"cs=pl,sk=pl"`, several such texts, or a mapping."""
@@ -41,7 +40,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     sources : LikeSpec
         New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping.
     seed : int
-        Of the replicates' draws.
+        Seed of the replicates' draws.
 
     Raises
     ------
@@ -50,8 +49,11 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     """
     pairs = _pairs(sources)
     fit = Fit.taken(fit)
-    _require_coefficients(fit)
-    rng = np.random.default_rng([parse_whole(seed, "seed"), STREAM])
+    law = type(fit.law)
+    if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
+        hint = "fit a law that has them, such as 'learned-base'"
+        raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
+    rng = np.random.default_rng([parse_whole(seed, "seed"), Stream.LIKE])
     for new, known in pairs.items():
         fit = _with(fit, new, known, rng)
     caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
@@ -87,14 +89,9 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
             mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
         )
     coverage = replace(coverage, alike={**coverage.alike, new: known})
+    absent = _with_absent(fit, new, known, rng)
     return replace(
-        fit,
-        law=law,
-        replicates=replicates,
-        sources=sources,
-        coverage=coverage,
-        repetition=repetition,
-        absent=_with_absent(fit, new, known, rng),
+        fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition, absent=absent
     )
 
 
@@ -236,41 +233,25 @@ def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArr
 
 def _pairs(given: LikeSpec) -> dict[str, str]:
     """New source and known source, from what the user gave."""
-    hint = "write it like cs=pl: the new source, and the one that it is like"
-    if isinstance(given, Mapping):
-        listed = [(str(new), str(known)) for new, known in given.items()]
+    texts = given if isinstance(given, (str, Mapping)) else ",".join(map(str, given))
+    if isinstance(texts, Mapping):
+        pairs = dict(texts)
     else:
-        texts = [given] if isinstance(given, str) else given
-        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
-            raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
-        parts = [str(part).partition("=") for text in texts for part in text.split(",")]
-        listed = [(new.strip(), known.strip()) for new, _, known in parts]
-    for new, known in listed or [("", "")]:
-        if not new or not known or "=" in known:
-            raise UsageError(f"like: {f'{new}={known}'!r:.60} names no two sources", hint=hint)
-    if len({new for new, _ in listed}) < len(listed):
-        raise UsageError("like: a source is named twice", hint="each new source is like one other")
-    return dict(listed)
-
-
-def _require_coefficients(fit: Fit) -> None:
-    law = type(fit.law)
-    if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
-        hint = "fit a law that has them, such as 'learned-base'"
-        raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
+        parts = [part.partition("=") for part in texts.split(",")]
+        pairs = {new.strip(): known.strip() for new, _, known in parts}
+    if not pairs or not all(pairs) or not all(pairs.values()):
+        hint = "write it like cs=pl: the new source, and the one that it is like"
+        raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
+    return pairs
 
 
 def _require_pair(fit: Fit, new: str, known: str) -> None:
     """Refuse what is no new source, or nothing to be like."""
     missing = fit.unseen
     if known not in fit.sources:
-        raise UsageError(f"like: {known!r} is not one of the sources", hint=near(known, fit.sources))
+        raise UsageError(f"like: {known!r} is not one of the sources", hint=did_you_mean(known, fit.sources))
     if known in missing or known in fit.coverage.alike:
         raise UsageError(f"like: no run holds {known!r} itself", hint="name a source that runs hold")
-    if new in fit.sources and new not in missing:
-        if new in fit.coverage.alike:
-            raise UsageError(
-                f"like: {new!r} is taken to be like {fit.coverage.alike[new]!r} already", hint="name it once"
-            )
-        hint = "only a source without runs can be taken to be like another"
-        raise UsageError(f"like: runs hold {new!r}: its effect is fitted", hint=hint)
+    if new in fit.coverage.alike or (new in fit.sources and new not in missing):
+        hint = "only a source without runs can be taken to be like another, once"
+        raise UsageError(f"like: the effect of {new!r} is known", hint=hint)

@@ -1,4 +1,4 @@
-"""Predicted losses or scores with intervals; which lie outside of what was fitted, and which no model can have."""
+"""Predicted losses or scores with intervals, what such numbers are called, and how points are spelt."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import SHOWN_ITEMS, cut, text_table
+from shapleymix.display import SHOWN_ITEMS, Columns, Tabular, cut, text_table
 from shapleymix.errors import Fault, OutsideError, UsageError, described
-from shapleymix.fields import POSITIVE, SHARE, Range
-from shapleymix.fitting.measures import ERROR, LOSS, Kind, measure_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.amounts import Ratio
 from shapleymix.tables.baselines import is_name, mixture_of
-from shapleymix.tables.frames import Columns, Tabular
 from shapleymix.tables.simplex import ROUNDED, HasMixture, MixtureSpec, check
 from shapleymix.tables.sizes import format_size, parse_size
+
+LOSS, ERROR = "loss", "error"
+Kind = Literal["loss", "error"]
+"""What a result holds: losses, or error rates of tasks, one less their score."""
+
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
 Points = ArrayLike | Spelt | Sequence[MixtureSpec]
+TOLD = 3
+"""Sentences of an answer that are warnings: those that change what a reader would do."""
 Budget = ArrayLike | str | Sequence[float | str]
 
 
@@ -51,8 +55,8 @@ class Prediction(Tabular, Record):
         Whether the point lies outside of what that target's fit used.
     above_untrained : bool array (R, K)
         Whether the law gives more than the loss of an untrained model.
-    warnings : tuple of str
-        What a reader of the numbers should know.
+    warnings, notices : tuple of str
+        What changes what a reader would do, at most three sentences; and what else there is to say.
     measure : str
         `"loss"`, or `"error"`: losses are error rates of tasks.
     """
@@ -62,7 +66,6 @@ class Prediction(Tabular, Record):
         "runs": "R", "sources": "M", "targets": "K", "N": "R", "D": "R", "p": "RM", "losses": "RK", "low": "RK",
         "high": "RK", "outside": "RK", "above_untrained": "RK",
     }  # fmt: skip
-    ranges: ClassVar[Mapping[str, Range]] = {"N": POSITIVE, "D": POSITIVE, "p": SHARE, "level": SHARE}
 
     runs: tuple[str, ...]
     sources: tuple[str, ...]
@@ -78,6 +81,7 @@ class Prediction(Tabular, Record):
     above_untrained: BoolArray
     warnings: tuple[str, ...]
     measure: Kind = LOSS
+    notices: tuple[str, ...] = ()
 
     @property
     def scores(self) -> FloatArray:
@@ -95,13 +99,13 @@ class Prediction(Tabular, Record):
     def columns(self) -> Columns:
         """One row per point and target: its loss, or the score of a task."""
         rows, targets = self.losses.shape
-        measure = measure_of(self.measure)
-        low, high = measure.ends(self.low, self.high)
+        scored = self.measure == ERROR
+        low, high = (1 - self.high, 1 - self.low) if scored else (self.low, self.high)
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
         return {
             "run": [run for run in self.runs for _ in range(targets)],
-            measure.of: list(self.targets) * rows,
-            measure.noun: measure.shown(self.losses).ravel().tolist(),
+            "task" if scored else "target": list(self.targets) * rows,
+            "score" if scored else "loss": (self.scores if scored else self.losses).ravel().tolist(),
             "low": low.ravel().tolist(),
             "high": high.ravel().tolist(),
             "outside": self.outside.ravel().tolist(),
@@ -111,18 +115,18 @@ class Prediction(Tabular, Record):
 
     def summary(self) -> str:
         """The losses of the first points, or the scores, a line each, and what to beware of."""
-        measure = measure_of(self.measure)
-        shown = measure.shown(self.losses)[:, :SHOWN_ITEMS]
-        what = "scores" if measure.flipped else f"losses in {measure.unit}"
+        scored = self.measure == ERROR
+        shown = (self.scores if scored else self.losses)[:, :SHOWN_ITEMS]
+        of, what = ("task", "scores") if scored else ("target", "losses in nats")
         wide = {"point": self.runs, "N": [format_size(N) for N in self.N], "D": [format_size(D) for D in self.D]}
         wide |= {name: [f"{loss:.4f}" for loss in shown[:, j]] for j, name in enumerate(self.targets[:SHOWN_ITEMS])}
         hidden = len(self.targets) - SHOWN_ITEMS
         return "\n".join(
             [
-                f"Prediction of {what}: {len(self.runs)} x {len(self.targets)} (points x {measure.of}s)",
+                f"Prediction of {what}: {len(self.runs)} x {len(self.targets)} (points x {of}s)",
                 *text_table(wide),
-                *([f"  ... and {hidden} more {measure.of}s"] if hidden > 0 else []),
-                *(cut(f"warning: {text}") for text in self.warnings[:3]),
+                *([f"  ... and {hidden} more {of}s"] if hidden > 0 else []),
+                *(cut(f"warning: {text}") for text in self.warnings),
             ]
         )
 

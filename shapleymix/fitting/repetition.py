@@ -1,27 +1,35 @@
-"""What a fit knows of repeated tokens: the rate at which they lose their worth, and the epochs of its runs.
+"""What repeated tokens are worth: the rate at which they lose it, told by the log where it repeats any.
 
-Legend: R rows, M sources, K targets, B replicates.
+One rate lambda serves the whole log (see `laws.pieces.effective`). Where runs repeat tokens it is fitted: each rate on
+a grid is given the law's best symbols, and the one whose residuals and prior together are most likely is taken. The
+prior is the published rate with its spread; a log without repetition leaves the rate there. A fold of a
+cross-validation is predicted at the rate that the other rows tell. Each bootstrap replicate has a rate of its own:
+under its own weights, along the fits of the grid (first order exact: the symbols follow the rate), with a centre of the
+prior that is drawn, so that a rate which the log barely tells has the spread of the prior.
+
+Legend: R rows, M sources, K targets, B replicates, G rates of the grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
 
-from shapleymix.errors import UsageError, described
-from shapleymix.fields import AMOUNT, Range
-from shapleymix.laws import Law
-from shapleymix.laws.repeated import effective
-from shapleymix.records import FloatArray, Record
-from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.repetition import ONCE, repetition, repetitions
+from shapleymix.errors import FitError, UsageError, described
+from shapleymix.fitting.estimation import TOLERANCE, Problem
+from shapleymix.fitting.study import Study
+from shapleymix.laws import BlackBox, Law
+from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.laws.pieces import PUBLISHED, PUBLISHED_SPREAD
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.streams import Stream
+from shapleymix.tables.baselines import ONCE, epochs_of, repetition, repetitions
 
-FASTEST = 1e6
-"""No rate is higher: nothing is left of a token that was seen once."""
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""
 
@@ -43,7 +51,6 @@ class Repetition(Record):
     """
 
     kind = "repetition"
-    ranges: ClassVar[Mapping[str, Range]] = {"rate": (0.0, FASTEST), "rates": (0.0, FASTEST), "epochs": AMOUNT}
 
     rate: float
     rates: FloatArray | None
@@ -68,17 +75,6 @@ class Repetition(Record):
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of whose epochs nothing is known."""
         return replace(self, epochs=np.insert(self.epochs, row, np.nan, axis=0))
-
-    def effective(self, p: FloatArray, unique: FloatArray, D: FloatArray | float) -> FloatArray:
-        """The ratios (R, M) that the law takes for p, with `unique` tokens (R, M) of D (R,); NaN is no limit."""
-        return effective(p, _shares(unique, D), self.rate)
-
-    def effective_replicates(self, p: FloatArray, unique: FloatArray, D: FloatArray | float) -> FloatArray:
-        """The same for each replicate (B, R, M); p itself where nothing is repeated, or there are no replicates."""
-        u = _shares(unique, D)
-        if self.rates is None or not (p > u).any():
-            return p
-        return effective(p, u, self.rates[:, None, None])
 
     def interval(self, level: float) -> FloatArray:
         """(2,) bounds of the rate; NaN without replicates."""
@@ -113,8 +109,8 @@ class Repetition(Record):
         if not self.told:
             named = _named(sources, epochs, often)
             star = f"R* = {self.stars()[0]:.3g} epochs"
-            few = "too seldom to tell" if (most > ONCE).any() else "nothing"
-            text = f"{who} repeats {named}, the fitted runs {few}: what it costs rests on the published {star}"
+            few = "too little to measure this" if (most > ONCE).any() else "nothing"
+            text = f"{who} repeats {named}; the fitted runs repeat {few}, so the penalty is the published one, {star}"
             return [text] if often else []
         found = []
         if far := [i for i in often if epochs[i] > max(most[i], 1) * ONCE]:
@@ -123,7 +119,7 @@ class Repetition(Record):
         least = self.epochs[:, 0]
         if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
             seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
-            found.append(f"the fitted runs repeat {seen}, {who} less often or not at all")
+            found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")
         return found
 
 
@@ -131,61 +127,20 @@ def _named(sources: Sequence[str], epochs: FloatArray, chosen: Sequence[int]) ->
     return ", ".join(f"{sources[i]} {epochs[i]:.3g} times" for i in chosen)
 
 
-def _shares(unique: FloatArray, D: FloatArray | float) -> FloatArray:
-    """Unique tokens as a share of D (R, M), infinite where there is no limit."""
-    limits = np.where(np.isnan(unique), np.inf, unique)
-    return limits / (np.asarray(D)[:, None] if np.ndim(D) else D)
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a law takes for the ratios of some points.
-
-    Attributes
-    ----------
-    known : Repetition, optional
-        What the fit knows of repeated tokens; None for a law that has no place for them.
-    p, unique : array (R, M)
-        Ratios, and unique tokens; NaN where there is no limit.
-    D : array (R,)
-        Tokens.
-    q : array (R, M)
-        Effective ratios.
-    replicates : array (B, R, M)
-        Those of each replicate, or (R, M) where they agree.
-    """
-
-    known: Repetition | None
-    p: FloatArray
-    unique: FloatArray
-    D: FloatArray
-    q: FloatArray
-    replicates: FloatArray
-
-    def warnings(self, sources: Sequence[str], names: Sequence[str] | None) -> list[str]:
-        """What to beware of where points repeat tokens, or make other epochs than the fitted runs."""
-        points, known = (self.p, self.unique, self.D, names), self.known
-        if known is None:
-            return repetitions(*points, lambda p, u, D, who: repetition(p, sources, u, D, who))
-        if known.told and np.isnan(self.unique).all():
-            return ["the fitted runs repeat tokens; here every token counts as fresh, as no available tokens are given"]
-        return repetitions(*points, lambda p, u, D, who: known.warnings(p, u, D, sources, who))
-
-
-def taken(
-    known: Repetition | None, p: FloatArray, unique: ArrayLike | None, supply: FloatArray, D: FloatArray
-) -> Taken:
-    """What a law takes for ratios p, with the unique tokens of each point (R, M), or else the supply (M,) for all.
-
-    Raises
-    ------
-    UsageError
-        If unique tokens are no positive numbers, or not one a point and source.
-    """
-    limits = limits_of_points(unique, supply, p)
+def warnings_of_repetition(
+    known: Repetition | None,
+    p: FloatArray,
+    unique: FloatArray,
+    D: FloatArray,
+    sources: Sequence[str],
+    names: Sequence[str] | None,
+) -> list[str]:
+    """What to beware of where points (R, M) repeat tokens, or make other epochs than the fitted runs."""
     if known is None:
-        return Taken(known, p, limits, D, p, p)
-    return Taken(known, p, limits, D, known.effective(p, limits, D), known.effective_replicates(p, limits, D))
+        return repetitions(p, unique, D, names, lambda p, u, D, who: repetition(p, sources, u, D, who))
+    if known.told and np.isnan(unique).all():
+        return ["the fitted runs repeat tokens, but no available tokens are given, so every token counts as fresh"]
+    return repetitions(p, unique, D, names, lambda p, u, D, who: known.warnings(p, u, D, sources, who))
 
 
 def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray) -> FloatArray:
@@ -210,12 +165,265 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
     return limits
 
 
-def replicate_losses(law: Law, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-    """Losses (B, R, K) of replicates at ratios (R, M), or at those of each replicate (B, R, M)."""
-    if p.ndim == 2:
-        return law.losses(p, N, D)
+COARSE = np.log(PUBLISHED) + np.linspace(-4.2, 4.2, 9)
+"""Logarithms of rates: R* from 1,000 to a quarter of an epoch."""
+FINER = ((0.35, 3), (0.1, 2))
+"""Steps around the best so far, and how many to each side: well-told rates have a narrow minimum."""
+STEP = 0.005
+APART = 0.02
+"""Rates nearer than this (in logarithms) are one: a spline through both would follow the rounding of their fits."""
+ALIKE = 0.15
+"""The same for the rates of folds, of which each asks for fits of its own."""
+GROUPS = 10
+"""Rates that the replicates of one fit have, at most: each asks for a search of its own."""
+Counted = Callable[[int, int], None]
+Part = tuple[Study, IntArray]
+"""A study at one rate, and the numbers of those (masks, replicates) that have it."""
 
-    def one(place: int) -> Law:
-        return law.mapped(lambda known, value: value[place] if np.ndim(value) > len(known.axes) else value)
 
-    return np.stack([one(place).losses(ratios, N, D) for place, ratios in enumerate(p)])
+@dataclass(frozen=True)
+class Told:
+    """A study at the rate that its runs tell under one law, and the profile that told it.
+
+    `profile` is None where the law takes no repetition, or too few runs repeat tokens to tell the rate.
+    """
+
+    study: Study
+    law: type[Law]
+    rate: float
+    profile: Profile | None
+
+    @classmethod
+    def of(cls, study: Study, law: type[Law], rows: BoolArray | None = None) -> Told:
+        """The study with the most likely rate under the law, by some rows (R,) alone if they are named.
+
+        A black box has no symbols that a rate could be told by: it takes that of `learned-base`.
+        """
+        if not law.takes_repetition or not study.evidence.tells_repetition:
+            return cls(study, law, PUBLISHED, None)
+        shares = np.ones((1, len(study.log))) if rows is None else rows[None].astype(np.float64)
+        try:
+            profile = Profile.of(study, _telling(law), shares)
+        except FitError:
+            if not issubclass(law, BlackBox):
+                raise
+            return cls(study, law, PUBLISHED, None)
+        rate = float(np.exp(profile.lowest(shares, np.zeros(1))[0]))
+        return cls(at_rate(study, rate), law, rate, profile)
+
+    def without(self, masks: BoolArray) -> list[Part]:
+        """The study at the rate that the rows outside of each mask (V, R) tell, and the numbers of the masks there.
+
+        Held-out errors would be too small at a rate that held-out rows had a say in: by a fortieth on the 64 runs of
+        `fixtures/repetition_runs.csv`. Rates nearer than `ALIKE` are one, so that few searches are needed.
+        """
+        if self.profile is None:
+            return [(self.study, np.arange(len(masks)))]
+        law, study = _telling(self.law), self.study
+        told = np.array([study.evidence.held(law, ~mask) == study.evidence.held(law) for mask in masks])
+        log_rates = np.empty(len(masks))
+        if told.any():
+            log_rates[told] = self.profile.anew(study, law, ~masks[told])
+        for number in np.flatnonzero(~told).tolist():  # these rows tell other symbols than all do
+            log_rates[number] = np.log(Told.of(study, self.law, ~masks[number]).rate)
+        place = np.round(log_rates / ALIKE)
+        return [
+            (at_rate(study, float(np.exp(log_rates[place == one].mean()))), np.flatnonzero(place == one))
+            for one in np.unique(place)
+        ]
+
+    def rates(self, shares: FloatArray, seed: int) -> FloatArray:
+        """A rate for each weighting of the rows (B, R)."""
+        drawn = PUBLISHED_SPREAD * np.random.default_rng([seed, Stream.RATES]).normal(size=len(shares))
+        if self.profile is None:
+            return np.exp(np.log(PUBLISHED) + drawn)
+        return np.exp(self.profile.lowest(shares, drawn))
+
+    def groups(self, rates: FloatArray) -> list[Part]:
+        """Replicates (indices) of about one rate, with the study at it; all of them where the rate changes nothing."""
+        if self.profile is None or not len(rates):
+            return [(self.study, np.arange(len(rates)))]
+        parts = np.array_split(np.argsort(rates, kind="stable"), min(GROUPS, len(rates)))
+        return [(at_rate(self.study, float(np.exp(np.log(rates[part]).mean()))), part) for part in parts]
+
+    def resampled(
+        self, problem: Problem, shares: FloatArray, x: FloatArray, seed: int, progress: Counted | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Replicates of a finished fit x (K, P): vectors (B, K, P), and the rate (B,) of each."""
+        rates = self.rates(shares, seed)
+        again, done = np.empty((len(shares), *x.shape)), 0
+        for number, (study, part) in enumerate(self.groups(rates)):
+            there, stream = problem, seed
+            if self.profile is not None:
+                stream = GROUPS * seed + number  # what is believed is drawn anew for every group
+                rates[part] = study.evidence.rate
+                fresh = Problem.of(self.law, study.evidence, study.inputs, study.settings)
+                there = replace(fresh, believed=problem.believed, threshold=problem.threshold)
+            stage = _within(progress, done, len(part), len(shares))
+            again[part] = there.resample(shares[part], x, stream, stage).x
+            done += len(part)
+        return again, rates
+
+    def known(self, rates: FloatArray | None) -> Repetition | None:
+        """What the fit will know; None for a law that takes no repetition."""
+        if not self.law.takes_repetition:
+            return None
+        return Repetition(self.rate, rates, self.profile is not None, _epochs(self.study))
+
+
+def _within(progress: Counted | None, before: int, size: int, total: int) -> Counted | None:
+    """The progress of one part of all replicates, as that of the whole."""
+    if progress is None:
+        return None
+    return lambda done, most: progress(round((before + size * done / most) / total * 1000), 1000)
+
+
+def at_rate(study: Study, rate: float) -> Study:
+    """The study with repeated tokens worth what a rate says."""
+    return replace(study, evidence=replace(study.evidence, rate=rate))
+
+
+def _epochs(study: Study) -> FloatArray:
+    """Fewest and most epochs (M, 2) of each source over the runs that hold it; NaN where none says."""
+    evidence = study.evidence
+    M = evidence.log.p.shape[1]
+    if evidence.unique is None:
+        return np.full((M, 2), np.nan)
+    epochs = evidence.log.p * evidence.log.D[:, None] / np.where(np.isnan(evidence.unique), np.inf, evidence.unique)
+    held = (evidence.log.p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True)
+    low = np.where(held, epochs, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(held, epochs, 0.0).max(axis=0, initial=0.0)
+    return np.stack([np.where(np.isfinite(low), low, np.nan), np.where(np.isfinite(low), high, np.nan)], axis=1)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A law's best fit at each of some rates.
+
+    Attributes
+    ----------
+    log_rates : array (G,)
+        Logarithms of the rates, rising.
+    x : array (G, K, P)
+        The best symbols at each, as the search knows them.
+    residuals : array (G, R, K)
+        Log residuals of these; 0 where a loss does not count.
+    weight : array (R, K)
+        Weights of the losses.
+    count : float
+        How many independent errors the log holds: runs less unknowns, for as many targets as err independently.
+    """
+
+    log_rates: FloatArray
+    x: FloatArray
+    residuals: FloatArray
+    weight: FloatArray
+    count: float
+
+    @classmethod
+    def of(cls, study: Study, law: type[Law], shares: FloatArray) -> Profile:
+        """The profile under one weighting (1, R): a coarse grid, and finer ones around the best so far."""
+        search = _Search(study, law, shares)
+        for log_rate in COARSE[np.argsort(np.abs(COARSE - np.log(PUBLISHED)), kind="stable")].tolist():
+            search.visit(log_rate)
+        for step, each in FINER:
+            best = float(search.profile().lowest(shares, np.zeros(1))[0])
+            for turn in range(-each, each + 1):
+                search.visit(best + step * turn)
+        return search.profile()
+
+    def lowest(self, shares: FloatArray, shift: FloatArray) -> FloatArray:
+        """Logarithm of the most likely rate (B,) under weightings (B, R), with the prior's centre shifted (B,)."""
+        fine = np.arange(self.log_rates[0], self.log_rates[-1], STEP)
+        misfit = CubicSpline(self.log_rates, self._misfit(shares), axis=1)(fine)
+        prior = (fine - np.log(PUBLISHED) - shift[:, None]) ** 2 / (2 * PUBLISHED_SPREAD**2)
+        return fine[np.argmin(misfit + prior, axis=1)]
+
+    def anew(self, study: Study, law: type[Law], rows: BoolArray) -> FloatArray:
+        """Logarithms of the rates (V,) that some rows (V, R) tell each, with symbols of their own at every rate."""
+        shares, found = rows.astype(np.float64), []
+        for log_rate, x in zip(self.log_rates.tolist(), self.x, strict=True):
+            problem = _problem(study, law, log_rate, np.any(rows, axis=0))
+            start = np.broadcast_to(x, (len(rows), *x.shape))
+            found.append(_residuals(problem, problem.follow(shares, start, TOLERANCE)))
+        residuals, here = np.stack(found, axis=1), np.zeros(1)  # (V, G, R, K)
+        profiles = [
+            _profile(study, used, self.log_rates, self.x, own) for used, own in zip(rows, residuals, strict=True)
+        ]
+        return np.array([one.lowest(share[None], here)[0] for one, share in zip(profiles, shares, strict=True)])
+
+    def _misfit(self, shares: FloatArray) -> FloatArray:
+        """Minus the log likelihood (B, G): the count times the logarithm of the mean absolute residual."""
+        sizes = np.einsum("br,grk->bgk", shares, np.abs(self.residuals) * self.weight)
+        scale = np.maximum(sizes / np.maximum(shares @ self.weight, 1e-300)[:, None, :], 1e-12)
+        return self.count * np.log(scale).mean(axis=2)
+
+
+class _Search:
+    """The rates visited so far, with the symbols and the residuals of each."""
+
+    def __init__(self, study: Study, law: type[Law], shares: FloatArray) -> None:
+        self.study, self.law, self.shares = study, law, shares
+        self.x: dict[float, FloatArray] = {}
+        self.residuals: dict[float, FloatArray] = {}
+
+    def visit(self, log_rate: float) -> None:
+        """Fit at one rate, from the symbols of the nearest that was visited; not twice at what is about one rate."""
+        near = min(self.x, key=lambda known: abs(known - log_rate), default=None)
+        if near is not None and abs(near - log_rate) < APART:
+            return
+        problem = _problem(self.study, self.law, log_rate, self.shares[0] > 0)
+        if near is None:
+            x = problem.estimate(self.shares).x
+        else:
+            x = problem.follow(self.shares, self.x[near][None], TOLERANCE)
+        self.x[log_rate] = x[0]
+        self.residuals[log_rate] = _residuals(problem, x)[0]
+
+    def profile(self) -> Profile:
+        """What was found, in the order of the rates."""
+        rates = sorted(self.x)
+        x, residuals = (np.stack([known[rate] for rate in rates]) for known in (self.x, self.residuals))
+        return _profile(self.study, self.shares[0] > 0, np.array(rates), x, residuals)
+
+
+def _telling(law: type[Law]) -> type[Law]:
+    """The law that tells a rate: itself, or `learned-base` for a black box."""
+    return LearnedBase if issubclass(law, BlackBox) else law
+
+
+def _problem(study: Study, law: type[Law], log_rate: float, rows: BoolArray) -> Problem:
+    there = at_rate(study, float(np.exp(log_rate)))
+    return Problem.of(law, there.evidence, there.inputs, there.settings, rows)
+
+
+def _residuals(problem: Problem, x: FloatArray) -> FloatArray:
+    """Log residuals (V, R, K) at unknowns x (V, K, P); 0 where a loss does not count."""
+    return np.where(problem.observed.weight > 0, problem.observed.log_loss - problem.predicted(x), 0.0)
+
+
+def _profile(study: Study, used: BoolArray, log_rates: FloatArray, x: FloatArray, residuals: FloatArray) -> Profile:
+    """The profile of residuals (G, R, K) by the `used` rows (R,)."""
+    runs = len({run for run, use in zip(study.log.runs, used.tolist(), strict=True) if use})
+    freedom = max(runs - x.shape[-1], runs / 4)
+    count = freedom * _independent(residuals[:, used].mean(axis=0))
+    return Profile(log_rates, x, residuals, study.evidence.weight, count)
+
+
+def _independent(residuals: FloatArray) -> float:
+    """How many independent targets (R, K) amount to, from the eigenvalues of their correlation: between 1 and K."""
+    used = residuals[:, residuals.any(axis=0)]
+    if used.shape[1] < 2 or len(used) < 3:
+        return 1.0
+    values = np.linalg.eigvalsh(np.corrcoef(used.T))
+    return float(values.sum() ** 2 / (values**2).sum())
+
+
+def for_comparison(study: Study, masks: BoolArray) -> list[Part]:
+    """The study at the same rates for all laws that are compared: what `learned-base` tells of each mask's other rows.
+
+    Where it cannot be fitted, and where the runs tell nothing, the rate is the published one.
+    """
+    with contextlib.suppress(FitError):
+        return Told.of(study, LearnedBase).without(masks)
+    return [(study, np.arange(len(masks)))]

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.stats import norm, rankdata, t
 
-from shapleymix.fields import AMOUNT, ROUNDING, SHARE, Range
+from shapleymix.display import Columns, Tabular
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.tables.frames import Columns, Tabular
 
 SURE = 2.0
 """Standard errors by which one law must be better than another, were there mixtures without number."""
@@ -41,10 +40,6 @@ class Scores(Tabular, Record):
 
     kind = "scores"
     axes: ClassVar[Mapping[str, str]] = dict.fromkeys(("targets", "PE", "R2", "spearman", "coverage", "rows"), "K")
-    ranges: ClassVar[Mapping[str, Range]] = {
-        "PE": AMOUNT, "R2": (-np.inf, 1 + ROUNDING), "spearman": (-1 - ROUNDING, 1 + ROUNDING), "coverage": SHARE,
-        "rows": AMOUNT,
-    }  # fmt: skip
 
     targets: tuple[str, ...]
     PE: FloatArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 
@@ -11,10 +11,9 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import untrained_losses
-from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.estimation import Problem, Tuned, tuned
 from shapleymix.fitting.evidence import (
     Evidence,
-    Filters,
     Logs,
     Table,
     chosen,
@@ -24,17 +23,13 @@ from shapleymix.fitting.evidence import (
     largest_mask,
     limits_of,
     one_log,
-    own_tokens,
 )
-from shapleymix.fitting.questions import questions_of_vocabulary
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.tuning import Tuned, tuned
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.amounts import parse_number, parse_whole
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix
 
 Progress = Callable[[str, int, int], None]
@@ -102,7 +97,7 @@ class Study:
         """Number of different mixtures."""
         return len(set(self.log.mixture_keys))
 
-    def allowed(self, laws: Sequence[str] | None = None) -> list[str]:
+    def allowed(self) -> list[str]:
         """The laws that the inputs can feed, simplest first."""
         inputs = self.inputs
         there = {
@@ -110,8 +105,7 @@ class Study:
             "transfer": inputs.transfer is not None,
             "families": inputs.languages is not None and any(inputs.languages.family),
         }
-        names = LAWS if laws is None else laws
-        return [name for name in names if all(there[need] for need in LAWS[name].needs)]
+        return [name for name, law in LAWS.items() if all(there[need] for need in law.needs)]
 
     def cross_validation(self, folds: int) -> tuple[BoolArray, str]:
         """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
@@ -169,7 +163,6 @@ class Study:
     def provenance(self, law: type[Law]) -> dict[str, Json]:
         """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""
         transfer = self.inputs.transfer
-        told = {name: value for name, value in asdict(self.settings).items() if name not in ("threads", "tolerance")}
         return {
             "shapleymix": version("shapleymix"),
             "log": self.log.origin,
@@ -177,7 +170,7 @@ class Study:
             "transfer": None if transfer is None else dict(transfer.provenance),
             "law": law.name,
             "seed": self.seed,
-            **told,
+            **asdict(self.settings),
         }
 
 
@@ -206,22 +199,12 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log = one_log(logs)
-    least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens or 0.0)
-    filters = Filters(*least, settings.drop_warmup, settings.last_only)
-    evidence = gather(log, filters, with_held_out=with_held_out)
+    evidence = gather(log, settings, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, languages)
     evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
-    if vocabulary is not None:
-        _check_vocabulary(vocabulary)
-        known = log.trained[:, None] & log.measured & (own_tokens(log) > 0)
-        odd = questions_of_vocabulary(log, known, vocabulary)
-        evidence = replace(evidence, notices=(*evidence.notices, *odd))
-    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
-
-
-def _check_vocabulary(vocabulary: float) -> None:
-    if not parse_number(vocabulary, "vocabulary") > 1:
+    if vocabulary is not None and not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
+    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
 
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:

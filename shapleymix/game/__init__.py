@@ -4,8 +4,7 @@ Modules, in reading order:
 
   exact       exact Shapley values of a game given as a table of all its coalitions
   coalitions  the game in a run log: coalitions, payoffs, and what is missing
-  kernel      Shapley values from some of the coalitions, by weighted least squares
-  smooth      Shapley values from a smooth model of the payoffs
+  smooth      Shapley values from some of the coalitions, by a smooth model of the payoffs
   sampled     where not every coalition is known: choose, evaluate, estimate
   values      from a run log to the matrix of Shapley values
 """

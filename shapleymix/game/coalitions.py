@@ -5,6 +5,7 @@ R rows of the log, K players (its sources), T targets, C coalitions found.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -88,12 +89,8 @@ class Game:
             return
         total = 2 ** len(self.players)
         count = total - len(self.masks)
-        more = f", ... and {count - SHOWN} more" if count > SHOWN else ""
-        names = ", ".join(self.missing(SHOWN))
-        message = (
-            f"{count} of {total - 1} coalitions {'is' if count == 1 else 'are'} missing "
-            f"at N = {self.N:.10g}, D = {self.D:.10g}: {names}{more}"
-        )
+        names = ", ".join(self.missing(SHOWN)) + (f", ... and {count - SHOWN} more" if count > SHOWN else "")
+        message = f"{count} of {total - 1} coalitions missing at N = {self.N:.10g}, D = {self.D:.10g}: {names}"
         hint = "train them (uniform mixtures), or estimate from those that are there (sampled=True)"
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
@@ -133,8 +130,9 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     rows = np.concatenate([empty, rows])
     _check_measured(log, rows, masks)
     found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
-    own, size_of = _own(found, log.sources, log.targets), members_of(found, len(log.sources)).sum(axis=1)
-    loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, size_of)
+    members = members_of(found, len(log.sources))
+    own = members @ (np.array(log.sources)[:, None] == np.array(log.targets))  # (C, T): the target's language is in it
+    loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, members.sum(axis=1))
     return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
 
 
@@ -156,10 +154,8 @@ def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | Non
         raise DataError("the log holds no coalition run", hint=hint, location=Location(file=log.origin))
     keep = coalition & _near(log.N, N, "N", coalition)
     keep &= _near(log.D, D, "D", keep)
-    counts = {
-        (size, tokens): len(np.unique(masks[keep & (size == log.N) & (tokens == log.D)]))
-        for size, tokens in set(zip(log.N[keep].tolist(), log.D[keep].tolist(), strict=True))
-    }
+    found = set(zip(log.N[keep].tolist(), log.D[keep].tolist(), masks[keep].tolist(), strict=True))
+    counts = Counter((size, tokens) for size, tokens, _ in found)
     full = sorted(pair for pair, count in counts.items() if count == 2 ** len(log.sources) - 1)
     if len(full) > 1:
         listed = "; ".join(f"N = {size:.10g}, D = {tokens:.10g}" for size, tokens in full)
@@ -206,13 +202,6 @@ def _check_measured(log: RunLog, rows: IntArray, masks: IntArray) -> None:
     ]
     if faults:
         raise DataError.of(faults, "the game")
-
-
-def _own(masks: IntArray, players: tuple[str, ...], targets: tuple[str, ...]) -> BoolArray:
-    """Whether each coalition has the language of each target (C, T); False where the target is no player."""
-    members = members_of(masks, len(players))
-    known = [members[:, players.index(one)] if one in players else np.zeros(len(masks), dtype=bool) for one in targets]
-    return np.stack(known, axis=1)
 
 
 def _average(

@@ -19,7 +19,6 @@ from shapleymix.errors import DataError
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 MAX_PLAYERS = 24
-_BLOCK_PLAYERS = 12  # 4096 rows: a block of 20 targets (640 KB) stays in the second-level cache
 
 
 def exact_shapley(payoffs: ArrayLike) -> FloatArray:
@@ -30,8 +29,7 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
     Parameters
     ----------
     payoffs : array (2**K, T)
-        Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask. The array
-        is read once, block by block, and never copied whole.
+        Payoff of every coalition on every target, in nats; the row index is the coalition's bitmask.
 
     Returns
     -------
@@ -75,28 +73,13 @@ def contract(table: FloatArray, member: FloatArray, absent: FloatArray) -> Float
     array (K, T)
         The sums for each player and target.
     """
-    players = _log2(len(table))
-    low = min(players, _BLOCK_PLAYERS)
-    low_sizes, high_sizes = sizes_of(low), sizes_of(players - low)
-    gain = member - absent
-    low_table = np.zeros((2**low, table.shape[1]))
-    high_table = np.empty((2 ** (players - low), table.shape[1]))
-    common = np.zeros(table.shape[1])
-    for index, size in enumerate(high_sizes):
-        block = table[index * 2**low : (index + 1) * 2**low].astype(float, copy=False)
-        weights = np.stack([gain[low_sizes + size], absent[low_sizes + size]])
-        low_table += weights[0][:, None] * block
-        high_table[index], added = weights @ block
-        common += added
-    return np.concatenate([_sums_by_member(low_table), _sums_by_member(high_table)]) + common
+    sizes = sizes_of(len(table).bit_length() - 1)
+    return _sums_by_member((member - absent)[sizes][:, None] * table) + absent[sizes] @ table
 
 
 def sizes_of(players: int) -> IntArray:
     """Number of members of each of the 2**players coalitions, in the order of their bitmasks."""
-    sizes = np.zeros(1, dtype=np.int64)
-    for _ in range(players):
-        sizes = np.concatenate([sizes, sizes + 1])
-    return sizes
+    return np.bitwise_count(np.arange(2**players)).astype(np.int64)
 
 
 def members_of(masks: IntArray, players: int) -> BoolArray:
@@ -118,26 +101,18 @@ def refuse_too_many(players: int, targets: int) -> None:
     """Raise a DataError, with the memory that a full game would take, if there are too many players."""
     if players > MAX_PLAYERS:
         gib = 2.0**players * max(targets, 1) * 8 / 2**30
-        message = (
-            f"{players} players have 2^{players} coalitions, {gib:,.0f} GiB of payoffs; "
-            f"exact values stop at {MAX_PLAYERS} players"
-        )
+        message = f"{players} players have 2^{players} coalitions, {gib:,.0f} GiB of payoffs; {MAX_PLAYERS} is the most"
         raise DataError(message, hint="merge languages into families, or use sampled_shapley")
 
 
 def _sums_by_member(table: FloatArray) -> FloatArray:
     """For each player, the sum of the rows of the coalitions that hold it. (2**K, T) -> (K, T)."""
-    players = _log2(len(table))
-    sums = np.empty((players, table.shape[1]))
-    for player in reversed(range(players)):
-        without, with_player = table[: 2**player], table[2**player :]
-        sums[player] = with_player.sum(axis=0)
+    sums = []
+    while len(table) > 1:
+        without, with_player = np.split(table, 2)
+        sums.append(with_player.sum(axis=0))
         table = without + with_player
-    return sums
-
-
-def _log2(rows: int) -> int:
-    return rows.bit_length() - 1
+    return np.array(sums[::-1])
 
 
 def _check_table(table: np.ndarray) -> int:
@@ -148,8 +123,8 @@ def _check_table(table: np.ndarray) -> int:
     if rows < 2 or rows & (rows - 1):
         hint = "one row for every coalition, in the order of bitmasks, row 0 the empty one"
         raise DataError(f"payoffs has {rows} rows, which is not 2**K for any K >= 1", hint=hint)
-    refuse_too_many(_log2(rows), targets)
-    return _log2(rows)
+    refuse_too_many(rows.bit_length() - 1, targets)
+    return rows.bit_length() - 1
 
 
 def _check_finite(table: np.ndarray, values: FloatArray) -> None:
@@ -159,8 +134,7 @@ def _check_finite(table: np.ndarray, values: FloatArray) -> None:
     bad = np.argwhere(~np.isfinite(table))
     if not len(bad):
         raise DataError("the payoffs are too large to be summed in double precision")
-    mask, target = (int(part) for part in bad[0])
-    members = name_coalition(mask, tuple(f"player {i}" for i in range(_log2(len(table)))))
+    mask, target = bad[0].tolist()
+    members = name_coalition(mask, tuple(f"player {i}" for i in range(len(values))))
     message = f"the payoff of coalition {mask} ({members}) on target {target} is {table[mask, target]}"
-    more = f"; {len(bad) - 1} further payoffs are not finite" if len(bad) > 1 else ""
-    raise DataError(message + more, hint="measure it, or use sampled_shapley")
+    raise DataError(message, hint="measure it, or use sampled_shapley")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, compress
 from math import comb
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,12 +16,11 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Shown
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game.exact import contract, exact_shapley, joining_weights, masks_of, members_of
-from shapleymix.game.kernel import kernel_shapley
 from shapleymix.game.smooth import smooth_shapley
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
-Method = Literal["auto", "smooth", "kernel"]
-SMOOTH_LIMIT = 2000  # coalitions: beyond, the cubic cost of the smooth model is felt (5 s), and `auto` leaves it
+MOST = 4000
+"""Coalitions: the cost is cubic in their number, 5 s for 2,000."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Estimate(Shown):
         Standard errors: of the coalitions that were not seen, and of noise in those that were. Zero if there is
         neither.
     method : str
-        `exact`, `smooth` or `kernel`.
+        `exact` or `smooth`.
     coalitions : int
         How many coalitions were used, the empty and the grand one included.
     """
@@ -49,17 +47,13 @@ class Estimate(Shown):
 
 
 def sampled_shapley(
-    payoff: Callable[[BoolArray], ArrayLike],
-    players: int,
-    samples: int,
-    seed: int | np.random.Generator = 0,
-    *,
-    method: Method = "auto",
+    payoff: Callable[[BoolArray], ArrayLike], players: int, samples: int, seed: int | np.random.Generator = 0
 ) -> Estimate:
     """Shapley values from a limited number of evaluations of a game.
 
     Coalitions are drawn without replacement, each with its complement; all single players come first, then the
-    sizes share the budget as in KernelSHAP. With `samples >= 2**players - 2` the values are exact.
+    sizes share the budget as in KernelSHAP (Lundberg and Lee, 2017). With `samples >= 2**players - 2` the values are
+    exact. The cost is cubic in the number of coalitions: 5 s for 2,000.
 
     Parameters
     ----------
@@ -71,9 +65,6 @@ def sampled_shapley(
         Coalitions to evaluate besides the empty and the grand one; at least 2 K (all are taken if there are fewer).
     seed : int or Generator
         Seed of the draw of coalitions, or the generator to draw from.
-    method : {"auto", "smooth", "kernel"}
-        `smooth` is the more accurate one at every budget, `kernel` the one for many thousands of coalitions;
-        `auto` takes `smooth` up to 2000 coalitions.
 
     Raises
     ------
@@ -84,18 +75,13 @@ def sampled_shapley(
     """
     members = sample_coalitions(players, samples, np.random.default_rng(seed))
     names = tuple(f"player {i}" for i in range(players))
-    return estimate_shapley(members, _evaluate(payoff, members, names), players=names, method=method)
+    return estimate_shapley(members, _evaluate(payoff, members, names), players=names)
 
 
 def estimate_shapley(
-    members: BoolArray,
-    payoffs: FloatArray,
-    noise: FloatArray | None = None,
-    *,
-    players: tuple[str, ...] | None = None,
-    method: Method = "auto",
+    members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None, *, players: tuple[str, ...] | None = None
 ) -> Estimate:
-    """Shapley values from whatever coalitions are known.
+    """Shapley values from whatever coalitions are known; exact if all are.
 
     Parameters
     ----------
@@ -107,8 +93,6 @@ def estimate_shapley(
         Variance of each payoff, independent between coalitions.
     players : tuple of str, optional
         Names, for messages.
-    method : {"auto", "smooth", "kernel"}
-        As in `sampled_shapley`; all coalitions give exact values under each.
 
     Raises
     ------
@@ -116,16 +100,19 @@ def estimate_shapley(
         If the empty or the grand coalition is missing, or the others cannot tell the players apart.
     """
     count, width = members.shape
-    if method not in ("auto", "smooth", "kernel"):
-        raise UsageError(f"unknown method {method!r}", hint="known: auto, smooth, kernel")
     if count == 2**width:
-        return _exact_estimate(members, payoffs, noise)
+        order = np.argsort(masks_of(members))
+        values = exact_shapley(payoffs[order])
+        stderr = np.zeros_like(values) if noise is None else np.sqrt(exact_variance(noise[order]))
+        return Estimate(values, stderr, "exact", count)
+    if count > MOST:
+        raise DataError(f"{count} coalitions are more than the {MOST} that can be estimated from", hint="sample fewer")
     _check_identified(members, players or tuple(f"player {i}" for i in range(width)))
-    smooth = method == "smooth" or (method == "auto" and count <= SMOOTH_LIMIT)
-    values, stderr = (smooth_shapley if smooth else kernel_shapley)(members, payoffs, noise)
+    values, stderr = smooth_shapley(members, payoffs, noise)
     sizes = members.sum(axis=1)
     total = payoffs[sizes.argmax()] - payoffs[sizes.argmin()]
-    return Estimate(_keep_efficiency(values, total), stderr, "smooth" if smooth else "kernel", count)
+    values += (total - values.sum(axis=0)) / width  # what rounding left: efficiency holds exactly
+    return Estimate(values, stderr, "smooth", count)
 
 
 def exact_variance(noise: FloatArray) -> FloatArray:
@@ -183,14 +170,10 @@ def _draw(players: int, size: int, quota: int, generator: np.random.Generator) -
         ranks = generator.random((2 * quota, players)).argsort(axis=1)
         fresh = ranks < size
         fresh = np.where(fresh[:, :1] | (not halved), fresh, ~fresh)
-        found = _distinct(np.concatenate([found, fresh]))
+        found = np.concatenate([found, fresh])
+        _, first = np.unique(np.packbits(found, axis=1), axis=0, return_index=True)
+        found = found[np.sort(first)]
     return found[:quota]
-
-
-def _distinct(members: BoolArray) -> BoolArray:
-    """Rows without repetitions, in the order of their first appearance."""
-    _, first = np.unique(np.packbits(members, axis=1), axis=0, return_index=True)
-    return members[np.sort(first)]
 
 
 def _evaluate(payoff: Callable[[BoolArray], ArrayLike], members: BoolArray, names: tuple[str, ...]) -> FloatArray:
@@ -207,18 +190,6 @@ def _evaluate(payoff: Callable[[BoolArray], ArrayLike], members: BoolArray, name
     return values
 
 
-def _exact_estimate(members: BoolArray, payoffs: FloatArray, noise: FloatArray | None) -> Estimate:
-    order = np.argsort(masks_of(members))
-    values = exact_shapley(payoffs[order])
-    stderr = np.zeros_like(values) if noise is None else np.sqrt(exact_variance(noise[order]))
-    return Estimate(values, stderr, "exact", len(members))
-
-
-def _keep_efficiency(values: FloatArray, total: FloatArray) -> FloatArray:
-    """Share among all players what rounding left between the sum of their values (K, T) and the total (T,)."""
-    return values + (total - values.sum(axis=0)) / len(values)
-
-
 def _check_identified(members: BoolArray, players: tuple[str, ...]) -> None:
     """Raise a DataError unless the coalitions (C, K) can tell every player's value.
 
@@ -232,19 +203,11 @@ def _check_identified(members: BoolArray, players: tuple[str, ...]) -> None:
             raise DataError(f"the {name} is missing", hint="its payoff fixes the sum of the values: measure it")
     rank = int(np.linalg.matrix_rank(members.astype(float)))
     if rank < count:
-        raise DataError(_confusion(members, players, rank), hint="add coalitions that hold one but not the other")
+        pairs = [pair for pair in combinations(range(count), 2) if (members[:, pair[0]] == members[:, pair[1]]).all()]
+        twins = "; nor ".join(f"{players[a]} and {players[b]}" for a, b in pairs)
+        low = f"the {len(members)} coalitions have rank {rank}, too low for {count} players"
+        hint = "add coalitions that hold one but not the other"
+        raise DataError(f"no coalition separates {twins}" if twins else low, hint=hint)
     if len(members) < count + 2:
         message = f"{len(members)} coalitions cannot support {count} values with standard errors"
         raise DataError(message, hint=f"at least {count + 2} are needed, several times as many are comfortable")
-
-
-def _confusion(members: BoolArray, players: tuple[str, ...], rank: int) -> str:
-    """Name players that no coalition separates, or state the rank if no two columns are equal."""
-    _, label, count = np.unique(members, axis=1, return_inverse=True, return_counts=True)
-    twins = [
-        " and ".join(name for name, own in zip(players, label.ravel(), strict=True) if own == group)
-        for group in np.flatnonzero(count > 1)
-    ]
-    if twins:
-        return f"no coalition separates {'; nor '.join(twins)}"
-    return f"the {len(members)} coalitions have rank {rank}, too low for {len(players)} players"

@@ -9,23 +9,30 @@ begins where the symbols say, and it is optimised by a general search unless its
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from pathlib import Path
+from typing import ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from shapleymix.errors import FitError, SolveError, UsageError
+from shapleymix.errors import FitError, ShapleyMixError, UsageError, described
 from shapleymix.files import Json
-from shapleymix.laws.answers import as_losses, asked
+from shapleymix.laws.pieces import MATRICES, Pieces, over_sources
 from shapleymix.laws.symbols import Belief, Budget, Knobs, Parameter, Role, parameters_of
-from shapleymix.laws.terms import Terms
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
+Answer = TypeVar("Answer")
+PACKAGE = Path(__file__).parents[1]
+ABSURD = 1e100
+"""What is beyond is no loss, and its square is near the end of floating point."""
+
 LARGEST = 1e150  # of any symbol; far beyond a fitted A in plain units
 STEP = 1e-5  # of a central difference, in a symbol's logarithm
+TINY = 1e-100  # of a complex step, whose derivative has no rounding to fear
 SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 
 
@@ -47,7 +54,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Observations:
-    """What starting values may look at: p (R, M), N and D (R,) in the units of the search, log losses, weights (R, K).
+    """What a law may learn from: p (R, M), N and D (R,) in the units of the search, log losses and weights (R, K).
 
     A loss that was not measured, or a run left out, has weight zero; its log loss is finite and means nothing.
     """
@@ -57,6 +64,10 @@ class Observations:
     D: FloatArray
     log_loss: FloatArray
     weight: FloatArray
+
+    def only(self, rows: BoolArray) -> Observations:
+        """Some of the rows (R,) alone."""
+        return Observations(self.p[rows], self.N[rows], self.D[rows], self.log_loss[rows], self.weight[rows])
 
     def described(self, inputs: Inputs, rows: BoolArray | None = None) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
@@ -79,7 +90,7 @@ class Law(Record):
     relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
 
     def to_document(self) -> dict[str, Json]:
-        """As JSON, of which a class with the kind of its parent would be read back as the parent: it is refused."""
+        """As JSON. A class needs a kind of its own, or it would be read back as its parent."""
         if "kind" not in type(self).__dict__:
             hint = f"state kind = 'law/{self.name}' in its class"
             raise UsageError(f"law {type(self).__name__} has no kind of its own to be stored under", hint=hint)
@@ -87,7 +98,26 @@ class Law(Record):
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Predicted losses in nats per token, shape (..., R, K), for p (R, M), N (R,), D (R,); NaN where undefined."""
-        raise NotImplementedError
+        pieces = self.pieces(N, D)
+        if pieces is None:
+            raise NotImplementedError(f"law {self.name!r} states neither its pieces nor its losses")
+        loss = pieces.losses(p)
+        return np.where(np.isinf(loss), np.nan, loss)
+
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces | None:
+        """The equation as convex pieces in the mixture, for scalars N and D, or with a run axis for arrays (R,).
+
+        None for a law that has no such pieces, and states `__call__` instead.
+        """
+        return None
+
+    def at(self, N: FloatArray | float, D: FloatArray | float) -> tuple[Self, FloatArray, FloatArray]:
+        """The law and the budgets as an equation takes them: where these have a run axis, symbols (..., 1, K)."""
+        N, D = np.asarray(N, dtype=np.float64), np.asarray(D, dtype=np.float64)
+        if not N.ndim:
+            return self, N, D
+        along = self.mapped(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
+        return along, N[:, None], D[:, None]
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """What the equation gives, as doubles of shape (..., R, K).
@@ -105,11 +135,20 @@ class Law(Record):
         """Log loss (..., R, K), and its derivative by the logarithm of each fitted symbol (by a real symbol itself).
 
         Shapes: (..., R, K) for symbols per target, (..., R, M, K) for symbols per source and target. Where the law is
-        undefined the numbers are finite and mean nothing. The default takes central differences of the equation, two
-        evaluations an unknown; a law that is fitted often states its own, several times faster.
+        undefined the numbers are finite and mean nothing. The default goes through the pieces: their fields are
+        differentiated by a complex step, which is exact, and the loss by the fields. A law without pieces is
+        differenced, two evaluations an unknown; a law that is fitted often states its own, several times faster.
         """
-        log_loss = self._log_loss(p, N, D)
-        return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
+        found = self.pieces(N, D)
+        if found is None:
+            log_loss = self._log_loss(p, N, D)
+            return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
+        loss, partials = found.partials(p)
+        loss = np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)
+        by_log = {
+            name: value / (loss if name not in MATRICES else loss[..., None, :]) for name, value in partials.items()
+        }
+        return np.log(loss), {known.name: self._through(known, by_log, p, N, D) for known in self.fitted()}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -153,11 +192,6 @@ class Law(Record):
         one = np.ones(len(p))
         return np.isfinite(self.losses(p, one, one))
 
-    def terms(self, N: float, D: float) -> Terms:
-        """The law at one budget as convex pieces in p, or a SolveError that says why it has none."""
-        hint = "allow a search without proof (allow_nonconvex), or state the law's convex pieces in `terms`"
-        raise SolveError(f"law {self.name!r} is not known to be convex in the mixture", hint=hint)
-
     @classmethod
     def seen_losses(cls, loss: FloatArray, inputs: Inputs) -> FloatArray:
         """The losses that the law is fitted to; most laws take them as they are."""
@@ -180,7 +214,7 @@ class Law(Record):
 
     @classmethod
     def of_budget(cls, budget: Budget) -> tuple[str, ...]:
-        """Names of the symbols that cannot be told without variation in N, or in D."""
+        """Names of the symbols that cannot be fitted without variation in N, or in D."""
         return tuple(known.name for known in cls.fitted() if known.budget == budget)
 
     @classmethod
@@ -243,6 +277,28 @@ class Law(Record):
         symbols = {known.name: change(known, getattr(self, known.name)) for known in self.parameters()}
         return self.replaced(**symbols)
 
+    def _through(
+        self, known: Parameter, by_field: dict[str, FloatArray], p: FloatArray, N: FloatArray, D: FloatArray
+    ) -> FloatArray:
+        """The derivative by what the search moves of one symbol, from those by the fields of the pieces.
+
+        A coefficient that does more than act on its own source's fields is differenced.
+        """
+        value = np.asarray(getattr(self, known.name))
+        step = value if known.positive else np.ones(value.shape)
+        complex_law = self.mapped(lambda one, kept: cast(FloatArray, kept + 1j * TINY * step) if one == known else kept)
+        moved = complex_law.pieces(N, D)
+        moves = {
+            name: np.imag(getattr(moved, name)) / TINY for name in by_field if np.any(np.imag(getattr(moved, name)))
+        }
+        if known.axes == "MK" and not moves.keys() <= MATRICES:
+            return self._difference(known, p, N, D)
+        total = np.zeros(by_field["phi" if known.axes == "MK" else "floor"].shape)
+        for name, move in moves.items():
+            part = by_field[name] * move
+            total = total + (over_sources(part) if name in MATRICES and known.axes == "K" else part)
+        return total
+
     def _log_loss(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """Log loss; 0 where undefined, and finite where the loss is not positive or overflows."""
         loss = self.losses(p, N, D)
@@ -276,3 +332,50 @@ def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:
         hint = "give one (transfer=); Shapley values of coalition runs are one"
         raise UsageError(f"law {law!r} needs a transfer matrix", hint=hint)
     return inputs.transfer.aligned(inputs.sources, inputs.targets)
+
+
+def asked(name: str, question: Callable[[], Answer]) -> Answer:
+    """The answer to a question that someone else's code is asked.
+
+    Raises
+    ------
+    FitError
+        If that code raises an error that is not ours, with its words, file and line.
+    """
+    try:
+        return question()
+    except ShapleyMixError:
+        raise
+    except Exception as error:
+        message = f"law {name!r} raised {type(error).__name__}{_place(error)}: {error}"
+        raise FitError(message, hint="mend the law's code") from error
+
+
+def _place(error: Exception) -> str:
+    """Where the asked code, the first that is not this package's, left its own file last."""
+    calls = traceback.extract_tb(error.__traceback__)[1:]
+    theirs = [call for call in calls if not Path(call.filename).is_relative_to(PACKAGE)] or calls
+    lines = [call.lineno for call in theirs if call.filename == theirs[0].filename]
+    return f" at {theirs[0].filename}:{lines[-1]}" if lines else ""
+
+
+def as_losses(name: str, answer: object, shape: tuple[int, ...]) -> FloatArray:
+    """An answer as doubles of the shape that was asked for.
+
+    Raises
+    ------
+    FitError
+        If it holds no real numbers, or has another shape.
+    """
+    hint = f"it must return real numbers of shape {shape}: runs, then targets in the log's order, after any replicates"
+    try:
+        found = np.asarray(answer)
+        if found.dtype.kind in "OUS":
+            found = found.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise FitError(f"law {name!r} predicts {described(answer)}, not losses", hint=hint) from error
+    if found.dtype.kind not in "fiu":
+        raise FitError(f"law {name!r} predicts values of type {found.dtype}, not losses", hint=hint)
+    if found.shape != shape:
+        raise FitError(f"law {name!r} predicts losses of shape {found.shape}, expected {shape}", hint=hint)
+    return found.astype(np.float64, copy=False)

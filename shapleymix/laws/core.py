@@ -15,10 +15,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from shapleymix.errors import SolveError
 from shapleymix.laws.base import Law
-from shapleymix.laws.symbols import Belief, Budget, fitted, over_runs
-from shapleymix.laws.terms import Terms
+from shapleymix.laws.symbols import Belief, Budget, fitted
 from shapleymix.records import FloatArray
 
 EXPONENT: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
@@ -52,62 +50,29 @@ class CoreLaw(Law):
     B: FloatArray = fitted(role="linear", budget="D", typical=(1000.0, 2000.0))
     beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5, typical=(0.3, 0.4))
 
-    def core_pieces(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E, A / N^alpha and B / D^beta, the last two of shape (..., R, K)."""
-        return self.pieces_by_logs(np.log(N)[:, None], np.log(D)[:, None])
-
-    def pieces_by_logs(self, log_N: FloatArray, log_D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The same by the logarithms of budgets that each target may have of its own, (..., R, K) or (R, 1)."""
+    def parts(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """E, A / N^alpha and B / D^beta of a law whose symbols have the axes of N and D (see `Law.at`)."""
         with np.errstate(over="ignore"):  # infinite where a budget near zero makes it so
-            by_size = over_runs(self.A) * np.exp(-over_runs(self.alpha) * log_N)
-            by_data = over_runs(self.B) * np.exp(-over_runs(self.beta) * log_D)
-        return over_runs(self.E), by_size, by_data
+            return self.E, self.A * power(N, -self.alpha), self.B * power(D, -self.beta)
+
+    def fall(self, N: FloatArray, D: FloatArray) -> FloatArray:
+        """C(N, D) of such a law."""
+        constant, by_size, by_data = self.parts(N, D)
+        return constant + by_size + by_data
+
+    def fall_slopes(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """The same, and the derivatives of its logarithm by those of E, A, alpha, B, beta."""
+        constant, by_size, by_data = self.parts(N, D)
+        core = constant + by_size + by_data
+        share_N, share_D = by_size / core, by_data / core
+        slopes = {"E": constant / core, "A": share_N, "B": share_D}
+        exponents = {"alpha": -share_N * np.log(N) * self.alpha, "beta": -share_D * np.log(D) * self.beta}
+        return core, slopes | exponents
 
     def core(self, N: FloatArray, D: FloatArray) -> FloatArray:
-        """C(N, D), shape (..., R, K)."""
-        constant, by_size, by_data = self.core_pieces(N, D)
-        return constant + by_size + by_data
-
-    def pieces_at(self, N: float, D: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The core's pieces at one budget, each (..., K).
-
-        Raises
-        ------
-        SolveError
-            If the budget lies so far out that a piece overflows.
-        """
-        pieces = self.core_pieces(np.array([N]), np.array([D]))
-        if not all(np.isfinite(piece).all() for piece in pieces):
-            raise SolveError(f"law {self.name!r} overflows at N = {N:g}, D = {D:g}", hint="give a larger N and D")
-        constant, by_size, by_data = pieces
-        return constant[..., 0, :], by_size[..., 0, :], by_data[..., 0, :]
-
-    def core_at(self, N: float, D: float) -> FloatArray:
-        """C at one budget, shape (..., K); raises as `pieces_at` does."""
-        constant, by_size, by_data = self.pieces_at(N, D)
-        return constant + by_size + by_data
-
-    def core_expansion(
-        self, N: FloatArray, D: FloatArray, extra: FloatArray | float = 0.0
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """The loss C + extra, and the derivatives of its logarithm by those of E, A, alpha, B, beta."""
-        return self.expansion_by_logs(np.log(N)[:, None], np.log(D)[:, None], extra)
-
-    def expansion_by_logs(
-        self, log_N: FloatArray, log_D: FloatArray, extra: FloatArray | float = 0.0
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """The same by the logarithms of budgets."""
-        constant, by_size, by_data = self.pieces_by_logs(log_N, log_D)
-        loss = constant + by_size + by_data + extra
-        inverse = 1.0 / loss
-        share_N, share_D = by_size * inverse, by_data * inverse
-        return loss, {
-            "E": constant * inverse,
-            "A": share_N,
-            "alpha": -share_N * (log_N * over_runs(self.alpha)),
-            "B": share_D,
-            "beta": -share_D * (log_D * over_runs(self.beta)),
-        }
+        """C at budgets (R,), shape (..., R, K)."""
+        law, N, D = self.at(N, D)
+        return law.fall(N, D)
 
     def bent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:
         """The same losses at the one or two `levels` (plain units) of a budget, with another exponent (..., K) of it.
@@ -157,15 +122,12 @@ class Chinchilla(CoreLaw):
     takes_repetition = False
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        return np.broadcast_to(self.core(N, D), (*np.shape(self.E)[:-1], len(N), np.shape(self.E)[-1]))
+        return self.core(N, D)
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        loss, slopes = self.core_expansion(N, D)
-        return np.log(loss), slopes
-
-    def terms(self, N: float, D: float) -> Terms:
-        hint = "fit a law with a mixture in it, such as 'shapley-tempered' or 'learned-base'"
-        raise SolveError("law 'chinchilla' does not depend on the mixture: no mixture is better", hint=hint)
+        law, N, D = self.at(N, D)
+        core, slopes = law.fall_slopes(N, D)
+        return np.log(core), slopes
 
 
 def power(base: FloatArray, exponent: FloatArray) -> FloatArray:

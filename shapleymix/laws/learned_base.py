@@ -5,8 +5,16 @@ zero, so that a source of which little is known is like any other; a target's ow
 grows the law becomes the exponential `C exp(-sum_i u_ij p_i^s_ij)`; with large u it forgets the base.
 
 A larger model, or a longer training, makes more of a target's own data: small models that have seen few tokens are
-nearly alike whatever their mixture. How much of the fall of the core it takes is fitted with both budgets, and shrunk
-to nothing (see `growth`).
+nearly alike whatever their mixture. By `g_j = exp(x_j)`, where `gamma_j x_j` is a share eta_j of the fall of log C_j
+from the smallest size to N (at the fewest tokens), and a share zeta_j of its fall from the fewest tokens to D (at N);
+both are fitted, and shrunk to nothing. Where own data do most of the help, a mixture without any keeps `C^(1 - eta)` of
+the one fall and `C^(1 - zeta)` of the other. Neither share is more than one, so that no prediction rises with D,
+whatever the mixture, nor with N from the fewest tokens on: with b between -1 and 1,
+
+    d log L / d log D = (1 + zeta b) d log C / d log D.
+
+The fall of a core ends at E, and the growth with it: powers of N and D, which know no end, promised that more tokens
+make a language with little of its own data ever worse.
 """
 
 from __future__ import annotations
@@ -19,10 +27,9 @@ import numpy as np
 
 from shapleymix.laws.base import Inputs, Observations, require_transfer
 from shapleymix.laws.core import EXPONENT
-from shapleymix.laws.growth import Falls, Growth, Shares
-from shapleymix.laws.symbols import Belief, Budget, Knobs, fitted, given, over_runs
-from shapleymix.laws.terms import PowerTerms
-from shapleymix.laws.transfer import TransferLaw, concave_powers, concavity, log_ratios
+from shapleymix.laws.pieces import Pieces, log_ratios, powers
+from shapleymix.laws.shapley import TransferLaw, concavity
+from shapleymix.laws.symbols import Belief, Budget, Knobs, fitted, given
 from shapleymix.records import BoolArray, FloatArray
 
 FIRST = 0.1  # coefficient of every source from which a search begins: at zero its slope in the exponents is zero
@@ -30,6 +37,40 @@ RELIEF = 30.0  # times the spread of other sources' coefficients has a target's 
 SPREADS = {"gamma": 0.5, "a": 0.3, "c": 0.3}  # of their logarithms among targets of one log
 GROWTH = 0.5
 """Spread of eta and zeta about 0. Held-out errors hardly change with 0.35 to 1 (our six languages)."""
+
+
+LEAST, MOST = 1e-300, 1e300  # of a core of which a logarithm is taken
+FURTHEST = 200.0  # of x: e to that is as good as infinite, and its products are not
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How own data's help has grown by each run's budget, `g = exp(x)`, with the falls that say so, (..., R, K).
+
+    Attributes
+    ----------
+    x : array (..., R, K)
+        `(eta size + zeta data) / gamma`.
+    size, data : array (..., R, K)
+        By how much log C falls from the smallest size to N (at the fewest tokens), and from these to D (at N).
+    help : array (..., 1, K)
+        Own data's help at an even ratio, where nothing has grown.
+    """
+
+    x: FloatArray
+    size: FloatArray
+    data: FloatArray
+    help: FloatArray
+
+    @property
+    def factor(self) -> FloatArray:
+        """Of the help of own data."""
+        return np.exp(self.x)
+
+    @property
+    def scale(self) -> FloatArray:
+        """R_j, by which Theta is divided, so that growth tells mixtures apart and moves no even one's loss."""
+        return (1.0 + self.help * self.factor) / (1.0 + self.help)
 
 
 @dataclass(frozen=True)
@@ -49,7 +90,7 @@ class LearnedBase(TransferLaw):
     kind = "law/learned-base"
     name = "learned-base"
     reference = "this library; the form of MARINER (Marin 2026) and of the ShapleyLaw paper, section 3.3, as limits"
-    assumption = "a source is like any other until the log shows that it helps, with diminishing returns in each ratio"
+    assumption = "all sources start out equally useful, the runs must show otherwise; returns diminish in each ratio"
     needs = ("mixture",)
     threshold = 1e-2
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {
@@ -84,64 +125,67 @@ class LearnedBase(TransferLaw):
     def exponent(self) -> FloatArray:
         return np.where(self.own > 0, self.a[..., None, :], self.c[..., None, :])
 
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
+        law, N, D = self.at(N, D)
+        growth, core = law.growth(N, D), law.fall(N, D)
+        own = np.where(law.own > 0, growth.factor[..., None, :], 1.0)
+        phi = law.phi() * own / growth.scale[..., None, :]
+        s = np.broadcast_to(law.exponent(), np.broadcast_shapes(law.exponent().shape, law.u.shape))
+        return Pieces("power", np.zeros_like(core), core, law.gamma, phi, s, 1.0 / growth.scale)
+
     def growth(self, N: FloatArray, D: FloatArray) -> Growth:
-        """How far own data's help has grown at each budget."""
+        """How own data's help has grown at each budget, by a law whose symbols have the axes of N and D."""
+        budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
+        levels = [np.log(np.clip(self.fall(*at), LEAST, MOST)) for at in budgets]
+        size, data = levels[0] - levels[1], levels[1] - levels[2]
+        x = np.clip((self.eta * size + self.zeta * data) / self.gamma, -FURTHEST, FURTHEST)
         own = np.einsum("...mk,...mk->...k", self.phi(), self.own)
-        return Growth(np.exp(self._shares().log_factor(self._falls(N, D))), over_runs(own * self.even**self.a))
+        return Growth(x, size, data, own * self.even**self.a)
 
-    def _falls(self, N: FloatArray, D: FloatArray) -> Falls:
-        return Falls.of(self, (self.first_N, self.first_D), N, D)
-
-    def _shares(self) -> Shares:
-        return Shares(over_runs(self.eta), over_runs(self.zeta), over_runs(self.gamma))
-
-    def theta(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        powers, phi, growth = concave_powers(p, self.exponent()), self.phi(), self.growth(N, D)
-        own = np.einsum("...rmk,...mk->...rk", powers, phi * self.own)
-        helped = np.einsum("...rmk,...mk->...rk", powers, phi) + (growth.factor - 1.0) * own
-        return (1.0 + helped) / growth.scale
-
-    def defined(self, p: FloatArray) -> BoolArray:
-        return np.ones((*np.shape(self.gamma)[:-1], len(p), np.shape(self.gamma)[-1]), dtype=bool)
+    def growth_slopes(self, growth: Growth, N: FloatArray, D: FloatArray) -> dict[str, FloatArray]:
+        """Derivatives of x by the logarithm of each symbol on which it hangs; by eta and zeta themselves."""
+        budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
+        first, between, last = (self.fall_slopes(*at)[1] for at in budgets)
+        moves = (np.abs(growth.x) < FURTHEST) / self.gamma
+        found = {
+            name: moves * (self.eta * (first[name] - between[name]) + self.zeta * (between[name] - last[name]))
+            for name in last
+        }
+        return found | {
+            "eta": moves * growth.size,
+            "zeta": moves * growth.data,
+            "gamma": -moves * self.gamma * growth.x,
+        }
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        gamma, growth = over_runs(self.gamma), self.growth(N, D)
-        factor, before, after = growth.factor, growth.before, growth.after
-        exponent, phi = self.exponent(), self.phi()
-        powers = concave_powers(p, exponent)  # (..., R, M, K)
-        own = np.einsum("...rmk,...mk->...rk", powers, phi * self.own)
-        helped = np.einsum("...rmk,...mk->...rk", powers, phi) + (factor - 1.0) * own
+        law, N, D = self.at(N, D)
+        gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
+        factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
+        raised, phi = powers(p, exponent), law.phi()  # (..., R, M, K)
+        own = np.einsum("...mk,...mk->...k", raised, phi * law.own)
+        helped = np.einsum("...mk,...mk->...k", raised, phi) + (factor - 1.0) * own
         theta = 1.0 + helped
         log_theta = np.log(theta) - np.log(growth.scale)
-        core, slopes = self.core_expansion(N, D)
-        powers *= (-1.0 / theta)[..., None, :]
-        powers *= np.where(self.own[..., None, :, :] > 0, factor[..., None, :], 1.0)
-        by_log = powers * log_ratios(p)[:, :, None]
-        steep = self.u * exponent
+        core, slopes = law.fall_slopes(N, D)
+        raised *= (-1.0 / theta)[..., None, :]
+        raised *= np.where(law.own > 0, factor[..., None, :], 1.0)
+        by_log = raised * log_ratios(p)[:, :, None]
+        steep = law.u * exponent
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
-        even = over_runs(self.even**self.a)
-        by_a = np.einsum("...rmk,...mk->...rk", by_log, steep * self.own)
+        by_a = np.einsum("...mk,...mk->...k", by_log, steep * law.own)
         slopes |= {
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
-            "u": powers + self.own[..., None, :, :] * (even * spared)[..., None, :],
-            "a": by_a + gamma * growth.help * spared * over_runs(self.a * np.log(self.even)),
-            "c": np.einsum("...rmk,...mk->...rk", by_log, steep * (self.own == 0)),
+            "u": raised + law.own * (law.even**law.a * spared)[..., None, :],
+            "a": by_a + gamma * growth.help * spared * law.a * np.log(law.even),
+            "c": np.einsum("...mk,...mk->...k", by_log, steep * (law.own == 0)),
         }
         by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
-        by_x = self._shares().slopes(self._falls(N, D))
-        grown = {name: slopes.get(name, 0.0) + by_growth * by for name, by in by_x.items()}
+        grown = {name: slopes.get(name, 0.0) + by_growth * by for name, by in law.growth_slopes(growth, N, D).items()}
         return np.log(core) - gamma * log_theta, slopes | grown
 
     def idle(self) -> dict[str, BoolArray]:
         foreign = ~np.any(self.own > 0, axis=-2)
         return {"a": foreign, "eta": foreign, "zeta": foreign}
-
-    def terms(self, N: float, D: float) -> PowerTerms:
-        core = self.core_at(N, D)
-        growth = self.growth(np.array([N]), np.array([D]))
-        phi = self.phi() * np.where(self.own > 0, growth.factor, 1.0) / growth.scale
-        s = np.broadcast_to(self.exponent(), self.u.shape)
-        return PowerTerms(np.zeros_like(core), core, self.gamma, phi, s, base=1.0 / growth.scale[..., 0, :])
 
     def rescaled(self, N0: float, D0: float) -> Self:
         return super().rescaled(N0, D0).replaced(first_N=self.first_N * N0, first_D=self.first_D * D0)

@@ -1,18 +1,47 @@
-"""Laws whose transfer coefficients are normalised Shapley values (ShapleyLaw paper, section 3.3).
+"""Laws `L_j = C_j(N, D) Theta_j(p)^-gamma_j` whose transfer coefficients are given: by Shapley values, or by families.
 
-`exp(SV - max)` has an arbitrary temperature, so that two of the three laws fit it: `phi_ij = NSV_ij^kappa_j`.
+`Theta_j = sum_i phi_ij p_i^a_j` (ShapleyLaw paper, section 3.3). `exp(SV - max)` has an arbitrary temperature, so that
+two of the Shapley laws fit it: `phi_ij = NSV_ij^kappa_j`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.laws.base import Inputs, require_transfer
-from shapleymix.laws.symbols import fitted, given, over_runs
-from shapleymix.laws.transfer import Aggregate, TransferLaw, concavity, safe_log, strength
+from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.pieces import Pieces
+from shapleymix.laws.symbols import fitted, given
 from shapleymix.records import FloatArray
+
+
+def strength(*start: float) -> FloatArray:
+    """Declare gamma, how strongly transfer acts; members say where their search begins."""
+    return fitted(low=1e-6, high=20.0, start=start, typical=(0.1, 0.3))
+
+
+def concavity(*start: float) -> FloatArray:
+    """Declare an exponent of ratios, in (0, 1]; 1 is no bound of the search but the law that is linear in them."""
+    return fitted(low=0.05, high=1.0, start=start, typical=(0.4, 0.8))
+
+
+@dataclass(frozen=True)
+class TransferLaw(CoreLaw):
+    """`L_j = C_j(N, D) Theta_j(p)^-gamma_j`; members say what phi and a are made of."""
+
+    gamma: FloatArray = strength()
+
+    def phi(self) -> FloatArray:
+        """Transfer coefficients, shape (..., M, K)."""
+        raise NotImplementedError
+
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
+        law, N, D = self.at(N, D)
+        core = law.fall(N, D)
+        return Pieces("power", np.zeros(core.shape), core, law.gamma, law.phi())
 
 
 @dataclass(frozen=True)
@@ -42,9 +71,6 @@ class Shapley(ShapleyTransfer):
     def phi(self) -> FloatArray:
         return self.nsv
 
-    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        return self.transfer_expansion(N, D, safe_log(self.theta(p, N, D)))
-
 
 @dataclass(frozen=True)
 class TemperedTransfer(ShapleyTransfer):
@@ -54,11 +80,6 @@ class TemperedTransfer(ShapleyTransfer):
 
     def phi(self) -> FloatArray:
         return np.exp(self.kappa[..., None, :] * np.log(self.nsv))
-
-    def kappa_slope(self, found: Aggregate) -> FloatArray:
-        """Derivative of log L by log kappa."""
-        mean_log = np.einsum("...rmk,...mk->...rk", found.shares, np.log(self.nsv))
-        return -over_runs(self.gamma * self.kappa) * mean_log
 
 
 @dataclass(frozen=True)
@@ -71,11 +92,6 @@ class ShapleyTempered(TemperedTransfer):
     assumption = "Shapley values rank the transfer; its strength is fitted"
 
     gamma: FloatArray = strength(0.03, 0.1, 0.3, 1.0)
-
-    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        found = self.aggregate(p)
-        log_loss, slopes = self.transfer_expansion(N, D, found.log_theta)
-        return log_loss, slopes | {"kappa": self.kappa_slope(found)}
 
 
 @dataclass(frozen=True)
@@ -90,10 +106,70 @@ class ShapleyConcave(TemperedTransfer):
     gamma: FloatArray = strength(0.05, 0.2, 0.6)
     a: FloatArray = concavity(0.4, 0.7, 0.95)
 
-    def exponent(self) -> FloatArray:
-        return over_runs(self.a)
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
+        found, (law, _, _) = super().pieces(N, D), self.at(N, D)
+        return replace(found, s=law.a[..., None, :] + np.zeros(np.shape(found.phi)))
 
-    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        found = self.aggregate(p)
-        log_loss, slopes = self.transfer_expansion(N, D, found.log_theta)
-        return log_loss, slopes | {"kappa": self.kappa_slope(found), "a": self.a_slope(p, found)}
+
+@dataclass(frozen=True)
+class Family(TransferLaw):
+    """`L_j = C_j(N, D) Theta_j^-gamma_j`, Theta the summed ratio of j's family, fitted for each target.
+
+    This is the form of the ShapleyLaw paper's comparison. Undefined where a family's ratio is zero.
+    """
+
+    kind = "law/family"
+    name = "family"
+    reference = "He et al. 2025; ShapleyLaw paper, section 2.2"
+    assumption = "transfer is full within a family and none outside of it"
+    needs = ("mixture", "families")
+
+    gamma: FloatArray = strength(0.02, 0.05, 0.1, 0.2, 0.4)
+    members: FloatArray = given("MK")
+
+    def phi(self) -> FloatArray:
+        return self.members
+
+    @classmethod
+    def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
+        return {"members": same_family(inputs, inputs.sources)}
+
+
+@dataclass(frozen=True)
+class FamilyMean(Family):
+    """FamilyLaw as published: one law a family, fitted to the mean loss of its targets, predicting that for each."""
+
+    kind = "law/family-mean"
+    name = "family-mean"
+    reference = "He et al. 2025, eq. of the family's loss"
+    assumption = "all languages of a family have one loss; transfer is full within it and none outside"
+
+    @classmethod
+    def seen_losses(cls, loss: FloatArray, inputs: Inputs) -> FloatArray:
+        together = same_family(inputs, inputs.targets)
+        measured = ~np.isnan(loss)
+        total = np.where(measured, loss, 0.0) @ together
+        count = measured @ together
+        mean = total / np.maximum(count, 1.0)
+        return np.where(measured & (count == together.sum(axis=0)), mean, np.nan)
+
+
+def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
+    """1 where a row's language and a target are of one family, else 0; shape (rows, K)."""
+    if inputs.languages is None:
+        hint = "give a languages table with the columns language,family (languages=)"
+        raise UsageError("law 'family' needs the language families", hint=hint)
+    family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
+    lacking = [name for name in dict.fromkeys((*rows, *inputs.targets)) if not family.get(name)]
+    if lacking:
+        place = Location(file=inputs.languages.origin, column="family")
+        raise DataError.of(
+            [
+                Fault(f"no family is given for {name!r}", place, hint="add the language with its family")
+                for name in lacking
+            ],
+            "the languages table",
+        )
+    of_row = np.array([family[name] for name in rows])
+    of_target = np.array([family[name] for name in inputs.targets])
+    return (of_row[:, None] == of_target[None, :]).astype(np.float64)

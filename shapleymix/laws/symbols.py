@@ -126,7 +126,7 @@ def fitted(
     positive : bool
         Searched over by its logarithm, or (a real symbol) as it is.
     budget : {"N", "D"}, optional
-        The budget without whose variation the symbol cannot be told: with one value of it in the log, the symbol is 0.
+        The budget that must vary for the symbol to be fitted: with one value of it in the log, the symbol is 0.
     usual : float, optional
         The value at which an exponent is held where the log has two values of its budget.
     start : tuple of float

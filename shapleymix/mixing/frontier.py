@@ -1,129 +1,214 @@
 """The trade-off between two sets of targets: how low the mean loss of one can be for each mean loss of the other.
 
->>> curve = frontier(fit, "243M", "100B", "en:rest", points=9)
->>> curve.entries[0].first, curve.entries[0].second, curve.entries[0].mixture
+>>> curve = problem(fit, "243M", "100B").frontier("en:rest")
+>>> curve.entries[0].first, curve.entries[0].second
 
 Both mean losses are convex: each mixture on the curve minimises `share` times the one plus `1 - share` times the other.
-Rounds of problems choose the shares so that points are spread along the curve, each with its proof.
+Of the optima for many shares those are chosen that lie at like distances along the curve, each with its proof.
+
+Axes: M sources, K targets, R points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError, caution
-from shapleymix.keywords import checked
-from shapleymix.laws.terms import Terms
-from shapleymix.mixing.certificate import Answer
-from shapleymix.mixing.closed_forms import EXACT
-from shapleymix.mixing.curves import Frontier, FrontierPoint
-from shapleymix.mixing.demands import DemandKeywords, Demands, Size, notices_of, takes_demands
-from shapleymix.mixing.engine.solving import solve_all, usable_replicates
-from shapleymix.mixing.fit_like import FitLike, FitSpec, effect_of, fit_of, misfit_of
-from shapleymix.mixing.gains import Beliefs
-from shapleymix.mixing.groups import families_of
-from shapleymix.mixing.judgement import judged
-from shapleymix.mixing.pieces import pieces_of, supplied
-from shapleymix.mixing.problem import MEAN, Problem
-from shapleymix.mixing.repeating import repeated_replicates, unpriced
-from shapleymix.mixing.sides import sides_of
+from shapleymix.display import Columns, Tabular
+from shapleymix.errors import Fault, SolveError, UsageError, did_you_mean
+from shapleymix.files import Json
+from shapleymix.mixing.answer import plain_keywords, provenance_of
+from shapleymix.mixing.goal import MEAN
+from shapleymix.mixing.groups import families_of, labels_between
+from shapleymix.mixing.proof import Certificate, Proof
+from shapleymix.mixing.question import Question
+from shapleymix.mixing.solving import solve_all
 from shapleymix.mixing.weights import Weights
-from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.sizes import parse_size
+from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99
-ROUNDS = 3
-FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
-"""Odds of the shares of the first round."""
-END_ODDS = 1e7
+ODDS = 10.0 ** np.linspace(-5, 5, 81)
+"""Odds of the shares that are solved for; the points are chosen among their optima."""
 ALIKE = 1e-9
 """Mean losses that differ by less, relative, are the same: what a proof can tell."""
+REST = "rest"
+_HINT = "write it like en:rest or en+de:zh+ja"
 
 
-@takes_demands
-def frontier(
-    fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, **keywords: Unpack[DemandKeywords]
-) -> Frontier:
-    """The trade-off curve between the mean losses of two sets of targets.
+@dataclass(frozen=True)
+class FrontierPoint(Record):
+    """One mixture on the curve.
 
-    Parameters
+    Attributes
     ----------
-    fit, N, D : FitSpec and sizes
-        The fit and the budget, as for `optimize`.
-    between : str
-        Two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table stand for
-        their targets, and `rest` for all targets that the other side does not name.
-    points : int
-        Largest number of points; there are fewer where the curve has a kink or ends in one point.
-    **keywords : DemandKeywords
-        As for `optimize`; weights count within each side.
-
-    Raises
-    ------
-    UsageError
-        If a side names no target, both name one, or something is asked that a curve does not know: another objective,
-        method or a KL penalty. Else as for `optimize`.
+    share : float
+        Weight of the first side's mean loss; that of the second is 1 - share.
+    p : array (M,)
+        Ratios.
+    losses : array (K,)
+        Predicted losses, nats; NaN where above an untrained model's.
+    first, second : float
+        Mean losses of the two sides with their intervals for one run.
+    certificate : Certificate
+        Bound on what any other mixture could gain in the weighted sum of both sides.
     """
-    checked("frontier", keywords, DemandKeywords.__annotations__)
-    demands = Demands(**keywords)
-    fit, size, tokens = fit_of(fit, for_losses="a trade-off curve"), parse_size(N), parse_size(D)
-    _require_plain(demands)
+
+    kind = "frontier-point"
+
+    share: float
+    p: FloatArray
+    losses: FloatArray
+    first: float
+    first_low: float
+    first_high: float
+    second: float
+    second_low: float
+    second_high: float
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class Frontier(Tabular, Record):
+    """The curve from the optimum of the second side to that of the first.
+
+    Attributes
+    ----------
+    between : str
+        The two sides, as they were asked for.
+    first_targets, second_targets : tuple of str
+        Targets of the two sides.
+    first_weights, second_weights : array (K,)
+        Weights of the two mean losses; each sums to 1.
+    entries : tuple of FrontierPoint
+        The points, by rising loss of the second side; no point is at least as good as another on both.
+    available, max_epochs, min_tokens : array (M,)
+        Unique tokens, how often they may be seen, and the fewest tokens of each source, as of a `Mixture`.
+    warnings, notices : tuple of str
+        At most three things that change what a reader would do, and what else is to be known.
+    asked : dict
+        The keywords of the `problem` as they were given.
+    """
+
+    kind = "frontier"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
+        "available": "M", "max_epochs": "M", "min_tokens": "M",
+    }  # fmt: skip
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    between: str
+    first_targets: tuple[str, ...]
+    second_targets: tuple[str, ...]
+    first_weights: FloatArray
+    second_weights: FloatArray
+    weights_origin: str
+    entries: tuple[FrontierPoint, ...]
+    level: float
+    available: FloatArray
+    max_epochs: FloatArray
+    min_tokens: FloatArray
+    warnings: tuple[str, ...]
+    notices: tuple[str, ...]
+    asked: dict[str, Json]
+    provenance: dict[str, Json]
+
+    def columns(self) -> Columns:
+        """One row a point."""
+        names = ("share", "first", "first_low", "first_high", "second", "second_low", "second_high")
+        numbers = {name: [getattr(entry, name) for entry in self.entries] for name in names}
+        ratios = np.array([entry.p for entry in self.entries]).reshape(len(self.entries), len(self.sources))
+        return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
+
+    def point(self, number: int) -> dict[str, float]:
+        """Ratios by name of a point by its number, from 1."""
+        return dict(zip(self.sources, self.entries[number - 1].p.tolist(), strict=True))
+
+
+def frontier_of(one: Question, between: str, points: int) -> Frontier:
+    """The curve of a question."""
+    asked, surface, supply = one.asked, one.surface, one.supply
+    for what, given in (
+        ("objective 'worst'", asked["objective"] != MEAN), ("KL penalty", asked["kl"] > 0),
+        ("compare_to", bool(asked["compare_to"])), ("what_if", bool(asked["what_if"])),
+        ("downstream", asked["downstream"] is not None), ("allow_nonconvex", asked["allow_nonconvex"]),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(f"a frontier takes no {what}", hint="leave it out; bounds of every kind are taken")
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    terms, again = pieces_of(fit, size, tokens, demands)
-    problem, weights = demands.problem(fit, terms, tokens)
-    families = families_of(demands.table, fit.targets)
-    names = sides_of(between, fit.targets, families)
-    w = np.stack([_side_weights(side, fit.targets, weights) for side in names])
-    replicates, notes = usable_replicates(repeated_replicates(fit, again, problem.constraints.available, tokens))
-    shares, answers, lost = _spread(problem, w, points, _untrained(fit))
-    entries, told = _entries(fit, size, demands, problem, w, shares, answers, replicates)
+    one.require_convex()
+    names = sides_of(between, surface.targets, families_of(asked["languages"], surface.targets))
+    w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
+    shares, proofs, lost = _spread(one, w, points)
+    entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
+    told = surface.warnings(np.stack([entry.p for entry in entries]))
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
-    found = Frontier(
-        sources=tuple(fit.sources),
-        targets=tuple(fit.targets),
-        N=size,
-        D=tokens,
+    return Frontier(
+        sources=tuple(surface.sources),
+        targets=tuple(surface.targets),
+        N=surface.N,
+        D=surface.D,
         between=between,
         first_targets=names[0],
         second_targets=names[1],
         first_weights=w[0],
         second_weights=w[1],
-        weights_origin=weights.origin,
+        weights_origin=one.weights.origin,
         entries=entries,
-        level=demands.level,
-        replicates=0 if replicates is None else int(np.prod(replicates.batch)),
-        available=problem.constraints.available,
-        max_epochs=problem.constraints.epochs,
-        min_tokens=problem.constraints.min_tokens,
-        notices=tuple(dict.fromkeys((*notes, *notices_of(demands, problem.constraints, weights), *told, *few, *lost))),
-        provenance={
-            "fit": dict(getattr(fit, "provenance", None) or {}),
-            "groups": list(problem.constraints.group_names),
-        },
+        level=one.level,
+        available=supply.available,
+        max_epochs=supply.epochs,
+        min_tokens=supply.least,
+        warnings=told[:3],
+        notices=(*told[3:], *one.notices, *few, *lost),
+        asked=plain_keywords(asked),
+        provenance=provenance_of(one.fit),
     )
-    caution(found.notices)
-    return found
 
 
-def _require_plain(demands: Demands) -> None:
-    """Refuse by name what a weighted sum of two mean losses has no place for."""
-    refused = (
-        ("objective 'worst'", demands.objective != MEAN),
-        (f"method {demands.method!r}", demands.method != EXACT),
-        ("KL penalty", demands.kl > 0),
-        ("compare_to", demands.compare_to is not None and len(demands.compare_to) > 0),
-        ("what_if", bool(demands.what_if)),
-        ("cautious", demands.wary),
-        ("allow_nonconvex", demands.allow_nonconvex),
+def sides_of(
+    text: str, targets: tuple[str, ...], families: Mapping[str, tuple[str, ...]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets of the two sides of `en:rest` or `en+de:zh+ja`.
+
+    Raises
+    ------
+    UsageError
+        If the text has no two sides, a name is no target, or one stands on both sides.
+    """
+    sides = text.split(":") if isinstance(text, str) else []
+    if len(sides) != 2:
+        raise UsageError(f"frontier: {text!r} has no two sides", hint=_HINT)
+    named = [_targets_of(side, targets, families) for side in sides]
+    first, second = (
+        tuple(name for name in targets if name not in (other or ())) if side is None else side
+        for side, other in (named, reversed(named))
     )
-    for what, asked in refused:
-        if asked:
-            raise UsageError(f"a frontier takes no {what}", hint="leave it out; bounds of every kind are taken")
+    if not first or not second or set(first) & set(second):
+        raise UsageError(f"frontier: the sides of {text!r} are not two parts of the targets", hint=_HINT)
+    return first, second
+
+
+def _targets_of(side: str, targets: tuple[str, ...], families: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The targets that one side means; None = the rest."""
+    if side.strip() == REST and REST not in targets:
+        return None
+    labels = labels_between(side, (*targets, *families))
+    faults = [
+        Fault(f"frontier: {name!r} is no target", value=name, hint=did_you_mean(name, (*targets, *families)))
+        for name in labels
+        if name not in targets and name not in families
+    ]
+    if faults:
+        raise UsageError.of(faults, "the sides of the frontier")
+    members = [one for name in labels for one in ((name,) if name in targets else families[name])]
+    return tuple(dict.fromkeys(members))
 
 
 def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:
@@ -134,59 +219,40 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _untrained(fit: FitLike) -> FloatArray:
-    """Losses (K,) that no trained model exceeds; NaN where they are not known."""
-    known = getattr(getattr(fit, "coverage", None), "untrained", None)
-    return np.full(len(fit.targets), np.nan) if known is None else np.asarray(known, dtype=np.float64)
-
-
-def _spread(
-    problem: Problem, w: FloatArray, points: int, untrained: FloatArray
-) -> tuple[FloatArray, list[Answer], list[str]]:
+def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
     """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
-    shares = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
-    answers = _solved(problem, w, shares)
-    for _ in range(ROUNDS):
-        part = np.flatnonzero(_trusted(problem.terms, w, answers, untrained))
-        wanted = _between(shares[part], _along(problem.terms, w, [answers[place] for place in part]), points)
-        shares, answers = np.append(shares, wanted), [*answers, *_solved(problem, w, wanted)]
-        order = np.argsort(shares, kind="stable")
-        shares, answers = shares[order], [answers[place] for place in order]
-    losses, trusted = _sides(problem.terms, w, answers), _trusted(problem.terms, w, answers, untrained)
+    shares = np.array([0.0, *(ODDS / (1 + ODDS)), 1.0])
+    goals = [replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist()]
+    proofs = [proof for proof, _ in solve_all(goals)]
+    losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
     whole = np.isfinite(losses).all(axis=1) & ~_dominated(losses)
     kept = np.flatnonzero(whole & trusted)
     if not len(kept):
         raise SolveError("no mixture within the bounds has a finite loss on both sides", hint="add small floors")
     kept = kept[np.argsort(losses[kept, 1], kind="stable")]
-    chosen = kept[_nearest(_along(problem.terms, w, [answers[place] for place in kept]), points)]
+    chosen = kept[_nearest(_along(losses[kept]), points)]
     lost = "the curve ends where the law gives more than an untrained model's loss"
-    return shares[chosen], [answers[place] for place in chosen], [lost] if (whole & ~trusted).any() else []
+    return shares[chosen], [proofs[place] for place in chosen], [lost] if (whole & ~trusted).any() else []
 
 
-def _trusted(terms: Terms, w: FloatArray, answers: Sequence[Answer], untrained: FloatArray) -> BoolArray:
+def _predicted(one: Question, w: FloatArray, proofs: Sequence[Proof]) -> BoolArray:
     """Which optima (R,) the law has a prediction for, on both sides; all of them where it has none for two."""
-    losses = terms.losses(np.stack([answer.p for answer in answers]))
-    known = np.all((losses <= untrained) | ~(w > 0).any(axis=0), axis=1)
-    return known if known.sum() > 1 else np.ones(len(answers), dtype=bool)
+    losses = one.surface.mean(np.stack([proof.p for proof in proofs]))
+    known = np.isfinite(losses[:, np.flatnonzero(w.any(axis=0))].sum(axis=1))
+    return known if np.count_nonzero(known) > 1 else np.ones(len(proofs), dtype=bool)
 
 
-def _solved(problem: Problem, w: FloatArray, shares: FloatArray) -> list[Answer]:
-    """The optimum of each weighted sum of the two sides, all in one batch."""
-    return list(solve_all(tuple(replace(problem, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist())))
-
-
-def _sides(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray:
+def _sides(one: Question, w: FloatArray, proofs: Sequence[Proof]) -> FloatArray:
     """Mean losses (R, 2) of both sides."""
-    p = np.stack([answer.p for answer in answers])
-    return np.stack([terms.objective(p, side) for side in w], axis=-1)
+    p = np.stack([proof.p for proof in proofs])
+    return np.stack([one.goal.pieces.objective(p, side) for side in w], axis=-1)
 
 
-def _along(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray:
-    """How far (R,) along the curve each point lies, from 0 to 1; both sides count by their own range."""
-    losses = _sides(terms, w, answers)
+def _along(losses: FloatArray) -> FloatArray:
+    """How far (R,) along the curve each point (R, 2) lies, from 0 to 1; both sides count by their own range."""
     finite = np.isfinite(losses).all(axis=1)
     low, high = losses[finite].min(axis=0, initial=np.inf), losses[finite].max(axis=0, initial=-np.inf)
     with np.errstate(invalid="ignore"):
@@ -195,21 +261,14 @@ def _along(terms: Terms, w: FloatArray, answers: Sequence[Answer]) -> FloatArray
     return way / max(way[-1], 1e-300)
 
 
-def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
-    """Shares that promise points at equal distances: linear between the log odds of those known."""
-    inner = np.clip(shares, 1 / END_ODDS, 1 - 1 / END_ODDS)
-    wanted = np.interp(np.linspace(0, 1, points), way, np.log(inner) - np.log1p(-inner))
-    return 1 / (1 + np.exp(-wanted))
-
-
 def _dominated(losses: FloatArray) -> BoolArray:
-    """Which points (R, 2) another is at least as good as on both sides, and better on one; of equal ones the first."""
-    tell = ALIKE * np.abs(losses)
-    with np.errstate(invalid="ignore"):
-        at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
-        better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
-    earlier = np.tri(len(losses), k=-1, dtype=bool)
-    return np.any(at_least & (better | (at_least.T & earlier)), axis=1)
+    """Which points (R, 2) gain on one side nothing over a point that is as good on the other, to rounding."""
+    found, least = np.zeros(len(losses), dtype=bool), np.inf
+    first = np.where(np.isfinite(losses[:, 0]), losses[:, 0], 1e300)
+    for place in np.lexsort(losses.T).tolist():  # by the second side, then the first
+        found[place] = not first[place] < least - ALIKE * abs(first[place])
+        least = least if found[place] else first[place]
+    return found
 
 
 def _nearest(way: FloatArray, points: int) -> list[int]:
@@ -218,33 +277,10 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
     return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
 
 
-def _entries(
-    fit: FitLike,
-    N: float,
-    demands: Demands,
-    problem: Problem,
-    w: FloatArray,
-    shares: FloatArray,
-    answers: Sequence[Answer],
-    replicates: Terms | None,
-) -> tuple[tuple[FrontierPoint, ...], tuple[str, ...]]:
-    """The points as they are reported, and what the fit says of them; `w` (2, K) are the sides' weights."""
-    bounds, entries, told = problem.constraints, [], []
-    regime, effect = supplied(fit, N, bounds), effect_of(fit, N, bounds.D)
-    every = Beliefs(problem, replicates, misfit_of(fit, N, bounds.D), None, demands.level, regime=regime, effect=effect)
-    believed = [replace(every, problem=replace(problem, w=side)) for side in w]
-    for share, answer in zip(shares.tolist(), answers, strict=True):
-        seen = judged(fit, answer.p, {}, N, bounds, demands)
-        why = [seen.reason(0, side) for side in w]
-        sides = [_reported(one, answer.p, bool(lost)) for one, lost in zip(believed, why, strict=True)]
-        losses, reason = np.asarray(seen.optimum.losses, dtype=float)[0], "; ".join(dict.fromkeys(filter(None, why)))
-        entries.append(FrontierPoint(share, answer.p, losses, *sides[0], *sides[1], answer.certificate, reason))
-        told += [*seen.warnings, *unpriced(fit, answer.p, bounds, "a point")]
-    return tuple(entries), tuple(dict.fromkeys(told))
-
-
-def _reported(beliefs: Beliefs, p: FloatArray, absent: bool) -> tuple[float, float, float]:
-    """One side's mean loss with its interval; NaN where the law has none."""
-    if absent:
-        return np.nan, np.nan, np.nan
-    return beliefs.value(p), *beliefs.objective(p)
+def _point(one: Question, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
+    """One point as it is reported."""
+    losses, p = one.surface.mean(proof.p[None]), proof.p[None]
+    first, second = (replace(one.goal, w=side).of for side in w)
+    ends = [one.surface.objective_interval(p, of, one.level)[:, 0].tolist() for of in (first, second)]
+    sides = (float(first(losses)[0]), *ends[0]), (float(second(losses)[0]), *ends[1])
+    return FrontierPoint(share, proof.p, losses[0], *sides[0], *sides[1], proof.certificate)  # pyright: ignore

@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import NoneType
 
-from shapleymix.errors import Fault, UsageError
+from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.tables.amounts import parse_ratio
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.names import repeated
-from shapleymix.tables.spelling import composed, near
 
-_BOUND = re.compile(r"(?P<members>[^<>=]+)(?P<sign><=|>=|=)(?P<bound>[^<>=]+)")
-_BETWEEN = re.compile(
-    r"(?P<first>[^<>=:]*\d[^<>=:]*)(?P<sign><=|>=)(?P<members>[^<>=]+)(?P=sign)(?P<last>[^<>=:]*\d[^<>=:]*)"
+_BOUND = re.compile(
+    r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"
 )
 _HINT = "write it like 'en+de<=0.6', '0.2<=en+de<=0.5' or 'cjk: zh+ja>=10%'"
 
@@ -32,7 +29,7 @@ class Group:
     Attributes
     ----------
     sources : tuple of str
-        Labels of sources, or of families where a languages table tells their members.
+        Labels of sources, or of families if a languages table lists their members.
     lower, upper : float
         Bounds of the summed ratio.
     name : str, optional
@@ -45,23 +42,16 @@ class Group:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        members = [self.sources] if isinstance(self.sources, str) else self.sources
-        try:
-            object.__setattr__(self, "sources", tuple(members))
-        except TypeError as error:
-            raise UsageError(f"{members!r} are no sources of a group", hint="give their names") from error
-        if not all(isinstance(member, str) for member in self.sources):
-            raise UsageError(f"{members!r} are no sources of a group", hint="give their names")
-        if not isinstance(self.name, (str, NoneType)):
-            raise UsageError(f"{self.name!r:.60} is no name of a group", hint="give text, or None")
-        object.__setattr__(self, "lower", parse_ratio(self.lower, f"the group {self.label!r}"))
-        object.__setattr__(self, "upper", parse_ratio(self.upper, f"the group {self.label!r}"))
-        if not self.sources or not all(self.sources):
-            raise UsageError("a group has no sources", hint=_HINT)
+        members = (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
+        object.__setattr__(self, "sources", members)
+        if not members or not all(isinstance(member, str) and member for member in members):
+            raise UsageError(f"{members!r} are no sources of a group", hint=_HINT)
+        for side in ("lower", "upper"):
+            object.__setattr__(self, side, parse_ratio(getattr(self, side), f"the group {self.label!r}"))
         if self.lower > self.upper:
             raise UsageError(f"the group {self.label!r} has a floor {self.lower:g} above its cap {self.upper:g}")
-        if repeated(self.sources):
-            raise UsageError(f"the group {self.label!r} names {repeated(self.sources)[0]!r} twice")
+        if repeated(members):
+            raise UsageError(f"the group {self.label!r} names {repeated(members)[0]!r} twice")
 
     @property
     def label(self) -> str:
@@ -77,21 +67,22 @@ class Group:
         text : str
             The bound.
         known : sequence of str
-            Labels of sources and families, which may hold a `+` or a `:` themselves.
+            Labels of sources and families, which may hold a `+` themselves.
 
         Raises
         ------
         UsageError
             If it is no bound.
         """
-        whole = composed(text.strip()) if isinstance(text, str) else ""
-        found = _BETWEEN.fullmatch(whole) or _BOUND.fullmatch(whole)
-        if found is None:
+        found = _BOUND.fullmatch(text) if isinstance(text, str) else None
+        members = labels_between(found["members"], known) if found else ()
+        if found is None or not all(members) or (found["low"] and found["sign"] != "<="):
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
-        name, members = _members(found["members"].strip(), known)
-        if not all(members):
-            raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
-        return cls(members, *_limits(found), name)
+        what, sign = f"the group {text!r}", found["sign"]
+        bound = parse_ratio(found["bound"].strip(), what)
+        low = parse_ratio(found["low"].strip(), what) if found["low"] else 0.0
+        name = found["name"].strip() if found["name"] else None
+        return cls(members, low if sign == "<=" else bound, 1.0 if sign == ">=" else bound, name)
 
 
 def groups_of(
@@ -113,11 +104,7 @@ def groups_of(
     UsageError
         If a text is no bound, or a name is neither a source nor a family, or is both.
     """
-    listed = [given] if isinstance(given, (Group, str)) else given
-    try:
-        items = list(listed)
-    except TypeError as error:
-        raise UsageError(f"{given!r} are no groups", hint=_HINT) from error
+    items = [given] if isinstance(given, (Group, str)) else list(given)
     known = (*sources, *families)
     read = [item if isinstance(item, Group) else Group.read(item, known) for item in items]
     return tuple(_resolved(group, tuple(sources), families) for group in read)
@@ -137,49 +124,19 @@ def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str
 
 
 def _resolved(group: Group, sources: tuple[str, ...], families: Families) -> Group:
-    what = f"the group {group.label!r}"
-    faults = [
-        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=_unknown_hint(name, sources, families))
-        for name in group.sources
-        if name not in sources and name not in families
-    ]
-    faults += [
-        Fault(f"{what}: {name!r} is a source and a family", value=name, hint="rename the family in the table")
-        for name in group.sources
-        if name in sources and families.get(name, (name,)) != (name,)
-    ]
+    what, faults, members = f"the group {group.label!r}", [], []
+    for name in group.sources:
+        if name in sources and families.get(name, (name,)) != (name,):
+            hint = "rename the family in the table"
+            faults.append(Fault(f"{what}: {name!r} is a source and a family", value=name, hint=hint))
+        elif name not in sources and name not in families:
+            hint = did_you_mean(name, (*sources, *families))
+            faults.append(Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=hint))
+        else:
+            members += [name] if name in sources else families[name]
     if faults:
         raise UsageError.of(faults, what)
-    members = [member for name in group.sources for member in ((name,) if name in sources else families[name])]
     return replace(group, sources=tuple(dict.fromkeys(members)), name=group.label)
-
-
-def _unknown_hint(name: str, sources: tuple[str, ...], families: Families) -> str | None:
-    parts = [part.strip() for part in name.split("+")]
-    if len(parts) > 1 and {*parts} <= {*sources, *families}:
-        return f"give its sources one by one: {tuple(parts)}, or the bound as text"
-    hint = near(name, (*sources, *families))
-    return hint if families else f"{hint}; families need a languages table" if name[:1].isupper() else hint
-
-
-def _limits(found: re.Match[str]) -> tuple[float, float]:
-    """The lower and the upper ratio of a bound, of one side or of both."""
-    what, parts = f"the group {found[0]!r}", found.groupdict()
-    if "first" in parts:
-        ends = [parse_ratio(parts[end].strip(), what) for end in ("first", "last")]
-        lower, upper = ends if parts["sign"] == "<=" else reversed(ends)
-        return lower, upper
-    bound = parse_ratio(parts["bound"].strip(), what)
-    return (bound if parts["sign"] != "<=" else 0.0, bound if parts["sign"] != ">=" else 1.0)
-
-
-def _members(text: str, known: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The name before a colon, if there is one, and the labels between the signs."""
-    whole = labels_between(text, known)
-    name, colon, rest = text.partition(":")
-    if not colon or all(part in known for part in whole):
-        return None, whole
-    return name.strip() or None, labels_between(rest, known)
 
 
 def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -1,218 +1,186 @@
-"""What the bounds that hold an optimum back are worth: shadow prices, their units, and how far they reach.
+"""What other bounds, or other tokens at hand, would bring: each answered by solving the problem that they make.
 
-A shadow price is a slope: it falls as the bound gives way, and is zero once the bound no longer binds. So each price
-says how far the bound must move until half of the price is left, and until it stops to bind, by solving again. Where
-several bounds meet, the slope differs between relaxing and tightening: the price is that of relaxing (`relaxing`).
+>>> mix = optimize(fit, N, D, available={"en": "5T", "de": "80B"}, what_if=["de+50B", "en-1T,de+10B"])
+>>> mix.what_if[0].gain, mix.binding[0].saves
+
+A slope holds for a first, small part alone; so a price says it, and beside it what a change of a round size saves. Only
+what follows from tokens moves with them, caps and the worth of repeated ones.
+
+Axes: M sources, K targets.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from shapleymix.laws.repeated import slope_in_supply
-from shapleymix.mixing.certificate import Answer
-from shapleymix.mixing.engine.branching import NAME as BRANCHING
-from shapleymix.mixing.engine.solving import solve_all
-from shapleymix.mixing.problem import Problem
-from shapleymix.mixing.relaxing import CAP, FLOOR, GROUP_CAP, GROUP_FLOOR, Kinks
-from shapleymix.records import FloatArray, Record
+from shapleymix.errors import Fault, InfeasibleError, UsageError, described, did_you_mean
+from shapleymix.fitting.surface import Gain, gain_between
+from shapleymix.mixing.mixture import Price, WhatIf
+from shapleymix.mixing.polytope import GIVEN, TOKENS
+from shapleymix.mixing.proof import Proof
+from shapleymix.mixing.question import Question
+from shapleymix.mixing.solving import solve, solve_all
+from shapleymix.records import FloatArray
+from shapleymix.tables.baselines import epochs_of
+from shapleymix.tables.sizes import format_size, parse_size
 
-RANGED, RANGED_DEAR, MANY = 6, 2, 100
-"""How many of the dearest bounds get a range, each at the cost of a few solutions: where one batch solves them all,
-and where each is solved alone, or there are `MANY` sources."""
-SHARES = np.array([0.002, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 1.0])
-"""Where a bound is tried, on its way to where it stops to bind; prices fall fastest at first. A third of them
-where one batch does not solve them all, or there are `MANY` sources."""
-PERCENT = 0.01
+LEAST = 1e-9
+"""A slope below this, relative to the objective, is rounding."""
+PRICED = 6
+"""How many of the dearest bounds are relaxed to see what that saves."""
+STEP = 0.01
+"""By how much, in ratio."""
+_HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
-@dataclass(frozen=True)
-class Price(Record):
-    """A bound that binds.
+def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
+    change, faults = np.zeros(len(sources)), []
+    for part in text.split(","):
+        place, tokens = _part(part.strip(), sources)
+        name = sources[place]
+        if change[place]:
+            raise UsageError(f"what if {text}: {name!r} is given twice")
+        change[place] = tokens
+        if not np.isfinite(available[place]):
+            hint = "give them, or a languages table"
+            faults.append(Fault(f"what if {text}: the available tokens of {name!r} are not known", hint=hint))
+        elif available[place] + tokens < 0:
+            held = format_size(available[place])
+            faults.append(
+                Fault(f"what if {text}: {name!r} has {held} tokens, too few to take {format_size(-tokens)} away")
+            )
+    if faults:
+        raise UsageError.of(faults, "the changes of tokens")
+    return change
 
-    Attributes
-    ----------
-    source : str
-        Name of the source or group.
-    side : str
-        Which bound it is.
-    bound, origin : float and str
-        The ratio of the bound, and where it comes from.
-    per_ratio : float
-        Nats saved per unit of ratio by which the bound is relaxed, at the margin.
-    per_percent : float
-        Nats saved per 1% of D.
-    unit, per_unit : float
-        A round number of unique tokens near 1% of D, and the nats saved by as many more (for a cap, each seen as
-        often as allowed, and the others less often), or by as many fewer demanded (for a floor).
-    half_at, free_at : float
-        Ratios at which half of the price is left, and at which the bound no longer binds; NaN for all but the dearest
-        bounds, and under constraints of the user's own.
+
+def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
+    """Place and signed tokens of `de+50B`; the longest name that is a source, since sizes hold signs, too (1e+9)."""
+    splits = [(text[: sign.start()].strip(), sign[0], text[sign.end() :]) for sign in re.finditer(r"[+-]", text)]
+    for name, sign, size in reversed(splits):
+        if name in sources:
+            tokens = parse_size(size, f"what if {text}")
+            return sources.index(name), tokens if sign == "+" else -tokens
+    if not splits or not splits[0][0]:
+        raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
+    raise UsageError(
+        f"what if {text}: {splits[0][0]!r} is not one of the sources", hint=did_you_mean(splits[0][0], sources)
+    )
+
+
+def answered(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+    """The optimum under each change of tokens that is asked for, beside the answer without it.
+
+    Raises
+    ------
+    InfeasibleError
+        If less data leave no mixture; names the change.
+    UsageError
+        If a text is no change.
     """
-
-    kind = "price"
-
-    source: str
-    side: str
-    bound: float
-    origin: str
-    per_ratio: float
-    per_percent: float
-    unit: float
-    per_unit: float
-    half_at: float
-    free_at: float
+    given = one.asked["what_if"]
+    texts = [given] * bool(given) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"what_if: {described(given)} is no change of tokens", hint=_HINT)
+    return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """Index of a source or group, the side, and the price per unit of ratio."""
-
-    index: int
-    side: str
-    worth: float
-
-    def at(self, problem: Problem) -> float:
-        return float(getattr(problem.constraints, _FIELDS[self.side])[self.index])
-
-    def moved(self, problem: Problem, value: float) -> Problem:
-        """The same problem with this bound elsewhere."""
-        field = _FIELDS[self.side]
-        values = getattr(problem.constraints, field).copy()
-        values[self.index] = value
-        return replace(problem, constraints=replace(problem.constraints, **{field: values}))
-
-    @property
-    def end(self) -> float:
-        """Where the bound says nothing."""
-        return 1.0 if self.side in (CAP, GROUP_CAP) else 0.0
-
-    def reached(self, answer: Answer, problem: Problem) -> float:
-        """The ratio, of the source or the group, at another answer."""
-        group = self.side in (GROUP_CAP, GROUP_FLOOR)
-        return float((problem.constraints.members @ answer.p if group else answer.p)[self.index])
-
-    def left(self, answer: Answer) -> float:
-        """Its price at another answer."""
-        return float(getattr(answer, _WORTHS[self.side])[self.index])
-
-
-_FIELDS = {CAP: "upper", FLOOR: "lower", GROUP_CAP: "group_upper", GROUP_FLOOR: "group_lower"}
-_WORTHS = {CAP: "worth", FLOOR: "cost", GROUP_CAP: "group_worth", GROUP_FLOOR: "group_cost"}
-
-
-def prices_of(problem: Problem, answer: Answer) -> tuple[Price, ...]:
-    """The prices of caps, floors and groups that bind at an answer, the dearest first."""
-    found = sorted(_one_sided(problem, answer, _binding(problem, answer)), key=lambda bound: -bound.worth)
-    many = len(problem.constraints.sources) >= MANY
-    alone = answer.engine == BRANCHING  # each range would be a search of its own
-    ranges = [] if alone else _ranges(problem, found[: RANGED if problem.standard and not many else RANGED_DEAR])
-    worths = worths_of_tokens(problem, answer)
-    return tuple(
-        _price(problem, bound, worths, *(ranges[place] if place < len(ranges) else (np.nan, np.nan)))
-        for place, bound in enumerate(found)
+def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
+    sources = one.within.sources
+    more = tokens_of(text, sources, one.surface.available)
+    try:
+        other = one.with_available(one.surface.available + more)
+    except InfeasibleError as error:
+        raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
+    new, _ = solve(other.goal, one.asked["seed"])
+    gain = _gained(other, new.p, one, proof.p)
+    return WhatIf(
+        name=text,
+        tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
+        p=new.p,
+        caps=other.within.upper,
+        epochs=epochs_of(new.p, other.surface.available, other.surface.D),
+        objective=other.objective(new.p),
+        penalty=other.goal.penalty(new.p),
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
+        probability=gain.probability,
+        certificate=new.certificate,
+        notices=other.surface.warnings(new.p[None]),
     )
 
 
-def worths_of_tokens(problem: Problem, answer: Answer) -> FloatArray:
-    """What more unique tokens save (M,) by being repeated less: nats per unit of D; 0 where none is repeated."""
-    terms = problem.terms
-    if terms.unique is None or terms.rate is None:
-        return np.zeros(terms.n_sources)
-    more = slope_in_supply(answer.p, terms.unique, terms.rate)
-    by_effective = terms.without_repetition().gradient(terms.effective(answer.p), answer.of_targets)
-    return np.multiply(-by_effective, more, out=np.zeros_like(more), where=more > 0)
+def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
+    """What mixture p of one question saves against q of another, in the mean of many runs of each."""
+    return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
 
-def _binding(problem: Problem, answer: Answer) -> list[_Bound]:
-    """The bounds with a multiplier, which is the price where no others meet them."""
-    bounds = problem.constraints
-    sides = (
-        (CAP, answer.worth, (bounds.upper < 1) & (bounds.upper > bounds.lower)),
-        (FLOOR, answer.cost, (bounds.lower > 0) & (bounds.upper > bounds.lower)),
-        (GROUP_CAP, answer.group_worth, bounds.group_upper < 1),
-        (GROUP_FLOOR, answer.group_cost, bounds.group_lower > 0),
-    )
-    least = _least(answer)
-    return [
-        _Bound(int(i), side, float(worths[i]))
-        for side, worths, there in sides
-        for i in np.flatnonzero(there & (worths > least))
-    ]
+def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
+    """What repeated tokens cost: the optimum less that with unlimited data, with all other bounds as they are."""
+    surface = one.surface
+    repeats = np.nan_to_num(epochs_of(p, surface.available, surface.D)) > 1 + 1e-9
+    nothing = np.zeros(len(surface.targets))
+    if not one.knows_repetition or not repeats.any():
+        return {"repetition": nothing, "repetition_cost": 0.0}
+    free = one.with_available(np.full(len(p), np.nan))
+    best, _ = solve(free.goal, one.asked["seed"])
+    gain = _gained(free, best.p, one, p)
+    return {
+        "repetition": surface.mean(p[None])[0] - free.surface.mean(best.p[None])[0],
+        "repetition_cost": gain.value,
+        "repetition_low": gain.low,
+        "repetition_high": gain.high,
+    }
 
 
-def _least(answer: Answer) -> float:
-    """A price below this is rounding."""
-    return 1e-9 * max(abs(answer.certificate.objective), 1e-300)
+def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
+    """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
+    found = sorted(_binding(one, proof), key=lambda bound: -bound[0].per_ratio)
+    relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
+    solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
+    prices = [price for price, *_ in found]
+    for place, ((other, change), (new, _)) in enumerate(zip(relaxed, solved, strict=True)):
+        gain = _gained(other, new.p, one, proof.p)
+        saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
+        prices[place] = replace(prices[place], change=change, **saved)
+    return tuple(prices)
 
 
-def _one_sided(problem: Problem, answer: Answer, found: list[_Bound]) -> list[_Bound]:
-    """The bounds with what relaxing saves, without those that another bound holds in their stead."""
-    kinks = None if problem.further or not found else Kinks.of(problem, answer.p)
-    if kinks is None or kinks.determined:
-        return found
-    savings = kinks.savings([(bound.side, bound.index) for bound in found])
-    worths = np.where(np.isnan(savings), [bound.worth for bound in found], savings)
-    again = [replace(bound, worth=worth) for bound, worth in zip(found, worths.tolist(), strict=True)]
-    return [bound for bound in again if bound.worth > _least(answer)]
+def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
+    """The bounds with a slope, each with its field of a `Polytope` and its place there."""
+    bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
+    caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
+    floors = np.where(bounds.movable & (bounds.lower > 0), proof.floors, 0.0)
+    given = (GIVEN,) * len(bounds.rows)
+    for side, field, slopes, names, origins in (
+        ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
+        ("floor", "lower", floors, bounds.sources, bounds.floor_origin),
+        ("cap", "row_high", -proof.rows, bounds.row_names, given),
+        ("floor", "row_low", proof.rows, bounds.row_names, given),
+    ):
+        for i in np.flatnonzero(slopes > least).tolist():
+            bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
+            nothing = (float("nan"),) * 4
+            yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
 
 
-def _price(problem: Problem, bound: _Bound, worths: FloatArray, half_at: float, free_at: float) -> Price:
-    bounds = problem.constraints
-    group = bound.side in (GROUP_CAP, GROUP_FLOOR)
-    from_tokens = bound.side == CAP and bounds.cap_origin[bound.index] == "tokens"
-    repeats = float(bounds.epochs[bound.index]) if from_tokens else 1.0
-    unit = round_tokens(bounds.D)
-    per_token = bound.worth * repeats + (float(worths[bound.index]) if from_tokens else 0.0)
-    return Price(
-        source=(bounds.group_names if group else bounds.sources)[bound.index],
-        side=bound.side,
-        bound=bound.at(problem),
-        origin=bounds.cap_origin[bound.index] if bound.side == CAP else "given",
-        per_ratio=bound.worth,
-        per_percent=bound.worth * PERCENT,
-        unit=unit,
-        per_unit=per_token * unit / bounds.D,
-        half_at=half_at,
-        free_at=free_at,
-    )
-
-
-def round_tokens(D: float) -> float:
-    """The power of ten nearest to 1% of D, at least one token: 1B at 100B."""
-    return float(10.0 ** max(np.round(np.log10(D * PERCENT)), 0.0))
-
-
-def _ranges(problem: Problem, found: list[_Bound]) -> list[tuple[float, float]]:
-    """For each bound the ratios where half of its price is left, and where it no longer binds."""
-    if not found or problem.further:
-        return [(np.nan, np.nan)] * len(found)
-    free = solve_all(tuple(bound.moved(problem, bound.end) for bound in found))
-    ends = [bound.reached(answer, problem) for bound, answer in zip(found, free, strict=True)]
-    shares = SHARES if problem.standard and len(problem.constraints.sources) < MANY else SHARES[2::3]
-    places = [bound.at(problem) + (end - bound.at(problem)) * shares for bound, end in zip(found, ends, strict=True)]
-    problems = [
-        bound.moved(problem, value) for bound, values in zip(found, places, strict=True) for value in values.tolist()
-    ]
-    answers = iter(solve_all(tuple(problems)))
-    return [
-        (_half(bound, values, np.array([bound.left(next(answers)) for _ in values]), problem), end)
-        for bound, values, end in zip(found, places, ends, strict=True)
-    ]
-
-
-def _half(bound: _Bound, values: FloatArray, worths: FloatArray, problem: Problem) -> float:
-    """Where half of the price is left: linear between the places tried."""
-    x = np.append(bound.at(problem), values)
-    return _crossing(x, np.minimum.accumulate(np.append(bound.worth, worths) / bound.worth), 0.5)
-
-
-def _crossing(x: FloatArray, y: FloatArray, level: float) -> float:
-    below = np.flatnonzero(y <= level)
-    if not len(below):
-        return float("nan")
-    i = int(below[0])
-    share = (y[i - 1] - level) / max(y[i - 1] - y[i], 1e-300)
-    return float(x[i - 1] + min(share, 1.0) * (x[i] - x[i - 1]))
+def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
+    """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
+    bounds, D = one.within, one.surface.D
+    tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
+    if price.side == "cap" and price.unit == "tokens":
+        more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
+        return one.with_available(one.surface.available + more), tokens
+    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound
+    step = min(tokens / D if price.unit == "tokens" else STEP, room)
+    values = getattr(bounds, field).copy()
+    values[place] += step if price.side == "cap" else -step
+    goal = replace(one.goal, within=replace(bounds, **{field: values}))
+    return replace(one, goal=goal), step * D if price.unit == "tokens" else step

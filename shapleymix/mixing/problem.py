@@ -1,131 +1,314 @@
-"""What is to be minimised, under which bounds: the problem that every engine takes."""
+"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
+
+>>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
+>>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
+from shapleymix.errors import InfeasibleError, UsageError, caution, did_you_mean
+from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.surface import Score
+from shapleymix.mixing.answer import reported
+from shapleymix.mixing.candidates import Candidates, candidates_of
+from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
+from shapleymix.mixing.goal import MEAN, Constraint
+from shapleymix.mixing.mixture import Mixture
+from shapleymix.mixing.polytope import EpochsSpec, GroupSpec, TokensSpec
+from shapleymix.mixing.prices import tokens_of
+from shapleymix.mixing.question import Question, checked
+from shapleymix.mixing.solving import solve_all
+from shapleymix.mixing.weights import WeightSpec
+from shapleymix.tables.amounts import Amounts, Ratios
+from shapleymix.tables.baselines import Rivals
+from shapleymix.tables.languages import LanguagesSpec
+from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.sizes import parse_budget
 
-from shapleymix.laws.products import dot
-from shapleymix.laws.terms import Terms
-from shapleymix.mixing.bounds import Constraints
-from shapleymix.mixing.room import without_room
-from shapleymix.records import FloatArray
-
-MEAN, WORST = "mean", "worst"
-ROUNDING = 1e-13
-
-Constraint = Callable[[Any], object]
-"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
+P = ParamSpec("P")
+T = TypeVar("T")
+Size = float | str
+FitSpec = object
+"""A `Fit`, the file of a saved one, or an object of the user's own (see `as_surface`)."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """min of sum_j w_j loss_j(p), or of max_j w_j loss_j(p), plus kl KL(p || anchor), under constraints.
+class Problem(Question):
+    """What is asked of a mixture at N parameters and D tokens, and the answers to it; see `problem`."""
 
-    Attributes
+    def solve(self) -> Mixture:
+        """The optimal mixture, with its proof."""
+        return solved((self,))[0]
+
+    def compare(self, mixtures: Rivals) -> Candidates:
+        """Several mixtures side by side, and what each gains over the first."""
+        return candidates_of(self, mixtures)
+
+    def frontier(self, between: str, points: int = POINTS) -> Frontier:
+        """The trade-off between the mean losses of two sets of targets, such as `"en:rest"`."""
+        return frontier_of(self, between, points)
+
+    def with_tokens(self, change: str) -> Problem:
+        """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
+        available = self.supply.available
+        return self.with_available(available + tokens_of(change, self.within.sources, available))
+
+
+def solved(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
+    """The optimal mixtures of several problems of one kind."""
+    for one in problems:
+        one.require_convex()
+    found = solve_all([one.goal for one in problems], problems[0].asked["seed"])
+    return tuple(reported(one, proof, engine) for one, (proof, engine) in zip(problems, found, strict=True))
+
+
+def fit_of(given: FitSpec) -> Any:
+    """A fit, or the one that a file holds."""
+    return Fit.load(given) if isinstance(given, (str, os.PathLike)) else given
+
+
+def problem(
+    fit: FitSpec,
+    N: Size,
+    D: Size,
+    *,
+    weights: WeightSpec | None = None,
+    monolingual: Mapping[str, float | str] | str | None = None,
+    objective: str = MEAN,
+    caps: Ratios | None = None,
+    floors: Ratios | None = None,
+    fix: Ratios | None = None,
+    languages: LanguagesSpec | None = None,
+    available: Amounts | None = None,
+    max_epochs: EpochsSpec | None = None,
+    min_tokens: TokensSpec | None = None,
+    groups: Sequence[GroupSpec] | GroupSpec = (),
+    near: MixtureSpec | None = None,
+    within: float | str | None = None,
+    distance: str = "l1",
+    anchor: MixtureSpec | None = None,
+    kl: float = 0.0,
+    constraints: Sequence[Constraint] = (),
+    compare_to: Rivals = (),
+    smoothing: float = 0.5,
+    what_if: Sequence[str] | str = (),
+    downstream: Score | str | os.PathLike[str] | None = None,
+    allow_unseen: bool = False,
+    allow_nonconvex: bool = False,
+    strict: bool = False,
+    level: float = 0.9,
+    seed: int = 0,
+) -> Problem:
+    """A question about mixtures for N parameters and D tokens.
+
+    A mixture may be text (`"en=0.5,de=50%"`), a mapping, ratios in the order of the sources, a `Mixture`, the file of
+    a saved one, or a baseline's name: `"uniform"`, `"natural"`, `"temperature:T"`, `"unimax:E"`.
+
+    Parameters
     ----------
-    terms : Terms
-        The law at the budget; a law without convexity is an object that has `losses` and `objective` only.
-    w : array (K,)
-        Weights of the targets.
-    constraints : Constraints
-        Bounds of the mixture at the budget.
+    fit : FitSpec
+        A `Fit`, the file of a saved one, or an object of your own with `sources`, `targets` and `predict`.
+    N, D : Size
+        Parameters and tokens of the run: numbers, or sizes such as `"243M"`.
+    weights : WeightSpec, optional
+        What each target counts: `"unweighted"`, `"normalized"` (losses are divided by those of monolingual models),
+        numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of
+        `languages` if it has any, else unweighted.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models, for normalized weights; predicted where not given.
     objective : str
-        `MEAN` or `WORST`.
-    kl, anchor : float and array (M,), optional
-        Weight of the penalty in nats, and its mixture.
-    further : tuple of Constraint
-        Constraints that only cvxpy understands.
+        `"mean"`, or `"worst"`: the largest weighted loss is minimised.
+    caps : Ratios, optional
+        Highest ratios, such as `"en=0.3,de=40%"`.
+    floors : Ratios, optional
+        Lowest ratios, likewise.
+    fix : Ratios, optional
+        Exact ratios, likewise.
+    languages : LanguagesSpec, optional
+        Languages table or its file: available tokens, epochs, families and weights.
+    available : Amounts, optional
+        Unique tokens by name, such as `"en=5T,fi=20B"`; they override those of the table.
+    max_epochs : EpochsSpec, optional
+        How often a token may be seen, for all sources or by name. Without it there is no limit if the fit knows what
+        repetition costs, and the limit is 4 if it does not.
+    min_tokens : TokensSpec, optional
+        Fewest tokens, for every source or by name.
+    groups : GroupSpec or sequence of GroupSpec
+        Bounds on summed ratios, such as `"en+de<=0.3"`, `"cjk: zh+ja>=10%"` or `"Germanic>=60%"` (a family).
+    near : MixtureSpec, optional
+        A mixture to stay close to; needs `within`.
+    within : float or str, optional
+        The largest distance from `near`.
+    distance : str
+        How that is measured: `"l1"`, the sum of absolute differences, or `"kl"`, nats.
+    anchor : MixtureSpec, optional
+        A mixture towards which the optimum is pulled; needs `kl`.
+    kl : float
+        Strength of the pull: the term kl * KL(p || anchor) is added to the objective, in nats of loss.
+    constraints : sequence of Constraint
+        Functions from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them.
+    compare_to : Rivals
+        Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
+    smoothing : float
+        Exponent alpha of the smoothed baseline, p ~ available^alpha.
+    what_if : str or sequence of str
+        Changes of the available tokens: the problem is solved again with each. `"de+50B"`, `["de+50B,fr-10B"]`.
+    downstream : Downstream or path, optional
+        Calibrated tasks: the mixture is chosen by their scores instead of losses.
+    allow_unseen : bool
+        Allow ratios for sources that no fitted run saw.
+    allow_nonconvex : bool
+        Search laws without convexity, without a proof, from starts drawn with the seed.
+    strict : bool
+        Refuse an optimum outside of what was fitted instead of warning.
+    level : float
+        Probability of the intervals.
+    seed : int
+        Seed of that search.
+
+    Raises
+    ------
+    InfeasibleError
+        If the bounds leave no mixture; says which, by how much, and the smallest repair.
+    SolveError
+        If the law has no convex form, or no mixture has a finite loss.
+    UsageError
+        If a name is unknown or an option out of range.
     """
-
-    terms: Terms
-    w: FloatArray
-    constraints: Constraints
-    objective: str = MEAN
-    kl: float = 0.0
-    anchor: FloatArray | None = None
-    further: tuple[Constraint, ...] = ()
-
-    @property
-    def standard(self) -> bool:
-        """Whether the batched engine solves it: bounds on single sources, a smooth objective."""
-        bounded = self.constraints.grouped or self.constraints.near is not None
-        return self.objective == MEAN and not self.further and not bounded
-
-    @property
-    def worst(self) -> bool:
-        """Whether the largest weighted loss is minimised."""
-        return self.objective != MEAN
-
-    @property
-    def penalised(self) -> bool:
-        """Whether there is a KL penalty."""
-        return self.kl > 0 and self.anchor is not None
-
-    @cached_property
-    def supported(self) -> Problem:
-        """The same problem without the sources that nothing can use: those outside of the support of the anchor, or
-        of the centre of a KL ball, where they cost infinitely much, those that the groups hold at ratio zero, and
-        those that the others' floors leave a rounding only."""
-        bounds = self.constraints
-        left = 1 - bounds.lower.sum()
-        cramped = (bounds.upper > bounds.lower) & (np.minimum(left, bounds.upper - bounds.lower) <= ROUNDING)
-        held = cramped | without_room(bounds) if bounds.grouped else cramped
-        upper = np.where(held, bounds.lower, bounds.upper) if held.any() else bounds.upper
-        if self.penalised and self.anchor is not None:
-            upper = np.where(self.anchor > 0, upper, bounds.lower)
-        if bounds.near is not None and bounds.near.kind == "kl":
-            upper = np.where(bounds.near.center > 0, upper, bounds.lower)
-        return self if upper is bounds.upper else replace(self, constraints=replace(bounds, upper=upper))
-
-    def value(self, p: FloatArray, terms: Terms | None = None) -> FloatArray:
-        """The mean or worst loss at mixtures p, without the penalty; `terms` may have replicate axes."""
-        return self.of_losses((self.terms if terms is None else terms).losses(p))
-
-    def of_losses(self, losses: FloatArray) -> FloatArray:
-        """The mean or worst of losses (..., K); a target of weight 0 never counts, even at infinity."""
-        if not self.worst:
-            return dot(losses, self.w)
-        with np.errstate(invalid="ignore"):
-            return np.max(np.where(self.w > 0, self.w * losses, -np.inf), axis=-1)
-
-    def penalty(self, p: FloatArray) -> float:
-        """kl KL(p || anchor) of one mixture, nats; infinite outside of the anchor's support."""
-        return self.kl * divergence(p, self.anchor) if self.penalised and self.anchor is not None else 0.0
-
-    def total(self, p: FloatArray) -> float:
-        """What is minimised, at one mixture: loss and penalty."""
-        return float(self.value(p)) + self.penalty(p)
-
-    def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
-        """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""
-        return self.terms.gradient(p, w) + self.penalty_gradient(p)
-
-    def penalty_gradient(self, p: FloatArray) -> FloatArray:
-        """Gradient (M,) of the penalty."""
-        if not self.penalised or self.anchor is None:
-            return np.zeros_like(p)
-        return self.kl * divergence_gradient(p, self.anchor)
-
-    def with_terms(self, terms: Terms) -> Problem:
-        """The same problem under another law, for instance a bootstrap replicate."""
-        return replace(self, terms=terms)
+    asked = {name: value for name, value in locals().items() if name not in ("fit", "N", "D")}
+    return Problem.written(fit_of(fit), parse_budget(N, "N"), parse_budget(D, "D"), checked(asked))
 
 
-def divergence(p: FloatArray, center: FloatArray | None) -> float:
-    """KL(p || center) = sum_i p_i log(p_i / center_i) in nats; infinite outside of the centre's support."""
-    if center is None:
-        return 0.0
-    inside = p > 0
-    with np.errstate(divide="ignore"):
-        return float(np.sum(p[inside] * np.log(p[inside] / center[inside])))
+def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name."""
+    own = signature(function)
+    explicit = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    asked = [one for one in signature(problem).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    shown = own.replace(parameters=[*explicit, *(one for one in asked if one.name not in own.parameters)])
+
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> T:
+        for name in given:
+            if name not in shown.parameters:
+                hint = did_you_mean(name, list(shown.parameters))
+                raise UsageError(f"{function.__name__}() has no keyword {name!r}", hint=hint)
+        return function(*args, **given)
+
+    vars(checked)["__signature__"] = shown
+    return checked
 
 
-def divergence_gradient(p: FloatArray, center: FloatArray) -> FloatArray:
-    """log(p / center) + 1 (M,), -inf at ratio zero, and 0 outside of the centre's support."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(center > 0, np.log(p / center) + 1, 0.0)
+def _like(_: Callable[P, Problem]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """What type checkers are told of a function: that it takes what `problem` takes."""
+    return lambda function: function  # pyright: ignore[reportReturnType]
+
+
+@_like(problem)
+@takes_keywords
+def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
+    """The optimal mixture for N parameters and D tokens, with its proof: `problem(fit, N, D, ...).solve()`.
+
+    Parameters
+    ----------
+    fit, N, D : FitSpec and Size
+        The fit and the budget.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+
+    Raises
+    ------
+    InfeasibleError, SolveError, UsageError
+        As `problem`; SolveError also if the law has no convex form, or no mixture has a finite loss.
+    """
+    found = problem(fit, N, D, **keywords).solve()
+    caution(found.warnings, 4)
+    return found
+
+
+@takes_keywords
+def optimize_scales(
+    fit: FitSpec, N: Sequence[Size] | Size, D: Sequence[Size] | Size, **keywords: Any
+) -> tuple[Mixture, ...]:
+    """`optimize` at every pair of N and D, N by N; where bounds are on single ratios alone, all in one batch.
+
+    Parameters
+    ----------
+    fit : FitSpec
+        The fit.
+    N, D : Size or sequence of Size
+        Model sizes and token counts, one or several of each.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+    """
+    sizes = [[given] if isinstance(given, (str, float, int)) else list(given) for given in (N, D)]
+    known, questions = fit_of(fit), []
+    for size, tokens in dict.fromkeys(itertools.product(*sizes)):
+        try:
+            questions.append(problem(known, size, tokens, **keywords))
+        except InfeasibleError as error:
+            message = f"at N = {size}, D = {tokens}: {error.message}"
+            raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
+    found = solved(questions)
+    caution(dict.fromkeys(text for one in found for text in one.warnings), 4)
+    return found
+
+
+@takes_keywords
+def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keywords: Any) -> Candidates:
+    """Predicted losses of several mixtures side by side, and the gain of each over the first.
+
+    The gains are paired: what the mixtures have in common cancels. Their intervals are for one trained run of each.
+
+    Parameters
+    ----------
+    fit : FitSpec
+        The fit, as for `problem`; no convexity is asked of its law.
+    mixtures : Rivals
+        At least one mixture: a mapping from names, or a list of mixtures and of the baselines `uniform`, `natural`,
+        `temperature:T` and `unimax:E`.
+    N, D : Size
+        Numbers, or sizes such as `"243M"`.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+
+    Raises
+    ------
+    UsageError
+        If no mixture is given, one cannot be read, or an option is out of range.
+    """
+    found = problem(fit, N, D, **keywords).compare(mixtures)
+    caution(found.warnings, 4)
+    return found
+
+
+@takes_keywords
+def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, **keywords: Any) -> Frontier:
+    """The trade-off curve between the mean losses of two sets of targets.
+
+    Parameters
+    ----------
+    fit, N, D : FitSpec and Size
+        The fit and the budget, as for `problem`.
+    between : str
+        Two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table stand for
+        their targets, and `rest` for all targets that the other side does not name.
+    points : int
+        Largest number of points; there are fewer where the curve has a kink or ends in one point.
+    **keywords : see `problem`
+        Weights count within each side.
+
+    Raises
+    ------
+    UsageError
+        If a side names no target, both name one, or something is asked that a curve does not know: another objective, a
+        KL penalty, or scores. Else as for `problem`.
+    """
+    found = problem(fit, N, D, **keywords).frontier(between, points)
+    caution(found.warnings, 4)
+    return found

@@ -1,16 +1,25 @@
-"""Ratios, percentages and amounts as people write them: `0.4`, `40%`, `en=0.5,de=20%`."""
+"""Ratios, percentages and amounts as people write them: `0.4`, `40%`, `en=0.5,de=20%`, one for all."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TypeGuard
 
-from shapleymix.errors import UsageError, did_you_mean
-from shapleymix.tables.spelling import composed
+import numpy as np
+
+from shapleymix.errors import Fault, UsageError, described, did_you_mean
+from shapleymix.records import FloatArray
 
 Ratio = float | str
+Amount = float | str
 Read = Callable[[float | str, str], float]
+Pairs = Mapping[str, Amount] | Sequence[str] | str
+Amounts = Pairs
+"""Amounts by name: a mapping, `en=5T,fi=20B`, or several such texts."""
+Ratios = Pairs | Sequence[float] | FloatArray | float
+"""Ratios by name, in the sources' order, or one for all."""
 
 ROUNDING = 1e-12
 """By how much a ratio may exceed one: a sum of ratios does, by its rounding."""
@@ -28,36 +37,31 @@ def parse_ratio(given: float | str, what: str = "the ratio") -> float:
     value = ratio_number(given, what)
     if 0 <= value <= 1 + ROUNDING:
         return min(value, 1.0)
-    raise UsageError(f"{what}: {_shown(given)} is not a ratio between 0 and 1", hint=percent_hint(value))
+    hint = f"write {value:g}% or {value / 100:g}" if 1 < value <= 100 else None
+    raise UsageError(f"{what}: {_shown(given)} is not a ratio between 0 and 1", hint=hint)
 
 
 def ratio_number(given: float | str, what: str = "the ratio") -> float:
     """The same without bounds: any finite number, or a percentage divided by a hundred."""
-    if not isinstance(given, str):
-        return parse_number(given, what)
-    text = given.strip()
-    return parse_number(text[:-1], what, given) / 100 if text.endswith("%") else parse_number(text, what)
+    if isinstance(given, str) and given.strip().endswith("%"):
+        return parse_number(given.strip()[:-1], what) / 100
+    return parse_number(given, what)
 
 
-def percent_hint(value: float) -> str | None:
-    """What a number above one may have meant."""
-    return f"write {value:g}% or {value / 100:g}" if 1 < value <= 100 else None
-
-
-def parse_number(given: float | str, what: str, shown: float | str | None = None) -> float:
+def parse_number(given: float | str, what: str) -> float:
     """A finite number.
 
     Raises
     ------
     UsageError
-        If it is none; `shown` is what the message quotes, where that is not `given`.
+        If it is none.
     """
     try:
         value = math.nan if isinstance(given, bool) or getattr(given, "ndim", 0) else float(given)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{what}: {_shown(given if shown is None else shown)} is not a number")
+        raise UsageError(f"{what}: {_shown(given)} is not a number")
     return value
 
 
@@ -101,7 +105,20 @@ def parse_positive(given: float | str, what: str) -> float:
     return value
 
 
-def parse_pairs(given: str | Mapping[str, float | str] | Sequence[str], read: Read, what: str) -> dict[str, float]:
+def parse_choice(given: str, known: Sequence[str], what: str) -> str:
+    """One of several words.
+
+    Raises
+    ------
+    UsageError
+        If it is none of them.
+    """
+    if not isinstance(given, str) or given not in known:
+        raise UsageError(f"unknown {what} {_shown(given)}", hint=did_you_mean(str(given), known))
+    return given
+
+
+def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
     """`en=0.5,de=0.2`, several such texts, or a mapping, as numbers by name.
 
     Parameters
@@ -121,11 +138,10 @@ def parse_pairs(given: str | Mapping[str, float | str] | Sequence[str], read: Re
     if isinstance(given, Mapping):
         pairs = [(str(name), value) for name, value in given.items()]
     else:
-        texts = [given] if isinstance(given, str) else list(given)
-        pairs = [_pair(part, what) for text in texts for part in _split(text, what)]
+        written = [given] if isinstance(given, str) else list(given)
+        pairs = [_pair(part, what) for text in written for part in str(text).split(",")]
     found: dict[str, float] = {}
-    for written, word in pairs:
-        name = composed(written)
+    for name, word in pairs:
         if name in found:
             raise UsageError(f"{what}: {name!r} is given twice")
         found[name] = read(word, f"{what} of {name!r}")
@@ -139,25 +155,55 @@ def _pair(part: str, what: str) -> tuple[str, str]:
     return name, word
 
 
-def _split(text: object, what: str) -> list[str]:
-    if not isinstance(text, str):
-        raise UsageError(f"{what}: {_shown(text)} is no name=value", hint=_PAIRS_HINT)
-    return text.split(",")
+def amounts(base: FloatArray, given: Ratios | None, names: tuple[str, ...], read: Read, what: str) -> FloatArray:
+    """`base` (M,) with what is given put in place: by name, in the order of the sources, or one for all.
+
+    Raises
+    ------
+    UsageError
+        If a name is no source, there are too few or too many values, they have no order, or one is not what `read`
+        reads; `what` says what the values are.
+    """
+    if given is None or (isinstance(given, (list, tuple)) and not given):
+        return base
+    if isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], str):
+        given = given[0]  # one text: of the names that it holds, or one amount for all
+    if not _by_name(given):
+        return np.array(_in_order(given, len(names), read, what), dtype=float)
+    found = parse_pairs(given, read, what)
+    require_names(found, names, what)
+    return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
+
+
+def _by_name(given: Ratios) -> TypeGuard[Pairs]:
+    """Whether amounts are given by name, not in the sources' order or one for all."""
+    if isinstance(given, (list, tuple)):
+        return any(isinstance(part, str) and "=" in part for part in given)
+    return isinstance(given, Mapping) or (isinstance(given, str) and "=" in given)
+
+
+def _in_order(given: Ratios, count: int, read: Read, what: str) -> list[float]:
+    """One number for every source, or numbers in the order of the sources."""
+    if isinstance(given, (str, int, float)):
+        return [read(given, what)] * count
+    values = [] if isinstance(given, Set) or not np.iterable(given) else list(given)
+    if len(values) != count:
+        hint = f"give them by name (en=0.5,de=0.2), one for all, or {count} in the order of the sources"
+        raise UsageError(f"{what}: {len(values)} values for {count} sources in {described(given)}", hint=hint)
+    return [read(value, what) for value in values]
+
+
+def require_names(given: Mapping[str, object], names: tuple[str, ...], what: str) -> None:
+    """A UsageError for every name that is no source."""
+    faults = [
+        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=did_you_mean(name, names))
+        for name in given
+        if name not in names
+    ]
+    if faults:
+        raise UsageError.of(faults, what)
 
 
 def _shown(given: object) -> str:
     """A value as messages quote it."""
     return f"{given:g}" if isinstance(given, float) else f"{given!r:.60}"
-
-
-def parse_choice(given: str, known: Sequence[str], what: str) -> str:
-    """One of several words.
-
-    Raises
-    ------
-    UsageError
-        If it is none of them.
-    """
-    if not isinstance(given, str) or given not in known:
-        raise UsageError(f"unknown {what} {_shown(given)}", hint=did_you_mean(str(given), known))
-    return given

@@ -1,13 +1,14 @@
 """Mixtures that people use without a law, by the names that practitioners use: what an optimum has to beat.
 
-`uniform`, `natural` (in proportion to the tokens at hand), `temperature:T` (to their power 1/T) and `unimax:E` (as
+`uniform`, `natural` (in proportion to the tokens n_i at hand), `temperature:T` (p_i ~ n_i^(1/T), T >= 1, as in
+multilingual pretraining since Arivazhagan et al. 2019: T = 1 is natural, a larger T is more even) and `unimax:E` (as
 even as at most E epochs of each source allow).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,10 @@ from shapleymix.tables.sizes import format_size
 NAMES = ("natural", "temperature", "unimax", "uniform")
 USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")
 """What a table of baselines shows."""
+
+ONCE = 1.0 + 1e-6
+SHOWN = 5
+"""Points of a prediction whose repetitions are told one by one."""
 
 Rivals = Mapping[str, MixtureSpec] | Sequence[MixtureSpec] | str
 _FORMS = "known: uniform, natural, temperature:T, unimax:E"
@@ -42,7 +47,7 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
     Parameters
     ----------
     text : str
-        `uniform`, `natural`, `temperature:T` or `unimax:E`.
+        `uniform`, `natural`, `temperature:T` (p_i ~ n_i^(1/T), T >= 1) or `unimax:E`.
     sources : sequence of str (M,)
         Labels, for messages.
     available : array (M,)
@@ -53,7 +58,8 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
     Raises
     ------
     UsageError
-        If there is no such name, its number is missing or not above 0, or the tokens of a source are not known.
+        If there is no such name, its number is missing or not above 0, T is below 1, or the tokens of a source are not
+        known.
     """
     kind, colon, number = (part.strip() for part in text.partition(":"))
     if kind not in NAMES or bool(colon) != (kind in ("temperature", "unimax")):
@@ -65,6 +71,9 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
         return smoothed(available, 1.0)
     value = parse_positive(number, f"the number of {text!r}")
     if kind == "temperature":
+        if value < 1:
+            hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
+            raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
         return smoothed(available, 1 / value)
     _require_filled(text, value, available, D)
     return unimax(available, D, value)
@@ -91,23 +100,9 @@ def _require_filled(text: str, epochs: float, available: FloatArray, D: float) -
 
 
 def is_name(text: str, sources: Sequence[str]) -> bool:
-    """Whether a text is meant as the name of a baseline, not as ratios or a file.
-
-    Raises
-    ------
-    UsageError
-        If it is the name of a source as well.
-    """
-    if not _is_baseline(text):
-        return False
-    if text.strip() in sources:
-        hint = f"write {text.strip()}=1 for the source alone, or the ratios of the baseline"
-        raise UsageError(f"{text.strip()!r} is the name of a source and of a baseline", hint=hint)
-    return True
-
-
-def _is_baseline(text: str) -> bool:
-    return "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in NAMES
+    """Whether a text is meant as the name of a baseline, not as ratios, a file or a source."""
+    known = "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in NAMES
+    return known and text.strip() not in sources
 
 
 def smoothed(available: FloatArray, alpha: float = 0.5) -> FloatArray:
@@ -195,29 +190,17 @@ def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
     Raises
     ------
     UsageError
-        If two different mixtures have one name (the same one twice is one), or one has that of a baseline.
+        If two different mixtures have one name (the same one twice is one).
     """
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        return {_own_name(str(name), mixture): mixture for name, mixture in given.items()}
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        given = [given]
+    if given is None or isinstance(given, Mapping):
+        return {str(name): mixture for name, mixture in (given or {}).items()}
     found: dict[str, MixtureSpec] = {}
-    for place, mixture in enumerate(given):
+    for place, mixture in enumerate([given] if isinstance(given, str) or not isinstance(given, Sequence) else given):
         name, meant = _named_rival(mixture, place)
-        _own_name(name, meant)
         if name in found and not (isinstance(meant, str) and found[name] == meant):
             raise _one_name(name)
         found[name] = meant
     return found
-
-
-def _own_name(name: str, meant: MixtureSpec) -> str:
-    """The name, if no reader could take it for a baseline that the mixture is not."""
-    if _is_baseline(name) and not (isinstance(meant, str) and meant == name):
-        raise UsageError(f"a mixture is named {name!r}, as a baseline is", hint="give it another name: plan=MIX")
-    return name
 
 
 def _one_name(name: str) -> UsageError:
@@ -225,12 +208,10 @@ def _one_name(name: str) -> UsageError:
 
 
 def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
-    if isinstance(given, str):
-        name, equals, rest = given.partition("=")
-        return (name.strip(), rest.strip()) if equals and not _is_number(rest.split(",")[0]) else (given, given)
-    if isinstance(given, os.PathLike):
-        return os.fspath(given), given
-    return (f"mixture {place + 1}", given)
+    if not isinstance(given, str):
+        return (os.fspath(given) if isinstance(given, os.PathLike) else f"mixture {place + 1}", given)
+    name, equals, rest = given.partition("=")
+    return (name.strip(), rest.strip()) if equals and not _is_number(rest.split(",")[0]) else (given, given)
 
 
 def _is_number(text: str) -> bool:
@@ -248,3 +229,60 @@ def _require_tokens(kind: str, sources: Sequence[str], available: FloatArray) ->
         raise UsageError(f"{kind!r} needs the available tokens of {', '.join(map(repr, unknown[:5]))}", hint=hint)
     if not available.any():
         raise UsageError(f"{kind!r} needs a source with available tokens")
+
+
+def repetition(
+    p: FloatArray, sources: Sequence[str], available: FloatArray, D: float, who: str = "the mixture"
+) -> list[str]:
+    """One warning that names the sources seen more than once, for a law that does not know what repetition costs.
+
+    Parameters
+    ----------
+    p : array (M,)
+        Ratios.
+    sources : sequence of str (M,)
+        Labels.
+    available : array (M,)
+        Unique tokens, NaN where they are not known.
+    D : float
+        Tokens to train on.
+    who : str
+        What to call the mixture.
+
+    Returns
+    -------
+    list of str
+        Empty where no source is repeated.
+    """
+    epochs = epochs_of(p, available, D)
+    often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
+    if not often:
+        return []
+    named = ", ".join(f"{sources[i]} {epochs[i]:.3g} times" for i in often)
+    return [f"the law counts repeated tokens as fresh ones, but {who} repeats {named}"]
+
+
+def repetitions(
+    p: FloatArray,
+    unique: FloatArray,
+    D: FloatArray,
+    names: Sequence[str] | None,
+    warn: Callable[[FloatArray, FloatArray, float, str], list[str]],
+) -> list[str]:
+    """The warnings of several mixtures p (R, M), each at its D (R,); only the first few, and how many more there are.
+
+    Parameters
+    ----------
+    unique : array (R, M)
+        Unique tokens, NaN where they are not known.
+    names : sequence of str (R,), optional
+        What to call the mixtures; None for their numbers.
+    warn : callable
+        The warnings of one mixture (M,) from its unique tokens (M,), its D and its name.
+    """
+    known = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
+    rows = zip(p, unique, D.tolist(), known, strict=True)
+    told = (text for ratios, limits, tokens, who in rows for text in warn(ratios, limits, tokens, who))
+    found = list(dict.fromkeys(told))  # a mixture repeats the same at every N
+    hidden = len(found) - SHOWN
+    return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found

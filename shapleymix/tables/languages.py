@@ -1,19 +1,21 @@
-"""The languages table: families, available tokens, weights, and epochs."""
+"""Languages tables: what is known of each language beside its runs, and the unique tokens at hand of each source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from shapleymix.display import Column, Shown, short
-from shapleymix.errors import DataError, Fault, did_you_mean, printable
+from shapleymix.display import Column, Shown, Tabular, short
+from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean, printable
+from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
-from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import align, check_label
+from shapleymix.tables.amounts import Amounts, amounts
+from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
-from shapleymix.tables.spelling import SAME_NAME, composed, lookalikes, twin_fault
+from shapleymix.tables.sizes import parse_size
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 
@@ -49,9 +51,6 @@ class Languages(Tabular, Shown):
     digest: str = ""
     notices: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(map(composed, self.names)))
-
     def summary(self) -> str:
         """Which languages, where they are from, and of how many the tokens are known."""
         known = int(np.isfinite(self.available_tokens).sum())
@@ -62,26 +61,6 @@ class Languages(Tabular, Shown):
         weight = {} if self.weight is None else {"weight": self.weight}
         known = {"language": self.names, "family": self.family, "available_tokens": self.available_tokens}
         return {**known, **weight, "max_epochs": self.max_epochs}
-
-    def aligned(self, names: Sequence[str], what: str = "languages table") -> Languages:
-        """The rows of the given languages, in their order.
-
-        Raises
-        ------
-        DataError
-            If the table lacks a language; all of them at once, with what may be meant.
-        """
-        index = align(self.names, to=names, what=what, origin=self.origin)
-        return Languages(
-            names=tuple(names),
-            family=tuple(self.family[row] for row in index.tolist()),
-            available_tokens=self.available_tokens[index],
-            weight=None if self.weight is None else self.weight[index],
-            max_epochs=self.max_epochs[index],
-            origin=self.origin,
-            digest=self.digest,
-            notices=self.notices,
-        )
 
 
 LanguagesSpec = Languages | Table
@@ -114,11 +93,15 @@ def read_languages(table: Table) -> Languages:
         raise DataError.of([sheet.header_fault("language", "has no column 'language'", hint)], sheet.origin)
     names = texts(sheet, "language", faults)
     faults.extend(_label_faults(sheet, names))
+    families = texts(sheet, "family", faults, empty=True) if "family" in sheet.columns else ("",) * sheet.rows
+    weight = numbers(sheet, "weight", faults) if "weight" in sheet.columns else None
+    if weight is not None:
+        require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
     found = Languages(
         names=names,
-        family=_families(sheet, faults),
+        family=tuple(family or None for family in families),
         available_tokens=amounts_above_zero(sheet, "available_tokens", faults),
-        weight=_weights(sheet, faults),
+        weight=weight,
         max_epochs=amounts_above_zero(sheet, "max_epochs", faults),
         origin=sheet.origin,
         digest=sheet.digest,
@@ -133,24 +116,13 @@ def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
     faults = []
     first: dict[str, int] = {}
     for row, name in enumerate(names):
-        problem = check_label(name) if name else None
-        if problem:
+        if name and (problem := check_label(name)):
             faults.append(sheet.fault(row, "language", f"the language {name!r} {problem}"))
         earlier = first.setdefault(name, row)
         if name and earlier != row:
             message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
             faults.append(sheet.fault(row, "language", message, "give each language once"))
-    faults += [
-        sheet.fault(first[name], "language", f"the language {twin_fault(name, twin)}", SAME_NAME)
-        for name, twin in lookalikes(names).items()
-    ]
     return faults
-
-
-def _families(sheet: Sheet, faults: list[Fault]) -> tuple[str | None, ...]:
-    if "family" not in sheet.columns:
-        return (None,) * sheet.rows
-    return tuple(family or None for family in texts(sheet, "family", faults, empty=True))
 
 
 def amounts_above_zero(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
@@ -162,9 +134,24 @@ def amounts_above_zero(sheet: Sheet, column: str, faults: list[Fault]) -> FloatA
     return values
 
 
-def _weights(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
-    if "weight" not in sheet.columns:
-        return None
-    weight = numbers(sheet, "weight", faults)
-    require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
-    return weight
+def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: Amounts | None) -> FloatArray:
+    """Unique tokens (M,) of a languages table, and those that are given in their place; NaN where not known.
+
+    Raises
+    ------
+    UsageError
+        If a name is no source, or an amount is none.
+    """
+    if isinstance(available, Languages) or is_table_name(available):
+        hint = "give a languages table as languages; available takes tokens by name, such as en=5T"
+        raise UsageError(f"available: {described(available)} is no tokens by name", hint=hint)
+    known = column_of(table, "available_tokens", sources)
+    return amounts(known, available, tuple(sources), parse_size, "available tokens")
+
+
+def column_of(
+    table: Languages | None, column: Literal["available_tokens", "max_epochs"], sources: Sequence[str]
+) -> FloatArray:
+    """A column of a languages table for every source (M,); NaN where the table does not name it."""
+    values = {} if table is None else dict(zip(table.names, getattr(table, column).tolist(), strict=True))
+    return np.array([values.get(name, np.nan) for name in sources], dtype=np.float64)

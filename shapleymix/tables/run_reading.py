@@ -1,137 +1,166 @@
-"""Run logs read from tables: every fault of every cell at once."""
+"""Run logs read from tables in the native columns: every fault of every cell at once."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Unpack
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, UsageError
+from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
-from shapleymix.keywords import checked, spelt_out
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.importing.reading import ReadingKeywords, ReadingOptions
-from shapleymix.tables.importing.units import LOSS_UNITS, Units
-from shapleymix.tables.joining import Losses, concat
-from shapleymix.tables.other_layouts import of_foreign_ratios, of_other_kind, strangers
-from shapleymix.tables.percent_signs import without_signs
-from shapleymix.tables.run_columns import Roles, header_faults, ignored_notices, roles_of, summary_notices
-from shapleymix.tables.run_ids import made_ids, repeated_rows
-from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog
-from shapleymix.tables.several import Opened, all_arranged, opened
-from shapleymix.tables.sheets import Sheet, Table, listed, numbers, require, texts
+from shapleymix.tables.names import check_label
+from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, Losses, RunLog, concat
+from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.spelling import mistyped
 
 SPLITS = ("fit", "held-out")
-OURS = Units()
-"""Nats a token, and ratios that sum to 1."""
+PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
+_SINGLE = ("run", "N", "D", "weight", "split", "seed")
+_HIGH = 15.0
+"""Nats: a guess among three million tokens costs no more, and no tokenizer has so many."""
+_NAMED_LIKE = (
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>; "
+    "`shapleymix import` reads the tables of other tools"
+)
+_LOSS_HINT = "losses are nats per token; `shapleymix import` converts other units"
+_SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
+_RULES = {
+    "N": (1.0, BUDGETS[1], "N counts non-embedding parameters, such as 243M"),
+    "D": (1.0, BUDGETS[1], "D counts tokens, such as 100B; 0 is an untrained model"),
+    "p_": (0.0, np.inf, None),
+    "tokens_": (0.0, np.inf, None),
+    UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
+    "loss_": (LOSSES[0], 1000.0, _LOSS_HINT),
+    "weight": (0.0, np.inf, None),
+}
+"""Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
+_SIZES = ("N", "D", "tokens_", UNIQUE)
 
 
-@spelt_out(ReadingOptions, ReadingKeywords.__annotations__)
-def read_runs(
-    tables: Table | Sequence[Table], *, losses: Losses = "required", **reading: Unpack[ReadingKeywords]
-) -> RunLog:
+def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -> RunLog:
     """Read a run log, or several as one.
 
-    Other tables than our own are read with a `map` of their columns, `long`, their units, and tables to `join`;
-    what is said so holds for all tables of the call, but a map file says how its own log is.
+    A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
+    token, and optionally `tokens_unique_<source>`, `weight`, `split` and `seed`. Rows whose ratios miss a sum of one by
+    at most 5e-3 are renormalised, which a notice says.
 
     Parameters
     ----------
     tables : Table or sequence of Table
-        A path (CSV, `.csv.gz`, Parquet, JSON), `-` for standard input, a frame, a mapping of columns, a list of rows
-        (each a mapping), a map file (`.toml`) that names its log, or a list of these.
+        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a list of
+        these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
-    **reading : ReadingOptions
-        How the tables are written, all in one way; a map file says how its own log is.
 
     Raises
     ------
     DataError
         With every fault of the table: its file, line, column, value, and what to do.
-    UsageError
-        If what is said of the tables does not hold for all of them.
     """
-    checked("read_runs", reading, ReadingKeywords.__annotations__)
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    found = opened(listed(tables), ReadingOptions(**reading))
-    sheets = all_arranged(found, need)
-    logs = [_one_log(one, sheet, need) for one, sheet in zip(found, sheets, strict=True)]
-    return logs[0] if len(logs) == 1 else concat(logs, losses=losses)
+    logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
+    return concat(logs, losses=losses)
 
 
-def _one_log(one: Opened, sheet: Sheet, need_losses: bool) -> RunLog:
-    """The log of one table, arranged, and those that are joined to it, which count among its files."""
-    log = parse_runs(sheet, need_losses=need_losses, units=one.how.units, raw=None if one.how.map else one.sheet)
-    others = (*one.parts, *one.beside)
-    files = (*log.files, *(Origin(other.origin, other.digest) for other in others), *one.how.files)
-    digest = hashlib.sha256("".join(other.digest for other in (sheet, *others)).encode()).hexdigest()
-    return replace(log, files=files, digest=digest if others else log.digest)
-
-
-def parse_runs(sheet: Sheet, *, need_losses: bool, units: Units = OURS, raw: Sheet | None = None) -> RunLog:
-    """The run log in a sheet; `raw` is what it was before its tool's columns were found, to be told from.
+def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
+    """The run log in a sheet.
 
     Raises
     ------
     DataError
-        All faults of the table at once.
+        All faults of the table at once, sorted by line, as a person would go through the file.
     """
     faults: list[Fault] = []
-    notices = list(sheet.notices)
-    roles = roles_of(sheet, faults)
-    faults.extend(header_faults(sheet, roles, need_losses))
-    if not (faults or roles.sources) and (other := of_foreign_ratios(sheet, roles)):
-        raise other
+    roles = _roles_of(sheet, faults)
+    faults.extend(_header_faults(sheet, roles, need_losses))
     if faults:
-        raise of_other_kind(sheet, raw) or DataError.of(faults, sheet.origin)
-    log = _parse_rows(sheet, roles, units, faults, notices)
-    repeats = list(repeated_rows(sheet, log))
-    if repeats and "loss" in sheet.columns and (other := of_other_kind(sheet)):
-        raise other
-    faults.extend(repeats)
+        raise DataError.of(faults, sheet.origin)
+    log = _parse_rows(sheet, roles, faults)
+    faults.extend(_repeated_rows(sheet, log))
     if faults:
-        # Sorted by line, as a person would go through the file; the order within a line is that of the checks.
         raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
     return log
 
 
-def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], notices: list[str]) -> RunLog:
-    N = numbers(sheet, "N", faults, sizes=True)
-    require(sheet, "N", N, N <= 0, "expected more than 0", faults)
-    _budget(sheet, "N", N, faults)
-    sheet = without_signs(sheet, roles.ratios.values(), units.whole or 1)
-    sheet = without_signs(sheet, roles.losses.values() if units.loss == "percent" else (), 100)
-    tokens = _matrix(sheet, roles.tokens, faults, empty=True, sizes=True)
-    D = _tokens_seen(sheet, tokens, units, faults)
-    if roles.tokens and units.ratio != "fraction":
-        raise UsageError("ratio_unit does nothing to tokens_ columns", hint="leave it out (ratio_unit)")
-    ratios = _from_tokens(tokens) if roles.tokens else _matrix(sheet, roles.ratios, faults, empty=True)
-    p = _checked_ratios(sheet, roles, ratios, D, OURS if roles.tokens else units, faults, notices)
-    loss = _losses(sheet, roles, units, faults)
-    notices.extend(_doubts(loss, units))
+@dataclass(frozen=True)
+class _Roles:
+    """What each column of a sheet is: columns by label, and those that mean nothing."""
+
+    ratios: Mapping[str, str]
+    tokens: Mapping[str, str]
+    unique: Mapping[str, str]
+    losses: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        return self.ratios or self.tokens
+
+
+def _roles_of(sheet: Sheet, faults: list[Fault]) -> _Roles:
+    """What each column is, by its name; labels that cannot be used are faults."""
+    found: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
+    others = []
+    for column in sheet.columns:
+        prefix = next((prefix for prefix in PREFIXES if column.startswith(prefix)), None)
+        if prefix is None:
+            others.append(column)
+            continue
+        label = column.removeprefix(prefix)
+        found[prefix][label] = column
+        if problem := check_label(label):
+            faults.append(sheet.header_fault(column, f"the label {label!r} of column {column!r} {problem}"))
+    if "loss" in others and not found["loss_"]:
+        found["loss_"]["loss"] = "loss"
+    ignored = tuple(name for name in others if name not in (*_SINGLE, *found["loss_"]))
+    return _Roles(found["p_"], found["tokens_"], found[UNIQUE], found["loss_"], ignored)
+
+
+def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:
+    """Columns that a log cannot be without."""
+    for column in ("N",) if roles.tokens else ("N", "D"):
+        if column not in sheet.columns:
+            yield sheet.header_fault(column, f"has no column {column!r}", _NAMED_LIKE)
+    if need_losses and not roles.losses:
+        yield sheet.header_fault("loss", "has no loss_<target> column", _NAMED_LIKE)
+    if roles.ratios and roles.tokens:
+        yield sheet.header_fault("tokens", "has both p_ and tokens_ columns", "keep one of the two kinds")
+    for label, column in roles.unique.items():
+        if label not in roles.sources:
+            message = f"{column!r} is of a source {label!r} that has no ratios"
+            yield sheet.header_fault(column, message, did_you_mean(label, roles.sources))
+
+
+def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
+    notices: list[str] = []
+    N = _column(sheet, "N", "N", faults)
+    written = _matrix(sheet, roles.sources, "tokens_" if roles.tokens else "p_", faults)
+    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.tokens else None, faults)
+    p = _checked_ratios(sheet, roles, written, D, faults, notices)
+    loss = _matrix(sheet, roles.losses, "loss_", faults)
+    high = loss[loss > _HIGH]
+    if high.size:
+        worse = f"up to {high.max():g}, worse than a guess among 3 million tokens"
+        notices.append(f"{high.size} losses are above {_HIGH:g} nats per token, {worse}: {_LOSS_HINT}")
+    if roles.ignored:
+        more = ", ..." if len(roles.ignored) > 8 else ""
+        notices.append(f"ignored {len(roles.ignored)} columns: {', '.join(roles.ignored[:8])}{more}")
     seed = texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None
-    unique = _unique(sheet, roles, faults)
-    notices.extend(units.notices())
-    notices.extend(ignored_notices(roles))
-    notices.extend(summary_notices(sheet, roles))
-    notices.extend(mistyped(roles.sources, tuple(roles.losses)))
-    notices.extend(strangers(sheet, roles))
-    return RunLog(
-        runs=texts(sheet, "run", faults) if "run" in sheet.columns else made_ids(N, D, p, unique, seed, notices),
+    unlimited = {label: roles.unique.get(label, "") for label in roles.sources}
+    unique = _matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None
+    log = RunLog(
+        runs=texts(sheet, "run", faults) if "run" in sheet.columns else ("",) * sheet.rows,
         N=N,
         D=D,
         p=p,
         loss=loss,
-        sources=roles.sources,
+        sources=tuple(roles.sources),
         targets=tuple(roles.losses),
-        weight=_weight(sheet, faults),
+        weight=_column(sheet, "weight", "weight", faults) if "weight" in sheet.columns else None,
         split=_split(sheet, faults),
         seed=seed,
         unique=unique,
@@ -141,180 +170,66 @@ def _parse_rows(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault], n
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
+    return log if "run" in sheet.columns else _with_ids(log)
 
 
-def _matrix(
-    sheet: Sheet, columns: dict[str, str], faults: list[Fault], *, empty: bool, sizes: bool = False
-) -> FloatArray:
-    """Columns side by side (R, len(columns)), in row-major order."""
-    matrix = np.empty((sheet.rows, len(columns)))
+def _column(sheet: Sheet, column: str, rule: str, faults: list[Fault], *, empty: bool = False) -> FloatArray:
+    """A column (R,) of numbers that keep a rule; a D of 0 is one of an untrained model."""
+    low, high, hint = _RULES[rule]
+    values = numbers(sheet, column, faults, empty=empty, sizes=rule in _SIZES)
+    wrong = ((values < low) | (values > high)) & ~((values == 0) & (rule == "D"))
+    expected = f"{low:g} to {high:g}" if np.isfinite(high) else f"{low:g} or more"
+    require(sheet, column, values, wrong, f"expected {expected}", faults, hint)
+    return values
+
+
+def _matrix(sheet: Sheet, columns: Mapping[str, str], rule: str, faults: list[Fault]) -> FloatArray:
+    """Columns side by side (R, labels), in row-major order; NaN where a cell is empty, or a label has no column."""
+    matrix = np.full((sheet.rows, len(columns)), np.nan)
     for index, column in enumerate(columns.values()):
-        matrix[:, index] = numbers(sheet, column, faults, empty=empty, sizes=sizes)
-        _nonnegative(sheet, column, matrix[:, index], faults)
+        if column:
+            matrix[:, index] = _column(sheet, column, rule, faults, empty=True)
     return matrix
 
 
-def _unique(sheet: Sheet, roles: Roles, faults: list[Fault]) -> FloatArray | None:
-    """Unique tokens (R, M), NaN where a run has no limit; None where the table does not speak of them."""
-    if not roles.unique:
-        return None
-    found = np.full((sheet.rows, len(roles.sources)), np.nan)
-    for place, label in enumerate(roles.sources):
-        if column := roles.unique.get(label):
-            found[:, place] = numbers(sheet, column, faults, empty=True, sizes=True)
-            require(sheet, column, found[:, place], found[:, place] <= 0, "expected more than 0", faults, _LIMIT_HINT)
-    return found
-
-
-_LIMIT_HINT = "leave the cell empty where the run had text enough"
-
-
-def _nonnegative(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
-    require(sheet, column, values, values < 0, "expected 0 or more", faults)
-
-
-def _budget(sheet: Sheet, column: str, values: FloatArray, faults: list[Fault]) -> None:
-    """A budget above 0 is one that a law's powers of it can be computed for."""
-    low, high = BUDGETS
-    beyond = (values > 0) & ((values < low) | (values > high))
-    require(sheet, column, values, beyond, f"expected {low:g} to {high:g}", faults, _BUDGET_HINT)
-
-
-_BUDGET_HINT = "N counts parameters, and D tokens"
-
-
-def _tokens_seen(sheet: Sheet, tokens: FloatArray, units: Units, faults: list[Fault]) -> FloatArray:
+def _tokens_seen(sheet: Sheet, total: FloatArray | None, faults: list[Fault]) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
-    total = row_sums(np.nan_to_num(tokens)) if tokens.shape[1] else None
     if total is not None and "D" not in sheet.columns:
         return total
-    D = numbers(sheet, "D", faults, sizes=True, empty=total is not None) * units.tokens_per_step
-    _nonnegative(sheet, "D", D, faults)
-    _budget(sheet, "D", D, faults)
+    D = _column(sheet, "D", "D", faults, empty=total is not None)
     if total is None:
         return D
-    unequal = np.abs(D - total) > ROUNDED * np.maximum(D, total)
-    for row in np.flatnonzero(unequal).tolist():
+    for row in np.flatnonzero(np.abs(D - total) > ROUNDED * np.maximum(D, total)).tolist():
         faults.append(sheet.fault(row, "D", f"D = {D[row]:g}, but the tokens_ columns sum to {total[row]:g}"))
-    empty = np.array([not str(cell).strip() for cell in sheet.columns["D"]])
-    return np.where(empty, total, D)
-
-
-def _from_tokens(tokens: FloatArray) -> FloatArray:
-    """Ratios (R, M) of the sources' tokens; all zero where there are none."""
-    total = row_sums(np.nan_to_num(tokens))[:, None]
-    return np.where(total > 0, tokens / np.where(total > 0, total, 1.0), tokens)
+    return np.where(np.isnan(D), total, D)
 
 
 def _checked_ratios(
-    sheet: Sheet,
-    roles: Roles,
-    written: FloatArray,
-    D: FloatArray,
-    units: Units,
-    faults: list[Fault],
-    notices: list[str],
+    sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, faults: list[Fault], notices: list[str]
 ) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
     if not roles.sources:
         return written
-    ratios = _parts_of_one(written, units)
-    trained = ~(D == 0)
-    columns = roles.ratios or roles.tokens
-    blank = np.isnan(ratios)
-    _empty_ratios(sheet, columns, blank & trained[:, None], faults)
-    p = np.where(blank, 0.0, ratios)
+    columns = list(roles.sources.values())
+    blank, trained = np.isnan(written), D != 0
+    p = np.where(blank, 0.0, written)
+    if roles.tokens:
+        total = row_sums(p)[:, None]
+        p = np.where(total > 0, p / np.where(total > 0, total, 1.0), p)
+    for row, index in np.argwhere(blank & trained[:, None]).tolist():
+        if sheet.is_empty(row, columns[index]):
+            faults.append(sheet.fault(row, columns[index], "is empty", "write 0 for a source that is not in use"))
     sums = row_sums(p)
-    clean = ~blank.any(axis=1) & (ratios >= 0).all(axis=1)
     off = np.abs(sums - 1)
-    wrong = (off > ROUNDED) & np.where(trained, clean, sums > 0)
-    told = row_sums(np.nan_to_num(written))
-    for row in np.flatnonzero(wrong).tolist():
-        wanted = "more than 0" if units.whole is None else f"{units.whole:g}"
-        message = f"{_sum_text(columns)} = {told[row]:.6g}, expected {wanted}"
-        faults.append(sheet.fault(row, None, message, _sum_hint(told[wrong], bool(wrong.all()), units)))
-    rounded = int(((off > EXACT) & (off <= ROUNDED)).sum())
-    if rounded:
-        notices.append(
-            f"ratios of {rounded} of {len(p)} rows were renormalised to sum to 1 (off by at most "
-            f"{off[off <= ROUNDED].max():.2g})"
-        )
+    clean = ~blank.any(axis=1) & (p >= 0).all(axis=1)
+    names = " + ".join(columns) if len(columns) <= 6 else f"{columns[0]} + ... + {columns[-1]} ({len(columns)} columns)"
+    for row in np.flatnonzero((off > ROUNDED) & np.where(trained, clean, sums > 0)).tolist():
+        faults.append(sheet.fault(row, None, f"{names} = {sums[row]:.6g}, expected 1", _SUM_HINT))
+    rounded = off[(off > EXACT) & (off <= ROUNDED)]
+    if rounded.size:
+        told = f"renormalised to sum to 1 (off by at most {rounded.max():.2g})"
+        notices.append(f"ratios of {rounded.size} of {len(p)} rows were {told}")
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
-
-
-def _parts_of_one(written: FloatArray, units: Units) -> FloatArray:
-    """Ratios (R, M) as parts of one; weights are divided by the sum of their row."""
-    if units.whole is not None:
-        return written / units.whole
-    total = row_sums(np.nan_to_num(written))[:, None]
-    return np.where(total > 0, written / np.where(total > 0, total, 1.0), written)
-
-
-def _sum_hint(sums: FloatArray, every: bool, units: Units) -> str:
-    """What rows that do not sum to the whole may be; `sums` are those of all such rows, perhaps of `every` row."""
-    if units.whole == 1 and (np.abs(sums - 100) <= 100 * ROUNDED).all():
-        return "the ratios are percentages: read them with ratio_unit=percent"
-    if units.whole == 1 and ((sums > 1.5).all() or (every and (sums > 0).all())):
-        return "ratios of a row sum to 1; weights that sum to anything are read with ratio_unit=weights"
-    if units.whole is None:
-        return "give each trained model a weight above 0"
-    return f"ratios of a row sum to {units.whole:g}; within {units.whole * ROUNDED:g} they are renormalised"
-
-
-def _empty_ratios(sheet: Sheet, columns: dict[str, str], blank: BoolArray, faults: list[Fault]) -> None:
-    names = list(columns.values())
-    whole: BoolArray = np.all(blank, axis=1) if len(names) > 1 else np.zeros(len(blank), dtype=bool)
-    for row in np.flatnonzero(whole).tolist():
-        if not any(str(sheet.columns[name][row]).strip() for name in names):
-            faults.append(sheet.fault(row, None, "has no ratios", "give them, or leave out a row that is no run"))
-    for row, index in np.argwhere(blank & ~whole[:, None]).tolist():
-        if not str(sheet.columns[names[index]][row]).strip():
-            faults.append(sheet.fault(row, names[index], f"{names[index]} is empty", "write 0 for a source not in use"))
-
-
-def _sum_text(columns: dict[str, str]) -> str:
-    names = list(columns.values())
-    return " + ".join(names) if len(names) <= 6 else f"{names[0]} + ... + {names[-1]} ({len(names)} columns)"
-
-
-def _losses(sheet: Sheet, roles: Roles, units: Units, faults: list[Fault]) -> FloatArray:
-    """Losses (R, K) in nats per token, positive where measured."""
-    loss = np.empty((sheet.rows, len(roles.losses)))
-    units.check_targets(tuple(roles.losses))
-    word = LOSS_UNITS[units.loss]
-    for index, (target, column) in enumerate(roles.losses.items()):
-        written = numbers(sheet, column, faults, empty=True)
-        require(sheet, column, written, written <= units.least, f"expected more than {units.least:g} ({word})", faults)
-        values = units.nats(written, target)
-        sound = written > units.least
-        require(sheet, column, written, sound & (values > 1000), f"expected at most 1000 nats: {_UNIT} {word}", faults)
-        too_low = f"expected at least {LOSSES[0]:g} nats: {_UNIT} {word}"
-        require(sheet, column, written, sound & (values < LOSSES[0]), too_low, faults)
-        loss[:, index] = values
-    return loss
-
-
-_UNIT = "losses are read as"
-_MOST = 15.0
-"""Nats: a guess among three million tokens costs no more, and no tokenizer has so many."""
-
-
-def _doubts(loss: FloatArray, units: Units) -> Iterator[str]:
-    """Losses that no model of language has, which are rather in another unit."""
-    high = loss[loss > _MOST]
-    if high.size and units.loss == "nats":
-        yield (
-            f"{high.size} losses are above {_MOST:g} nats per token, up to {high.max():g}, worse than a guess among "
-            "3 million tokens: perplexities and error rates are read as such (unit)"
-        )
-
-
-def _weight(sheet: Sheet, faults: list[Fault]) -> FloatArray | None:
-    if "weight" not in sheet.columns:
-        return None
-    weight = numbers(sheet, "weight", faults)
-    _nonnegative(sheet, "weight", weight, faults)
-    return weight
 
 
 def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
@@ -325,3 +240,35 @@ def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
         if value and value not in SPLITS:
             faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
     return split
+
+
+def _with_ids(log: RunLog) -> RunLog:
+    """The log with ids of its runs: rows of one N, mixture and seed are one run, unless D repeats.
+
+    A table without ratios has nothing to tell its runs apart: each row is one.
+    """
+    if not log.sources:
+        told = "the table has no column run: each row is taken as one run"
+        return replace(log, runs=tuple(f"run-{row + 1}" for row in range(len(log))), notices=(*log.notices, told))
+    limits = np.zeros((len(log), 0)) if log.unique is None else np.nan_to_num(log.unique)
+    exact = np.column_stack([log.N, np.round(log.p, 6), limits]).tolist()
+    seen: Counter[tuple[object, ...]] = Counter()
+    names: dict[tuple[object, ...], str] = {}
+    found = []
+    for numbers_of, seed, tokens in zip(exact, log.seed or [""] * len(log), log.D.tolist(), strict=True):
+        model = (*numbers_of, seed)
+        seen[*model, tokens] += 1
+        found.append(names.setdefault((*model, seen[*model, tokens]), f"run-{len(names) + 1}"))
+    told = "the table has no column run: rows with the same N, mixture and seed are taken as one run"
+    return replace(log, runs=tuple(found), notices=(*log.notices, told))
+
+
+def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
+    """Rows of one run and D, after the first."""
+    first: dict[tuple[str, float], int] = {}
+    hint = "give each trained model its own run id, or remove the row"
+    for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
+        earlier = first.setdefault(key, row)
+        if earlier != row and key[0] and key[1] == key[1]:
+            message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
+            yield sheet.fault(row, "run" if "run" in sheet.columns else None, message, hint)

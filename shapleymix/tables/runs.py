@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from itertools import chain
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, Shown, cut, short
-from shapleymix.errors import DataError, Location, UsageError, described, printable
+from shapleymix.display import Column, Shown, Tabular, cut, short
+from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.frames import Tabular
 from shapleymix.tables.names import align
+from shapleymix.tables.sheets import write_table
 from shapleymix.tables.sizes import format_size
-from shapleymix.tables.spelling import composed
-from shapleymix.tables.writing import write_table
 
 Array = TypeVar("Array", FloatArray, IntArray)
+Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
 UNTRAINED = "untrained"
 BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
-PREFIXES = {"p": "p_", "tokens": "tokens_", "loss": "loss_", "unique": UNIQUE}
-"""Beginnings of the columns that hold something of each language, by what they hold."""
-COUNTS = tuple(f"tokens_{word}" for word in ("seen", "total", "trained", "consumed", "processed", "count"))
-"""Columns that count the tokens of all sources, as D does, and begin like those of one."""
 _ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
 
-def own_columns(names: Iterable[str], role: str) -> list[str]:
-    """The columns of a role by a run log's own names, such as `p_en`."""
-    found = [name for name in names if name.startswith(PREFIXES[role])]
-    return [name for name in found if role != "tokens" or not (name.startswith(UNIQUE) or name in COUNTS)]
+Losses = Literal["required", "optional"]
+"""Whether each log must have losses."""
+Model = tuple[str, float, str, str]
+"""Id, N, mixture and seed of a run: what makes its trajectory."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +98,6 @@ class RunLog(Tabular, Shown):
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("sources", "targets"):
-            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
 
     def summary(self) -> str:
         """How many runs of what, and where they are from, in a few lines."""
@@ -249,3 +242,98 @@ def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False
     if not isinstance(log, RunLog):
         raise UsageError(f"{described(log)} is no run log", hint="give what `read_runs` returns")
     write_table(log.columns(), path, force=force)
+
+
+def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
+    """Several logs as one, with the columns of the first.
+
+    All must have the same sources and targets, in any order; where losses are optional, a log without any (a plan, a
+    table of points) has none of those of the others. Where two logs use one run id for different models (another N,
+    mixture or seed), the ids are prefixed with the names of their files.
+
+    Raises
+    ------
+    DataError
+        If the labels differ, or a row (run, N, D, mixture, seed) is in two logs.
+    """
+    if not logs:
+        raise DataError("there is no run log to read")
+    if len(logs) == 1:
+        return logs[0]
+    if losses == "optional":
+        targets = next((log.targets for log in logs if log.targets), ())
+        logs = [
+            log if log.targets else replace(log, targets=targets, loss=np.full((len(log), len(targets)), np.nan))
+            for log in logs
+        ]
+    first, ordered = logs[0], []
+    for log in logs:
+        source, target = f"sources (those of {first.origin})", f"targets (those of {first.origin})"
+        align(log.sources, to=first.sources, what=source, exact=True, origin=log.origin)
+        align(log.targets, to=first.targets, what=target, exact=True, origin=log.origin)
+        ordered.append(log.aligned(first.sources, first.targets))
+    faults = list(_shared_rows(ordered))
+    if faults:
+        raise DataError.of(faults, "the run logs")
+    named = [replace(log, notices=tuple(f"{log.origin}: {notice}" for notice in log.notices)) for log in ordered]
+    return _joined(_with_own_ids(named))
+
+
+def _models(log: RunLog) -> list[Model]:
+    """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
+    keys = log.mixture_keys if log.sources else [""] * len(log)
+    return list(zip(log.runs, log.N.tolist(), keys, log.seed or [""] * len(log), strict=True))
+
+
+def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
+    first: dict[tuple[Model, float], tuple[int, str]] = {}
+    for place, log in enumerate(logs):
+        for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
+            owner, where = first.setdefault((model, D), (place, f"{log.origin}:{line}"))
+            if owner != place:
+                message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
+                yield Fault(message, Location(log.origin, line, "run"), model[0], "give each trained model once")
+
+
+def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
+    """The logs with ids prefixed where one id stands for different models in different logs."""
+    owners: dict[str, set[int]] = {}
+    models: dict[str, set[Model]] = {}
+    for place, log in enumerate(logs):
+        for model in _models(log):
+            owners.setdefault(model[0], set()).add(place)
+            models.setdefault(model[0], set()).add(model)
+    clashing = {run for run in owners if len(owners[run]) > 1 and len(models[run]) > 1}
+    stems = [Path(log.origin).name.split(".")[0] or log.origin for log in logs]
+    names = [stem if stems.count(stem) == 1 else f"{stem}-{place}" for place, stem in enumerate(stems, start=1)]
+    return [
+        replace(log, runs=tuple(f"{name}/{run}" if run in clashing else run for run in log.runs))
+        for log, name in zip(logs, names, strict=True)
+    ]
+
+
+def _joined(logs: Sequence[RunLog]) -> RunLog:
+    def column(name: str, missing: Callable[[RunLog], Filled]) -> Filled | None:
+        """A column of all logs, filled up where one lacks it; None where all do."""
+        given = [getattr(log, name) for log in logs]
+        if all(one is None for one in given):
+            return None
+        filled = [missing(log) if one is None else one for one, log in zip(given, logs, strict=True)]
+        return tuple(chain(*filled)) if isinstance(filled[0], tuple) else np.concatenate(filled)  # type: ignore[return-value]
+
+    return replace(
+        logs[0],
+        **{name: np.concatenate([getattr(log, name) for log in logs]) for name in ("N", "D", "p", "loss")},
+        **{name: tuple(chain(*(getattr(log, name) for log in logs))) for name in ("runs", "notices", "files")},
+        weight=column("weight", lambda log: np.ones(len(log))),
+        split=column("split", lambda log: ("fit",) * len(log)),
+        seed=column("seed", lambda log: ("",) * len(log)),
+        unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
+        lines=column("lines", _lines),
+        origin=" + ".join(log.origin for log in logs),
+        digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
+    )
+
+
+def _lines(log: RunLog) -> IntArray:
+    return np.arange(1, len(log) + 1) if log.lines is None else log.lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -10,12 +9,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described
+from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
 from shapleymix.tables.amounts import Ratio, ratio_number
 from shapleymix.tables.names import repeated
-from shapleymix.tables.spelling import composed, near
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -93,18 +91,16 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
         If a file cannot be read, or holds no mixture.
     """
     if isinstance(given, str) and not is_file_name(given):
-        return _of_text(given, names)
+        if given.strip() == "uniform" and "uniform" not in names:
+            return uniform(len(names))
+        return _of_pairs([_pair(part) for part in given.split(",")], names)
     if isinstance(given, (str, os.PathLike)):
         return _saved(os.fspath(given), names)
     if isinstance(given, HasMixture):
         given = given.mixture
     if isinstance(given, Mapping):
-        return _of_pairs([(str(name), _ratio(str(name), value)) for name, value in given.items()], names)
+        return _of_pairs([(str(name), ratio_number(value, str(name))) for name, value in given.items()], names)
     return _in_order(given, names)
-
-
-SEVERAL = {"mixture-grid": "at one N and one D", "frontier": "with the weights of one point"}
-"""Results that hold several mixtures, and how to ask for one of them."""
 
 
 def is_file_name(text: str) -> bool:
@@ -112,38 +108,27 @@ def is_file_name(text: str) -> bool:
     return text.strip().lower().endswith(".json")
 
 
-def _of_text(text: str, names: Sequence[str]) -> FloatArray:
-    if text.strip() == "uniform" and "uniform" not in names:
-        return uniform(len(names))
-    return _of_pairs(_pairs(text, names), names)
+def _pair(part: str) -> tuple[str, float]:
+    name, equals, ratio = part.rpartition("=")
+    if not equals:
+        hint = "write a mixture like en=0.5,de=0.3,fr=0.2, uniform, or the .json of a saved one"
+        raise UsageError(f"{part.strip()!r} is no ratio", hint=hint)
+    return name.strip(), ratio_number(ratio, name.strip())
 
 
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, of what a command printed with `--json`, or of ratios by name alone."""
     document, place = read_json(path), Location(file=path)
     known = document if isinstance(document, dict) else {}
-    found = known.get("mixture") if "kind" in known else known
-    if not isinstance(found, dict) or not found or known.get("kind", "mixture") != "mixture":
-        raise _no_mixture(known, place)
+    kind = known.get("kind")
+    found = known if kind is None else known.get("mixture")
+    if not isinstance(found, dict) or not found:
+        holds = "holds no mixture" if kind is None else f"holds a {kind!s:.60}, expected one mixture"
+        raise StoreError(holds, location=place, hint="give what optimize wrote, or ratios by name")
     try:
         return parse_mixture(found, names)
     except UsageError as error:
         raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
-
-
-_WRITTEN = "give what optimize wrote, or ratios by name"
-
-
-def _no_mixture(document: Mapping[str, object], place: Location) -> StoreError:
-    """What a file holds instead of one mixture, and how to get one."""
-    kind, entries = document.get("kind"), document.get("entries")
-    if not isinstance(kind, str):
-        return StoreError("holds no mixture", location=place, hint=_WRITTEN)
-    if kind in SEVERAL and isinstance(entries, list):
-        hint = f"optimize and write the one that is meant: {SEVERAL[kind]}"
-        return StoreError(f"holds {len(entries)} mixtures, expected one", location=place, hint=hint)
-    holds = f"holds {'' if kind.endswith('s') else 'a '}{kind:.60}, expected a mixture"
-    return StoreError(holds, location=place, hint=_WRITTEN)
 
 
 def _in_order(given: object, names: Sequence[str]) -> FloatArray:
@@ -158,20 +143,26 @@ def _in_order(given: object, names: Sequence[str]) -> FloatArray:
     return _of_pairs(list(zip(names, ratios.tolist(), strict=True)), names)
 
 
-def _ratio(name: str, value: Ratio) -> float:
-    return value if type(value) is float else ratio_number(value, name)
-
-
-def _of_pairs(written: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
-    pairs = [(composed(name), ratio) for name, ratio in written]
-    faults = [*_label_faults([name for name, _ in pairs], names), *_ratio_faults(pairs)]
+def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
+    given = dict(pairs)
+    unknown = [name for name in given if name not in names]
+    faults = [
+        Fault(f"{name!r} is not one of the sources", value=name, hint=did_you_mean(name, names)) for name in unknown
+    ]
+    faults += [Fault(f"{name!r} is given twice", value=name) for name in repeated([name for name, _ in pairs])]
+    faults += [
+        Fault(f"{name}={ratio:g} is not a ratio between 0 and 1", value=f"{ratio:g}")
+        for name, ratio in pairs
+        if not (np.isfinite(ratio) and ratio >= 0)
+    ]
     if faults:
         raise UsageError.of(faults, "the mixture")
-    given = dict(pairs)
     ratios = np.array([given.get(name, 0.0) for name in names], dtype=np.float64)
     total = float(row_sums(ratios))
     if abs(total - 1) > ROUNDED:
-        raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=_sum_hint(given, total))
+        shares = ",".join(f"{name}={value / total:.4g}" for name, value in given.items()) if total > 0 else ""
+        hint = f"divided by their sum they are {shares}" if shares else None
+        raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=hint)
     return renormalise(ratios)
 
 
@@ -179,62 +170,6 @@ def format_mixture(p: ArrayLike, names: Sequence[str], digits: int | None = None
     """`en=0.5,de=0.5`: exact without `digits`, so that `parse_mixture` gives the same ratios; zeros left out."""
     ratios = np.asarray(p, dtype=np.float64).tolist()
     parts = zip(names, ratios, strict=True)
-    return ",".join(f"{name}={_written(ratio, digits)}" for name, ratio in parts if ratio != 0)
-
-
-def _written(ratio: float, digits: int | None) -> str:
-    return repr(ratio) if digits is None else f"{ratio:.{digits}g}"
-
-
-def _pairs(text: str, names: Sequence[str]) -> list[tuple[str, float]]:
-    pairs = []
-    for part in text.split(","):
-        name, equals, ratio = part.rpartition("=")
-        try:
-            pairs.append((name.strip(), ratio_number(ratio) if ratio.strip() != "nan" else math.nan))
-        except UsageError:
-            equals = ""
-        if not equals:
-            raise UsageError(f"{part.strip()!r} is no ratio", hint=_order_hint(text, names) or _MIXTURE_HINT)
-    return pairs
-
-
-_MIXTURE_HINT = "write a mixture like en=0.5,de=0.3,fr=0.2, uniform, or the .json of a saved one"
-
-
-def _order_hint(text: str, names: Sequence[str]) -> str | None:
-    """What `2:1:1` stands for, where it has as many parts as there are names."""
-    try:
-        parts = [float(part) for part in text.split(":")]
-    except ValueError:
-        return None
-    total = sum(parts)
-    if len(parts) != len(names) or not (0 < total < math.inf) or min(parts) < 0:
-        return None
-    return f"by name: {','.join(f'{name}={part / total:.4g}' for name, part in zip(names, parts, strict=True))}"
-
-
-def _label_faults(given: Sequence[str], names: Sequence[str]) -> list[Fault]:
-    known = set(names)
-    unknown = [
-        Fault(f"{name!r} is not one of the sources", Location(), name, near(name, names))
-        for name in dict.fromkeys(given)
-        if name not in known
-    ]
-    return unknown + [Fault(f"{name!r} is given twice", Location(), name) for name in repeated(given)]
-
-
-def _ratio_faults(pairs: Sequence[tuple[str, float]]) -> list[Fault]:
-    return [
-        Fault(f"{name}={ratio:g} is not a ratio between 0 and 1", Location(), f"{ratio:g}")
-        for name, ratio in pairs
-        if not (math.isfinite(ratio) and ratio >= 0)
-    ]
-
-
-def _sum_hint(given: Mapping[str, float], total: float) -> str | None:
-    """What the user may have meant: percentages, or amounts that are to be shared out."""
-    if total <= 0:
-        return None
-    shares = ",".join(f"{name}={value / total:.4g}" for name, value in given.items())
-    return f"divided by their sum they are {shares}"
+    return ",".join(
+        f"{name}={ratio!r}" if digits is None else f"{name}={ratio:.{digits}g}" for name, ratio in parts if ratio != 0
+    )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
-from decimal import Decimal
 from numbers import Real
 
 from shapleymix.errors import UsageError
 
-_EXPONENT = {"": 0, "k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
+EXPONENTS = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
-_SIZE = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([kmbgt]?)\s*", re.IGNORECASE | re.ASCII)
-_HINT = "write it like 243M, 100B, 1.5e9 or 23712"
+SIZE_HINT = "write it like 243M, 100B, 1.5e9 or 23712"
 
 
 def parse_size(text: str | float, what: str = "") -> float:
@@ -32,13 +29,26 @@ def parse_size(text: str | float, what: str = "") -> float:
     UsageError
         If it is no size: another kind of value, negative, or not finite.
     """
-    try:
-        value = _number(text) if isinstance(text, str) else _real(text)
-    except OverflowError:
-        value = None
-    if value is None or not math.isfinite(value) or value < 0:
-        raise UsageError(f"{what}: {text!r:.60} is not a size" if what else f"{text!r:.60} is not a size", hint=_HINT)
+    value = _number(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{what}{': ' if what else ''}{text!r:.60} is not a size", hint=SIZE_HINT)
     return value
+
+
+def _number(given: object) -> float:
+    """The nearest double to what is written, so that 1.1B is 1.1e9 exactly as typed; NaN if it is no number."""
+    item = getattr(given, "item", None)
+    value = item() if callable(item) and getattr(given, "shape", None) == () else given
+    if isinstance(value, str):
+        text = value.strip().lower()
+        exponent = EXPONENTS.get(text[-1:])
+        value = text if exponent is None else f"{text[:-1].strip()}e{exponent}"
+    elif not isinstance(value, Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return math.nan if isinstance(value, str) and ("_" in value or not value.isascii()) else float(value)
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def parse_budget(given: str | float, what: str) -> float:
@@ -51,20 +61,8 @@ def parse_budget(given: str | float, what: str) -> float:
     """
     value = parse_size(given, what)
     if value < 1:
-        raise UsageError(f"{what} must be at least 1, not {value:g}", hint=_HINT)
+        raise UsageError(f"{what} must be at least 1, not {value:g}", hint=SIZE_HINT)
     return value
-
-
-def _real(value: object) -> float | None:
-    """A number, or an array that is one, and no truth value nor text; NumPy is not needed to tell."""
-    item = getattr(value, "item", None)
-    single = item() if callable(item) and getattr(value, "shape", None) == () else value
-    return float(single) if isinstance(single, Real) and not isinstance(single, bool) else None
-
-
-def parse_sizes(text: str) -> tuple[float, ...]:
-    """Several sizes with commas between them: `100M,1B` -> (1e8, 1e9)."""
-    return tuple(parse_size(part) for part in text.split(","))
 
 
 def format_size(value: float, digits: int = 4) -> str:
@@ -76,12 +74,3 @@ def format_size(value: float, digits: int = 4) -> str:
         if abs(rounded) >= unit:
             return f"{rounded / unit:.12g}{suffix}"
     return f"{rounded:.12g}"
-
-
-def _number(text: str) -> float | None:
-    """The size as the nearest double to the decimal number, so that 1.1B is 1.1e9 exactly as typed."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        return None
-    exponent = _EXPONENT[found.group(2).lower()]
-    return float(Decimal(found.group(1)).scaleb(exponent))

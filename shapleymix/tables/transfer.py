@@ -13,20 +13,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, Drawn, text_table
-from shapleymix.errors import DataError, Location, StoreError, UsageError, printable
+from shapleymix.display import Column, Columns, Tabular, text_table
+from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean, printable
 from shapleymix.files import Json, atomic_write, read_json
-from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.frames import Tabular
-from shapleymix.tables.names import align, repeated
-from shapleymix.tables.similarity import Similarity, similarity
-from shapleymix.tables.spelling import composed
-from shapleymix.tables.writing import write_table
-
-METADATA_KEY = "shapleymix"
-"""Where the provenance stands in a Parquet file's metadata."""
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.names import align, check_label, repeated
+from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts, write_table
 
 SIDECAR_KIND = "transfer-provenance"
+MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+
+TIDY = ("source", "target", "sv", "nsv", "stderr", "loss_drop")
+_TOLERANCE = 1e-6
+_ROUNDED = 5e-3
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class TransferMatrix(Tabular, Record):
     """
 
     kind: ClassVar[str] = "transfer"
-    plot = Drawn("heatmaps.plot_transfer")
     axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "sv": "MK", "nsv": "MK", "stderr": "MK"}
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -59,15 +57,18 @@ class TransferMatrix(Tabular, Record):
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("sources", "targets"):
-            object.__setattr__(self, name, tuple(map(composed, getattr(self, name))))
-        for name in ("sv", "nsv"):
+        shape = (len(self.sources), len(self.targets))
+        again = [*repeated(self.sources), *repeated(self.targets)]
+        if 0 in shape or again:
+            raise DataError(f"{again[0]!r} occurs twice" if again else "a transfer matrix needs labels")
+        for name in ("sv", "nsv", "stderr"):
             values = getattr(self, name)
-            if values is not None and not np.isfinite(values).all():
+            if values is not None and values.shape != shape:
+                raise DataError(f"{name} has shape {values.shape}, the labels say {shape}")
+            if values is not None and name != "stderr" and not np.isfinite(values).all():
                 raise DataError(f"{name} holds a value that is not a finite number")
         if (self.nsv < 0).any():
             raise DataError(f"nsv holds the negative value {self.nsv.min():g}")
-        _check_loss_drop(self.provenance.get("loss_drop"), self.targets)
 
     @classmethod
     def from_sv(
@@ -87,16 +88,8 @@ class TransferMatrix(Tabular, Record):
         """
         values = np.array(sv, dtype=np.float64)
         errors = None if stderr is None else np.array(stderr, dtype=np.float64)
-        shape = (len(sources), len(targets))
-        if values.shape != shape or (errors is not None and errors.shape != shape):
-            raise DataError(f"Shapley values have shape {values.shape}, the labels say {shape}")
-        again = [*repeated(sources), *repeated(targets)]
-        if 0 in shape or again:
-            raise DataError(f"{again[0]!r} occurs twice" if again else "a transfer matrix needs labels")
-        if not np.isfinite(values).all():
-            raise DataError("a Shapley value is not a finite number")
-        with np.errstate(over="ignore"):  # a difference beyond any number is a ratio of 0
-            nsv = np.exp(values - values.max(axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):  # a difference beyond any number is a ratio of 0
+            nsv = np.exp(values - values.max(axis=0, initial=-np.inf))
         return cls(tuple(sources), tuple(targets), values, nsv, errors, dict(provenance or {}))
 
     def summary(self) -> str:
@@ -153,7 +146,10 @@ class TransferMatrix(Tabular, Record):
             If there are no raw values or no drops, a drop is not positive, or a column sums to zero or less, so
             that scaling would turn help into harm.
         """
-        sv = self._raw()
+        sv = self.sv
+        if sv is None:
+            hint = "read the raw Shapley values: normalised ones have lost their scale"
+            raise DataError("there are only normalised values, which cannot be calibrated", hint=hint)
         drops = self._drops(loss_drop)
         sums = sv.sum(axis=0)
         bad = [name for name, total in zip(self.targets, sums, strict=True) if not total > 0]
@@ -176,11 +172,9 @@ class TransferMatrix(Tabular, Record):
         DataError
             If the two do not have the same sources and targets, in any order.
         """
-        for mine, theirs, what in (
-            (self.sources, other.sources, "sources of the SV matrix"),
-            (self.targets, other.targets, "targets of the SV matrix"),
-        ):
-            align(theirs, to=mine, what=what, exact=True, origin=other.provenance.get("origin"))
+        origin = other.provenance.get("origin")
+        align(other.sources, to=self.sources, what="sources of the SV matrix", exact=True, origin=origin)
+        align(other.targets, to=self.targets, what="targets of the SV matrix", exact=True, origin=origin)
         partner = other.aligned(self.sources, self.targets)
         raw = None
         if self.sv is not None and partner.sv is not None:
@@ -188,21 +182,23 @@ class TransferMatrix(Tabular, Record):
         return similarity(self.nsv, partner.nsv, self.targets, self.off_diagonal, raw)
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the tidy table; provenance goes into Parquet metadata, or beside the file as `PATH.json`.
+        """Write the tidy table; provenance goes beside it, as `PATH.json`.
 
         Raises
         ------
         UsageError
             If a file exists and `force` is not set, or the ending names no format.
         """
-        sidecar = None if str(path).lower().endswith((".parquet", ".pq")) else Path(f"{os.fspath(path)}.json")
-        if sidecar:
-            _check_sidecar(sidecar, force)
-        note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": _own(self.provenance)}
-        content = write_table(self.columns(), path, force=force, metadata={METADATA_KEY: _json(note)})
-        if sidecar:
-            written_for = {"sha256": hashlib.sha256(content).hexdigest()}
-            atomic_write(sidecar, _json(note | written_for) + "\n", force=force)
+        sidecar = Path(f"{os.fspath(path)}.json")
+        if sidecar.exists() and not force:
+            hint = "choose another name, or overwrite it (force)"
+            raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
+        digest = hashlib.sha256(write_table(self.columns(), path, force=force)).hexdigest()
+        # without what only this reading knows: which file, and what is a column of the table
+        own = {key: value for key, value in self.provenance.items() if key not in ("origin", "digest", "loss_drop")}
+        note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": own, "sha256": digest}
+        text = json.dumps(note, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
+        atomic_write(sidecar, text + "\n", force=force)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the tidy table that `read_transfer` reads, one row per pair."""
@@ -217,12 +213,6 @@ class TransferMatrix(Tabular, Record):
         if drops:
             table["loss_drop"] = np.array([drops[name] for name in table["target"]], dtype=np.float64)
         return table
-
-    def _raw(self) -> FloatArray:
-        if self.sv is None:
-            hint = "read the raw Shapley values: normalised ones have lost their scale"
-            raise DataError("there are only normalised values, which cannot be calibrated", hint=hint)
-        return self.sv
 
     def _drops(self, given: ArrayLike | Mapping[str, float] | None) -> FloatArray:
         """Loss drops (K,), all above zero."""
@@ -239,36 +229,188 @@ class TransferMatrix(Tabular, Record):
         return values
 
 
-def _check_loss_drop(drops: Json, targets: Sequence[str]) -> None:
-    """A stored loss drop, if there is one, is a number for each target."""
-    if drops is None:
-        return
-    known = drops if isinstance(drops, Mapping) else {}
-    if not all(type(known.get(name)) in (int, float) for name in targets):
-        raise DataError("provenance.loss_drop is not a number for each target")
+def read_transfer(table: Table) -> TransferMatrix:
+    """Read a transfer matrix.
+
+    Parameters
+    ----------
+    table : Table
+        A tidy table `source,target,sv[,nsv][,stderr][,loss_drop]` with every pair once, in any order; or a `.json` that
+        `TransferMatrix.save` wrote. Raw values stand in a column `sv`, normalised ones alone in `nsv`: which of the two
+        is meant is never guessed, since normalising twice corrupts silently.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table.
+    """
+    if isinstance(table, (str, os.PathLike)) and os.fspath(table).lower().endswith(".json"):
+        return TransferMatrix.load(table)
+    sheet = read_sheet(table)
+    faults: list[Fault] = []
+    found = _parse(sheet, faults)
+    if found is None or faults:
+        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    return replace(found, provenance=_stored_provenance(sheet) | found.provenance)
 
 
-def _check_sidecar(path: Path, force: bool) -> None:
-    """Refuse to overwrite a file beside the table: unasked, and in any case if it is not a table's provenance."""
-    if not path.exists():
-        return
-    place = Location(file=str(path))
-    try:
-        document = read_json(path)
-    except StoreError:
-        document = None
+def _stored_provenance(sheet: Sheet) -> dict[str, Json]:
+    """The provenance in the file beside the table; empty where there is none."""
+    beside = Path(f"{sheet.origin}.json")
+    document = read_json(beside) if beside.is_file() else None
     if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
-        message = "stands where the table's provenance goes, and holds something else: it is not overwritten"
-        raise UsageError(message, location=place, hint="choose another name for the table, or move that file away")
-    if not force:
-        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it (force)")
+        return {}
+    if document.get("sha256") != sheet.digest:
+        return {"notice": "the provenance beside the table was written for other values and is left out"}
+    return dict(document["provenance"])
 
 
-def _own(provenance: Mapping[str, Json]) -> dict[str, Json]:
-    """Provenance without what only this reading knows: which file, and what is a column of the table."""
-    return {key: value for key, value in provenance.items() if key not in ("origin", "digest", "loss_drop")}
+def _parse(sheet: Sheet, faults: list[Fault]) -> TransferMatrix | None:
+    """The matrix in a tidy table; None where the cells have faults."""
+    _check_header(sheet)
+    source, target = texts(sheet, "source", faults), texts(sheet, "target", faults)
+    sources, targets = tuple(dict.fromkeys(source)), tuple(dict.fromkeys(target))
+    rows = _rows(sheet, source, target, (sources, targets), faults)
+    known = [name for name in TIDY[2:] if name in sheet.columns]
+    values = {name: numbers(sheet, name, faults, empty=name == "stderr") for name in known}
+    for name in {"stderr"} & values.keys():
+        require(sheet, name, values[name], values[name] < 0, "expected 0 or more", faults)
+    if faults:
+        return None
+    sv, nsv, stderr, drops = (values[name][rows] if name in values else None for name in TIDY[2:])
+    provenance: dict[str, Json] = {"origin": sheet.origin, "digest": sheet.digest}
+    if drops is not None:
+        hint = "a target has one loss drop"
+        _require_equal(sheet, "loss_drop", drops, np.broadcast_to(drops[0], drops.shape), 0.0, rows, hint, faults)
+        provenance["loss_drop"] = dict(zip(targets, drops[0].tolist(), strict=True))
+    if sv is not None:
+        found = TransferMatrix.from_sv(sv, sources, targets, stderr, provenance)
+    else:
+        assert nsv is not None
+        found = TransferMatrix(sources, targets, None, np.clip(nsv, 0.0, None), stderr, provenance)
+    if nsv is not None:
+        expected = found.nsv if sv is not None else np.where(nsv == nsv.max(axis=0), 1.0, np.clip(nsv, 0.0, 1.0))
+        hint = "normalised values are exp(sv - the target's largest sv), 1 for its best source; raw ones belong into sv"
+        _require_equal(sheet, "nsv", nsv, expected, _ROUNDED if sv is None else _TOLERANCE, rows, hint, faults)
+    return found
 
 
-def _json(document: Mapping[str, Json]) -> str:
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
-    return text.encode("utf-8", "backslashreplace").decode()  # a byte of a name that is no UTF-8 as JSON's escape
+def _require_equal(
+    sheet: Sheet, column: str, values: FloatArray, expected: FloatArray, tolerance: float, rows: IntArray, hint: str,
+    faults: list[Fault],
+) -> None:  # fmt: skip
+    """A fault for each value (M, K), in the table's `rows` (M, K), that is not what it must be."""
+    for place in np.argwhere(~np.isclose(values, expected, rtol=tolerance, atol=tolerance)).tolist():
+        at = tuple(place)
+        message = f"{column} = {values[at]:g}, expected {expected[at]:g}"
+        faults.append(sheet.fault(int(rows[at]), column, message, hint))
+
+
+def _check_header(sheet: Sheet) -> None:
+    others = [name for name in sheet.columns if name not in TIDY]
+    faults = [
+        sheet.header_fault(name, f"has no column {name!r}", did_you_mean(name, others) or f"columns are {TIDY}")
+        for name in ("source", "target")
+        if name not in sheet.columns
+    ]
+    if "sv" not in sheet.columns and "nsv" not in sheet.columns:
+        hint = "name the column of values sv (raw, nats) or nsv (normalised): which of the two is never guessed"
+        faults.append(sheet.header_fault("sv", "has no column 'sv' or 'nsv'", hint))
+    if faults:
+        raise DataError.of(faults, sheet.origin)
+
+
+def _rows(
+    sheet: Sheet,
+    source: Sequence[str],
+    target: Sequence[str],
+    labels: tuple[tuple[str, ...], tuple[str, ...]],
+    faults: list[Fault],
+) -> IntArray:
+    """The row (M, K) of each pair; every label must be usable, and every pair be there once."""
+    first: dict[tuple[str, str], int] = {}
+    hint = "give every pair once"
+    for row, pair in enumerate(zip(source, target, strict=True)):
+        if first.setdefault(pair, row) != row:
+            message = f"repeats the pair {pair[0]} -> {pair[1]} of line {sheet.lines[first[pair]]}"
+            faults.append(sheet.fault(row, "target", message, hint))
+    for column, names, cells in (("source", labels[0], source), ("target", labels[1], target)):
+        odd = [(name, problem) for name in names if name and (problem := check_label(name))]
+        faults += [sheet.fault(cells.index(name), column, f"the label {name!r} {problem}") for name, problem in odd]
+    missing = [(a, b) for a in labels[0] for b in labels[1] if (a, b) not in first]
+    faults += [Fault(f"lacks the pair {a} -> {b}", Location(sheet.origin), None, hint) for a, b in missing]
+    return np.array([[first.get((a, b), 0) for b in labels[1]] for a in labels[0]], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Similarity(Tabular, Record):
+    """Agreement of two matrices (M, K); NaN where too few entries or no variation leave it undefined.
+
+    Attributes
+    ----------
+    cosine, pearson : float
+        Agreement over all entries, flattened, as the paper's transferability test measures it.
+    cosine_off_diagonal, pearson_off_diagonal : float
+        Agreement without the entries whose source is their target: stricter, as the large diagonal makes any two
+        matrices look alike.
+    targets : tuple of str (K,)
+        Labels.
+    *_by_target : array (K,)
+        The same measures for each target's column.
+    raw : Similarity, optional
+        The same measures of the raw Shapley values, where both matrices have them.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    cosine: float
+    pearson: float
+    cosine_off_diagonal: float
+    pearson_off_diagonal: float
+    targets: tuple[str, ...]
+    cosine_by_target: FloatArray
+    pearson_by_target: FloatArray
+    cosine_off_diagonal_by_target: FloatArray
+    pearson_off_diagonal_by_target: FloatArray
+    raw: Similarity | None = None
+
+    def columns(self) -> Columns:
+        """One row per target."""
+        return {"target": self.targets} | {name: getattr(self, f"{name}_by_target") for name in MEASURES}
+
+    def summary(self) -> str:
+        """The measures over all entries, then target by target."""
+        overall = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name):.3f}" for name in MEASURES)
+        return "\n".join([f"Similarity of two transfer matrices: {overall}", *text_table(self.columns())])
+
+
+def similarity(
+    left: FloatArray, right: FloatArray, targets: tuple[str, ...], off: BoolArray, raw: Similarity | None = None
+) -> Similarity:
+    """Compare two matrices (M, K); `off` (M, K) is the mask of the entries off the diagonal."""
+    found: dict[str, Any] = {}
+    for ending, mask in (("", np.ones_like(off)), ("_off_diagonal", off)):
+        for name, measure in (("cosine", _cosine), ("pearson", _pearson)):
+            whole = measure(left.reshape(-1, 1), right.reshape(-1, 1), mask.reshape(-1, 1))
+            found[f"{name}{ending}"] = float(whole[0])
+            found[f"{name}{ending}_by_target"] = measure(left, right, mask)
+    return Similarity(targets=targets, raw=raw, **found)
+
+
+def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
+    """Cosine (K,) of the columns, over the entries of the mask."""
+    a, b = np.where(mask, left, 0.0), np.where(mask, right, 0.0)
+    norms = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
+    return np.divide((a * b).sum(axis=0), norms, out=np.full(norms.shape, np.nan), where=norms > 0)
+
+
+def _pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
+    """Pearson correlation (K,) of the columns, over the entries of the mask: the cosine of what is left of the mean."""
+    return _cosine(_centred(left, mask), _centred(right, mask), mask)
+
+
+def _centred(values: FloatArray, mask: BoolArray) -> FloatArray:
+    """Columns less their means over the mask; exactly 0 where a column does not vary but for rounding."""
+    kept = np.where(mask, values, 0.0)
+    left = np.where(mask, kept - kept.sum(axis=0) / np.maximum(mask.sum(axis=0), 1), 0.0)
+    noise = 1e-13 * np.abs(kept).max(axis=0, initial=0.0)
+    return np.where(np.abs(left).max(axis=0, initial=0.0) <= noise, 0.0, left)

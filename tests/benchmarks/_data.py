@@ -1,4 +1,4 @@
-"""The published logs, read as the benchmarks use them; None where they are absent."""
+"""The published logs, read as the benchmarks use them; absent ones, and all of them in a small run, are left out."""
 
 from __future__ import annotations
 
@@ -6,41 +6,52 @@ import os
 from pathlib import Path
 
 import numpy as np
+from _report import SMALL
 
 import shapleymix as sm
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("SHAPLEYMIX_SHARED", ROOT.parent / "shared")) / "data"
 FIXTURES = ROOT / "fixtures"
+PATTERNS = {
+    "chinchilla": "chinchilla_245.csv",
+    "regmix": "regmix_1m_train.csv",
+    "olmix": "olmix_dclm_30m.csv",
+    "5mix": "mixlaws_5mix_*.csv",
+    "redpajama": "mixlaws_redpajama_*.csv",
+    "slimpajama": "dmsl_slimpajama_*.csv",
+}
+"""All logs of a family are read together."""
 
 
-def shared_logs(pattern: str) -> sm.RunLog | None:
-    """All logs of a family, together."""
-    paths = sorted(SHARED.glob(pattern)) if SHARED.is_dir() else []
-    if not paths:
-        print(f"skipped: no {pattern} in the shared data")
-        return None
-    return sm.read_runs(paths)
+def logs(*names: str) -> dict[str, sm.RunLog]:
+    """The logs at hand of those that are named; `multilingual5` is the repository's own."""
+    found = {}
+    for name in names:
+        paths = [] if SMALL or name not in PATTERNS else sorted(SHARED.glob(PATTERNS[name]))
+        if name == "multilingual5":
+            found[name] = five_languages()
+        elif paths:
+            found[name] = _prepared(name, sm.read_runs(paths))
+        elif not SMALL:
+            print(f"skipped: no {PATTERNS[name]} in the shared data")
+    return found
 
 
-def chinchilla() -> sm.RunLog | None:
-    """Chinchilla's 245 points less the five highest losses, as in its replications."""
-    log = shared_logs("chinchilla_245.csv")
-    return None if log is None else log.select(np.argsort(log.loss[:, 0])[:-5])
+def five_languages() -> sm.RunLog:
+    """28 random mixtures at N = 97,600."""
+    log = sm.read_runs(FIXTURES / "multilingual5_runs.csv")
+    return log.select(np.array([run.startswith("rand") for run in log.runs]))
 
 
-def regmix() -> sm.RunLog | None:
-    """RegMix's 512 models of one million parameters."""
-    return shared_logs("regmix_1m_train.csv")
+def _prepared(name: str, log: sm.RunLog) -> sm.RunLog:
+    """Chinchilla's points less the five highest losses, as in its replications; SlimPajama's without warm-up."""
+    if name == "chinchilla":
+        return log.select(np.argsort(log.loss[:, 0])[:-5])
+    return log.select(_after_warm_up(log)) if name == "slimpajama" else log
 
 
-def slimpajama() -> sm.RunLog | None:
-    """SlimPajama runs without the first quarter of each, which is warm-up."""
-    log = shared_logs("dmsl_slimpajama_*.csv")
-    return None if log is None else log.select(after_warm_up(log))
-
-
-def after_warm_up(log: sm.RunLog) -> np.ndarray:
+def _after_warm_up(log: sm.RunLog) -> np.ndarray:
     """Rows past the first quarter of their own run."""
     runs = np.array(log.runs)
     keep = np.ones(len(log), dtype=bool)
@@ -48,9 +59,3 @@ def after_warm_up(log: sm.RunLog) -> np.ndarray:
         rows = np.flatnonzero(runs == run)
         keep[rows[np.argsort(log.D[rows])][: len(rows) // 4]] = False
     return keep
-
-
-def five_languages() -> sm.RunLog:
-    """The repository's own 28 random mixtures at N = 97,600."""
-    log = sm.read_runs(FIXTURES / "multilingual5_runs.csv")
-    return log.select(np.array([run.startswith("rand") for run in log.runs]))

@@ -1,117 +1,93 @@
-"""Held-out error of every law on every log: by grouped cross-validation, and against the number of runs.
-
-Prints the results' tables and draws its figure. `--quick` takes one draw; `--only curves --logs olmix --laws
-learned-base,mariner` asks for less.
-"""
+"""Held-out error of the laws and their rivals: by grouped cross-validation, and against the number of runs."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+import math
+import warnings
 
-import _curves
-from _data import FIXTURES, five_languages, regmix, shared_logs, slimpajama
-from _report import finish, must, row, table
+import numpy as np
+from _data import FIXTURES, five_languages, logs
+from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
-from shapleymix.laws import BLACK_BOXES
+from shapleymix.errors import ShapleyMixWarning
 
 LIMITS = {"regmix": 1.25, "5mix": 0.65, "redpajama": 0.59, "slimpajama": 0.47}
 """Mean PE in per cent that the default law must reach: an earlier law of ours did, with no base."""
-QUICK_DRAWS = 1
+DEFAULT = "learned-base"
+LAWS = (DEFAULT, "additive", "exponential", "mariner", "hellinger", "gbm")[: 2 if SMALL else 6]
+SIZES = {"olmix": (12, 24, 36, 48, 72, 100), "regmix": (20, 35, 51, 100, 200), "multilingual5": (4, 8, 12, 20)}
+TESTED = 150  # at most, of the runs that a draw does not fit
+DRAWS = 1 if SMALL else 5
 
 
 def main() -> None:
-    asked = options().parse_args()
-    if asked.only != "curves":
-        tables()
-    if asked.only != "tables":
-        curves(asked)
+    for name, log in logs(*LIMITS).items():
+        found = shown(name, sm.compare(log, LAWS))
+        if log.N.min() < log.N.max():
+            (entry,) = sm.compare(log, DEFAULT, leave_largest_N=True).entries
+            print(f"\nlargest size left out, {DEFAULT}: mean PE {percent(entry):.2f}%")
+        must(f"{name}, {DEFAULT}: mean held-out PE, %", round(found[DEFAULT], 2), LIMITS[name])
+    matrices = {
+        "exact SV": sm.shapley_values(FIXTURES / "multilingual5_coalitions.csv"),
+        "IRDS, calibrated": sm.read_transfer(FIXTURES / "multilingual5_irds_raw.csv").calibrated(),
+    }
+    for name, matrix in matrices.items():
+        laws = ("shapley", "shapley-tempered", DEFAULT)
+        shown(f"multilingual5, {name}", sm.compare(five_languages(), laws, matrix))
+    for name, log in logs(*SIZES).items():
+        curves(name, log, SIZES[name][: 1 if SMALL else None])
     finish()
 
 
-def options() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("tables", "curves"))
-    parser.add_argument("--quick", action="store_true", help="one draw a number of runs")
-    parser.add_argument("--laws", default=",".join(_curves.LAWS), help="of the curves")
-    parser.add_argument("--logs", default=",".join(_curves.SIZES), help="of the curves")
-    parser.add_argument("--figure", type=Path, help="where the curves are drawn (.svg or .png)")
-    return parser
+def percent(entry: object) -> float:
+    """Mean PE of a compared law."""
+    scores = getattr(entry, "scores", None)
+    return math.nan if scores is None else 100 * scores.mean["PE"]
 
 
-def curves(asked: argparse.Namespace) -> None:
-    """Tables of PE against runs, their figure, and what the default law must reach."""
-    laws = _curves.laws_here(asked.laws.split(","))
-    found = _curves.Curves(QUICK_DRAWS if asked.quick else _curves.DRAWS)
-    for name, log in _curves.curve_logs(asked.logs.split(",")).items():
-        found.add(name, log, laws)
-    table("CPU seconds for all fits of the curves", "law", "seconds")
-    for law, seconds in found.seconds.items():
-        row(law, f"{seconds:.0f}")
-    if asked.figure is not None:
-        _curves.draw_figure(found, asked.figure)
-    ours = _curves.DEFAULT
-    if ours not in laws or asked.quick:
-        return
-    for name, by_law in found.error.items():
-        for size, error in by_law[ours].items():
-            must(f"{name}, {size} runs: {ours}, % (the best other)", error, found.best(name, size, ours), "<=")
-
-
-def tables() -> None:
-    logs = {
-        "regmix": regmix(),
-        "5mix": shared_logs("mixlaws_5mix_*.csv"),
-        "redpajama": shared_logs("mixlaws_redpajama_*.csv"),
-        "slimpajama": slimpajama(),
-    }
-    for name, log in logs.items():
-        if log is not None:
-            found = show(name, sm.compare(log, laws_for(log)))
-            if log.N.min() < log.N.max():
-                left = mean_error(sm.compare(log, [_curves.DEFAULT], leave_largest_N=True))
-                print(f"\nlargest size left out, {_curves.DEFAULT}: mean PE {left:.2f}%")
-            must(
-                f"{name}, {_curves.DEFAULT}: mean held-out PE, %", round(found[_curves.DEFAULT], 2), LIMITS[name], "<="
-            )
-    coalitions = sm.read_runs(FIXTURES / "multilingual5_coalitions.csv")
-    irds = sm.read_transfer(Path(FIXTURES, "multilingual5_irds_raw.csv")).calibrated()
-    languages = sm.read_languages(FIXTURES / "multilingual5_languages.csv")
-    for name, matrix in (("exact SV", sm.shapley_values(coalitions)), ("IRDS, calibrated", irds)):
-        show(f"multilingual5, N = 97,600, {name}", sm.compare(five_languages(), None, matrix, languages))
-
-
-def mean_error(comparison: sm.Comparison) -> float:
-    """Mean PE of the only law, in per cent."""
-    scores = comparison.entries[0].scores
-    return float("nan") if scores is None else 100 * scores.mean["PE"]
-
-
-def laws_for(log: sm.RunLog) -> list[str]:
-    """Every law that needs no other table, and the black boxes."""
-    laws = [name for name, law in sm.LAWS.items() if "transfer" not in law.needs and "families" not in law.needs]
-    return laws + _curves.laws_here(list(BLACK_BOXES))
-
-
-def show(name: str, comparison: sm.Comparison) -> dict[str, float]:
+def shown(title: str, comparison: sm.Comparison) -> dict[str, float]:
     """Print one comparison; mean PE of each law in per cent."""
-    title = f"{name}: {comparison.design}, {comparison.rows} rows"
-    table(title, "law", "numbers per target", "held-out PE, %", "standard error", "R2", "Spearman")
-    found = {}
+    columns = ("law", "numbers per target", "held-out PE, %", "standard error", "R2", "Spearman")
+    table(f"{title}: {comparison.design}, {comparison.rows} rows", *columns)
     for entry in comparison.entries:
         if entry.scores is None:
             row(entry.law, entry.parameters, entry.error, "", "", "")
             continue
-        mean = entry.scores.mean
-        found[entry.law] = 100 * mean["PE"]
-        size = "-" if entry.parameters >= 10**6 else entry.parameters
-        error = 100 * entry.standard_error
-        row(entry.law, size, f"{found[entry.law]:.2f}", f"{error:.2f}", f"{mean['R2']:.3f}", f"{mean['spearman']:.3f}")
+        told = (percent(entry), 100 * entry.standard_error, *(entry.scores.mean[one] for one in ("R2", "spearman")))
+        row(entry.law, "-" if entry.parameters >= 10**6 else entry.parameters, *(f"{value:.3g}" for value in told))
     print(f"\nlaw auto: {comparison.preferred()}; lowest error: {comparison.best()}")
-    return found
+    return {entry.law: percent(entry) for entry in comparison.entries}
+
+
+def curves(name: str, log: sm.RunLog, sizes: tuple[int, ...]) -> None:
+    """PE against the number of runs, every law on the same draws; the default law must be the best."""
+    table(f"{name}: held-out PE, %, median of {DRAWS} draws", "runs", *map(str, sizes))
+    found = {law: [median(law, log, size) for size in sizes] for law in LAWS}
+    for law, errors in found.items():
+        row(law, *(f"{error:.2f}" if error < 1000 else f"{error:.0e}" for error in errors))
+    for place, size in enumerate(sizes):
+        others = [errors[place] for law, errors in found.items() if law != DEFAULT]
+        best = min((error for error in others if not math.isnan(error)), default=math.inf)
+        must(f"{name}, {size} runs: {DEFAULT}, % (the best other)", found[DEFAULT][place], best)
+
+
+def median(law: str, log: sm.RunLog, size: int) -> float:
+    """The median error over the draws; NaN where the law refuses one."""
+    orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(DRAWS)]
+    parts = [(log.select(order[:size]), log.select(order[size : size + TESTED])) for order in orders]
+    return float(np.median([error_of(law, learn, test) for learn, test in parts]))
+
+
+def error_of(law: str, learn: sm.RunLog, test: sm.RunLog) -> float:
+    """Mean PE over targets in per cent; NaN where the law refuses."""
+    try:
+        predicted = sm.fit(learn, law, bootstrap=0, folds=0).law.losses(test.p, test.N, test.D)
+    except sm.FitError:
+        return math.nan
+    return float(100 * (np.abs(predicted - test.loss).mean(axis=0) / test.loss.mean(axis=0)).mean())
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", ShapleyMixWarning)
     main()

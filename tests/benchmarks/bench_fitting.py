@@ -1,135 +1,112 @@
-"""How fast the fits are: against SciPy in the same run, and on the sizes that teams have. Prints the results' table."""
+"""How fast the fits are: against SciPy in the same run, and on the sizes that teams have."""
 
 from __future__ import annotations
 
+import itertools
+import resource
 import time
-from collections.abc import Callable
+import warnings
 
 import numpy as np
-from _data import chinchilla, regmix
-from _report import finish, must
+from _data import logs
+from _report import SMALL, finish, must, row, seconds, table
 from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
+from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import Filters, bootstrap_shares, gather, inputs_of, one_log
+from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS
 
 PUBLISHED = {"E": 1.8172, "A": 477.8, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}
-OLMIX_STARTS, OLMIX_ITERATIONS = 300, 2000
-
-
-def section(title: str) -> None:
-    print(f"\n### {title}", flush=True)
+STARTS, SAMPLE = 4500, 90
+MANY = (5, 40, 5) if SMALL else (100, 300, 200)  # targets, runs, replicates
+TOGETHER = 3 if SMALL else 40
 
 
 def main() -> None:
-    log = chinchilla()
-    if log is not None:
-        bench_chinchilla(log)
-    runs = regmix()
-    if runs is not None:
-        bench_regmix(runs)
+    found = logs("chinchilla", "regmix")
+    if "chinchilla" in found:
+        bench_chinchilla(found["chinchilla"])
+    if "regmix" in found:
+        bench_regmix(found["regmix"])
     bench_many()
+    if not SMALL:
+        bench_growth()
     finish()
 
 
 def bench_chinchilla(log: sm.RunLog) -> None:
-    section("Chinchilla's 240 points")
-    sm.fit(log, law="chinchilla", bootstrap=0, folds=0)  # imports are not what is measured
-    begin = time.perf_counter()
-    fit = sm.fit(log, law="chinchilla", bootstrap=0, folds=0)
-    seconds = time.perf_counter() - begin
+    """The published symbols, and the time of the usual grid of 4,500 starts."""
+    fit = sm.fit(log, law="chinchilla", bootstrap=0, folds=0)  # imports are not what is measured
+    spent = seconds(lambda: sm.fit(log, law="chinchilla", bootstrap=0, folds=0))
     residual = np.log(fit.law(log.p, log.N, log.D)) - np.log(log.loss)
-    must(
-        "Chinchilla, 240 points: sum objective (Huber 1e-3)", float(Loss(1e-3).value(residual).sum()), 1.01829e-3, "<="
-    )
+    table("Chinchilla's 240 points", "symbol", "fitted", "published")
     for name, value in PUBLISHED.items():
-        off = abs(float(getattr(fit.law, name)[0]) / value - 1)
-        must(f"{name} = {float(getattr(fit.law, name)[0]):.6g}: relative distance to {value}", off, 2e-3, "<=")
-    must("Chinchilla: seconds", seconds, 0.3, "<=")
-    must("Chinchilla: times faster than 4,500 L-BFGS starts", grid_seconds(log) / seconds, 100, ">=")
+        own = float(getattr(fit.law, name)[0])
+        row(name, own, value)
+        must(f"{name} = {own:.6g}: relative distance to {value}", abs(own / value - 1), 2e-3)
+    must("Chinchilla, 240 points: sum objective (Huber 1e-3)", float(Loss(1e-3).value(residual).sum()), 1.01829e-3)
+    must("Chinchilla: seconds", spent, 0.3)
+    must("Chinchilla: times faster than 4,500 L-BFGS starts", grid_seconds(log) / spent, 100, ">=")
 
 
-def grid_seconds(log: sm.RunLog, sample: int = 90) -> float:
-    """The usual grid of starts, L-BFGS with analytic gradients; a spread sample, scaled up to 4,500."""
+def grid_seconds(log: sm.RunLog) -> float:
+    """The usual grid of starts, L-BFGS with analytic gradients; a spread sample, scaled up to all."""
     n, d, y = np.log(log.N), np.log(log.D), np.log(log.loss[:, 0])
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         a, b, e, alpha, beta = x
         parts = np.exp(np.stack([a - alpha * n, b - beta * d, np.full_like(n, e)]))
-        loss = parts.sum(axis=0)
-        residual = np.log(loss) - y
-        score = np.clip(residual, -1e-3, 1e-3)
-        share = parts / loss * score
-        gradient = np.array(
-            [share[0].sum(), share[1].sum(), share[2].sum(), -(share[0] * n).sum(), -(share[1] * d).sum()]
-        )
-        return float(Loss(1e-3).value(residual).sum()), gradient
+        residual = np.log(parts.sum(axis=0)) - y
+        share = parts / parts.sum(axis=0) * np.clip(residual, -1e-3, 1e-3)
+        slopes = [*share.sum(axis=1), -(share[0] * n).sum(), -(share[1] * d).sum()]
+        return float(Loss(1e-3).value(residual).sum()), np.array(slopes)
 
-    axes = np.meshgrid(
-        np.arange(0, 30, 5),
-        np.arange(0, 30, 5),
-        np.arange(-1, 1.5, 0.5),
-        np.arange(0, 2.5, 0.5),
-        np.arange(0, 2.5, 0.5),
-    )
-    starts = np.stack([axis.ravel() for axis in axes], axis=1)
-    chosen = starts[np.random.default_rng(0).permutation(len(starts))[:sample]]
-    begin = time.perf_counter()
+    wide, narrow = np.arange(0, 30, 5), np.arange(0, 2.5, 0.5)
+    starts = np.array(list(itertools.product(wide, wide, narrow - 1, narrow, narrow)))
+    chosen = starts[np.random.default_rng(0).permutation(len(starts))[:SAMPLE]]
     with np.errstate(all="ignore"):
-        for start in chosen:
-            minimize(objective, start, jac=True, method="L-BFGS-B")
-    return (time.perf_counter() - begin) * len(starts) / sample
+        spent = seconds(lambda: [minimize(objective, start, jac=True, method="L-BFGS-B") for start in chosen])
+    return spent * STARTS / SAMPLE
 
 
 def bench_regmix(log: sm.RunLog) -> None:
-    section("RegMix: 512 runs, 17 sources, 13 targets, learned-base")
-    times = {}
+    """512 runs of 17 sources and 13 targets with 10-fold held-out error; olmix's published settings take 37 minutes."""
+    table("RegMix, learned-base", "replicates", "wall s", "CPU s")
     for replicates, limit in ((0, 15), (100, 60)):
-        begin, cpu = time.perf_counter(), time.process_time()
-        sm.fit(log, law="learned-base", bootstrap=replicates)
-        times[replicates] = time.process_time() - cpu
-        must(
-            f"RegMix, learned-base: seconds, {replicates} replicates, with 10-fold held-out error",
-            time.perf_counter() - begin,
-            limit,
-            "<=",
-        )
-    must(
-        "RegMix: times less CPU than olmix's 37 CPU minutes (published settings, measured elsewhere)",
-        2220 / times[0],
-        100,
-        ">=",
-    )
-    must(
-        "RegMix: times less CPU than its 300 starts x 2,000 L-BFGS iterations re-expressed here",
-        olmix_seconds(log) / times[0],
-        1,
-        ">=",
-    )
+        cpu = time.process_time()
+        spent = seconds(lambda replicates=replicates: sm.fit(log, law="learned-base", bootstrap=replicates))
+        cpu = time.process_time() - cpu
+        row(replicates, spent, cpu)
+        must(f"RegMix, learned-base: seconds, {replicates} replicates, with 10-fold held-out error", spent, limit)
+        if replicates == 0:
+            must("RegMix: times less CPU than olmix's 37 CPU minutes (measured elsewhere)", 2220 / cpu, 100, ">=")
 
 
-def olmix_seconds(log: sm.RunLog, sample: int = 3) -> float:
-    """The log-linear law `exp(c) + exp(b + t.p)` by L-BFGS in float64 NumPy: CPU seconds, scaled to all starts."""
-    rng = np.random.default_rng(0)
-    y = log.loss[:, 0]
+def bench_many() -> None:
+    """The paper's law with many targets, against a loop over SciPy's solver."""
+    targets, runs, replicates = MANY
+    spent = seconds(lambda: fitted(*MANY))
+    each, excess = scipy_loop()
+    table("law shapley", "targets", "runs", "replicates", "seconds", "SciPy's, s a problem", "worst replicate's excess")
+    row(targets, runs, replicates, spent, each, float(excess[2]))
+    must("100 targets x 300 runs x 200 replicates: seconds", spent, 30)
+    must("peak memory, GB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 4)
+    ratio = each * targets * (replicates + 1) / spent
+    must("times faster than a loop over scipy.optimize.least_squares", ratio, 20, ">=")
+    must("objective of 40 replicates together over SciPy's, less 1", float(excess[0]), 1e-4)
+    must("objective of the median replicate over SciPy's, less 1", float(excess[1]), 1e-6)
 
-    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        floor, bump = np.exp(x[0]), np.exp(np.clip(x[1] + log.p @ x[2:], -50, 50))
-        residual = floor + bump - y
-        score = np.clip(residual, -0.02, 0.02)
-        return float(Loss(0.02).value(residual).sum()), np.concatenate(
-            [[floor * score.sum(), (score * bump).sum()], log.p.T @ (score * bump)]
-        )
 
-    begin = time.process_time()
-    options = {"maxiter": OLMIX_ITERATIONS, "maxfun": 10**6, "ftol": 0.0, "gtol": 0.0}
-    for _ in range(sample):
-        minimize(objective, rng.normal(size=2 + log.p.shape[1]), jac=True, method="L-BFGS-B", options=options)
-    return (time.process_time() - begin) / sample * OLMIX_STARTS * log.loss.shape[1]
+def bench_growth() -> None:
+    """CPU time when one of the sizes doubles."""
+    base = seconds(lambda: fitted(40, 200, 100), time.process_time)
+    for what, size in (("targets", (80, 200, 100)), ("runs", (40, 400, 100)), ("replicates", (40, 200, 200))):
+        spent = seconds(lambda size=size: fitted(*size), time.process_time)
+        must(f"CPU time when {what} double", spent / base, 2.5)
 
 
 def simulated(targets: int, rows: int) -> tuple[sm.RunLog, sm.TransferMatrix]:
@@ -145,44 +122,25 @@ def simulated(targets: int, rows: int) -> tuple[sm.RunLog, sm.TransferMatrix]:
     return log, sm.TransferMatrix.from_sv(sv, names, names)
 
 
-def seconds_of(targets: int, rows: int, replicates: int, clock: Callable[[], float] = time.perf_counter) -> float:
+def fitted(targets: int, rows: int, replicates: int) -> sm.Fit:
+    """The law on such a log, its replicates and nothing else."""
     log, matrix = simulated(targets, rows)
-    begin = clock()
-    sm.fit(log, law="shapley", transfer=matrix, bootstrap=replicates, folds=0)
-    return clock() - begin
+    return sm.fit(log, law="shapley", transfer=matrix, bootstrap=replicates, folds=0)
 
 
-def bench_many() -> None:
-    import resource
-
-    section("law shapley: 100 targets x 300 runs x 200 replicates")
-    seconds = seconds_of(100, 300, 200)
-    must("100 targets x 300 runs x 200 replicates: seconds", seconds, 30, "<=")
-    must("peak memory, GB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 4, "<=")
-    each, excess = scipy_loop()
-    must("times faster than a loop over scipy.optimize.least_squares", each * 100 * 201 / seconds, 20, ">=")
-    must("objective of 40 replicates together over SciPy's, less 1", float(excess[0]), 1e-4, "<=")
-    must("objective of the median replicate over SciPy's, less 1", float(excess[1]), 1e-6, "<=")
-    print(f"worst replicate: {excess[2]:.2g} above SciPy's objective")
-    base = seconds_of(40, 200, 100, time.process_time)
-    for what, size in (("targets", (80, 200, 100)), ("runs", (40, 400, 100)), ("replicates", (40, 200, 200))):
-        must(f"CPU time when {what} double", seconds_of(*size, time.process_time) / base, 2.5, "<=")
-
-
-def scipy_loop(sample: int = 40) -> tuple[float, np.ndarray]:
+def scipy_loop() -> tuple[float, np.ndarray]:
     """Seconds a problem in SciPy, and by what share our objective is higher: in all, at the median, at worst."""
-    log, matrix = simulated(100, 300)
-    evidence = gather(one_log(log), Filters())
-    inputs = inputs_of(evidence.log, matrix)
-    problem = Problem.of(LAWS["shapley"], evidence, inputs, Settings())
+    log, matrix = simulated(*MANY[:2])
+    evidence = gather(one_log(log), Settings())
+    problem = Problem.of(LAWS["shapley"], evidence, inputs_of(evidence.log, matrix), Settings())
     shares = bootstrap_shares(evidence.log, 1, 0)
-    point = problem.estimate(np.ones((1, 300)))
-    ours = problem.resample(shares, point.x[0])
+    point = problem.estimate(np.ones((1, len(log))))
+    ours = problem.resample(shares, point.x[0], 0)
     weight = problem.observed.weight.T * shares[0]
     weight /= weight.sum(axis=1, keepdims=True)
-    theirs, spent, tail = np.empty(sample), 0.0, problem.loss.tail
-    for target in range(sample):
-        residuals = problem._residuals(np.array([target]))
+    theirs, spent, tail = np.empty(TOGETHER), 0.0, problem.loss.tail
+    for target in range(TOGETHER):
+        residuals = problem._residuals(np.array([target]))[0]
 
         def rho(z: np.ndarray, w: np.ndarray = weight[target]) -> np.ndarray:
             size = np.sqrt(np.maximum(z, 1e-300))
@@ -191,19 +149,18 @@ def scipy_loop(sample: int = 40) -> tuple[float, np.ndarray]:
             slope = np.where(far, (1 - tail) * 1e-3 / size + tail, 1.0)
             return w * np.stack([value, slope, np.where(far, -0.5e-3 * (1 - tail) / size**3, 0.0)])
 
+        def part(x: np.ndarray, which: int, of=residuals) -> np.ndarray:
+            return of(x[None], np.array([0]))[which][0]
+
         begin = time.perf_counter()
-        found = least_squares(
-            lambda x, f=residuals: f(x[None], np.array([0]))[0][0],
-            point.x[0, target],
-            jac=lambda x, f=residuals: f(x[None], np.array([0]))[1][0],
-            loss=rho,
-        )
+        found = least_squares(part, point.x[0, target], jac=lambda x, w, of=part: of(x, 1), args=(0,), loss=rho)
         spent += time.perf_counter() - begin
         theirs[target] = found.cost
-    mine = ours.cost[0, :sample]
+    mine = ours.cost[0, :TOGETHER]
     each = mine / theirs - 1
-    return spent / sample, np.array([mine.sum() / theirs.sum() - 1, np.median(each), each.max()])
+    return spent / TOGETHER, np.array([mine.sum() / theirs.sum() - 1, np.median(each), each.max()])
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", ShapleyMixWarning)
     main()

@@ -32,7 +32,7 @@ from shapleymix_irds.accounts.log import read_log  # noqa: E402
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
-from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
 RUN = {
     "--tokens": "300k",
@@ -73,7 +73,7 @@ def trained(seed: int, folder: Path, more: list[str]) -> Run:
             sys.exit(told.getvalue())
     drop = read_transfer(out / "sv.csv").provenance["loss_drop"]
     assert isinstance(drop, dict)
-    return Run(seed, [evaluation for _, evaluation in read_log(out)], np.array(list(drop.values()), dtype=np.float64))
+    return Run(seed, read_log(out)[1], np.array(list(drop.values()), dtype=np.float64))
 
 
 def values(run: Run, every: int) -> Values:
@@ -105,7 +105,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--logs", type=Path, help="where runs are kept; by default they are thrown away")
+    parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
     arguments, more = parser.parse_known_args()
+    if arguments.small:
+        arguments.seeds, more = 2, ["--tokens", "60k"]
     with tempfile.TemporaryDirectory() as spare:
         folder = arguments.logs or Path(spare)
         runs = [trained(seed, folder, [flag for flag in more if flag != "--"]) for seed in range(arguments.seeds)]
@@ -123,7 +126,8 @@ def main() -> None:
         row(every, f"{hits:.0%}", f"{ratio:.2f}", f"{spread:.1%}", "" if every == 1 else f"{raw:.0%}")
         must(f"coverage of the mean of seeds, one step of {every}", hits, 0.85, ">=")
         must(f"coverage of the mean of seeds, one step of {every}", hits, 0.95)
-    finish()
+    if not arguments.small:
+        finish()
 
 
 if __name__ == "__main__":

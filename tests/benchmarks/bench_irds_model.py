@@ -24,10 +24,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters")]
 
 import torch  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.options import automatic  # noqa: E402
+from shapleymix_irds.schedule import choose_every, extra_cost  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
+from shapleymix_irds.train.outputs import flops_of_a_token  # noqa: E402
 from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
-from shapleymix_irds.train.speed import flops_of_a_token  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja", "es", "ru")
@@ -122,7 +122,11 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=cuda)
     parser.add_argument("--recompute", action="store_true", help="activation checkpointing")
-    return parser.parse_args()
+    parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
+    arguments = parser.parse_args()
+    if arguments.small:
+        arguments.seq, arguments.batch, arguments.every, arguments.rounds = 16, 8, 2, 1
+    return arguments
 
 
 def main() -> None:
@@ -149,7 +153,8 @@ def report(
     work = flops_of_a_token(config, arguments.seq)
     plain = statistics.median(seconds for seconds, _ in found["plain"])
     share = len(LANGUAGES) * arguments.val / arguments.batch
-    print(f"{arguments.model}, {config.non_embedding:,} + {config.embedding:,} parameters, sequence {arguments.seq}, ")
+    embeddings = 2 * config.vocab * config.hidden
+    print(f"{arguments.model}, {config.non_embedding:,} + {embeddings:,} parameters, sequence {arguments.seq}, ")
     print(f"batch {arguments.batch}, K = {len(LANGUAGES)}, V/T = {share:.2f}, torch {torch.__version__}, ")
     print(f"{torch.cuda.get_device_name() if training.cuda else 'CPU'}; a matrix product: {limit / 1e12:.3g} TFLOP/s\n")
     print("| steps | tokens/s | utilisation | time / plain | peak memory, GiB |\n| --- | --- | --- | --- | --- |")
@@ -176,7 +181,7 @@ def automatic_every(training: Training) -> int:
     """The m by which IRDS is reckoned to add 2%."""
     tracker, tokens = training.tracker, float(training.y.numel())
     validation = sum(y.numel() for _, y in training.val.values())
-    return automatic(Options(overhead=0.02), tokens, float(validation), tracker.evaluator.share).every
+    return choose_every(extra_cost(tokens, float(validation), tracker.share), 0.02, None)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
-
-import shapleymix as sm
+import polars as pl
+from shapleymix_io import Export, export
 
 RATIOS = {"en": 0.4587, "de": 0.3, "no": 0.2, "zh": 0.04, "fi": 0.0013, "ja": 0.0}
 """`no` is a truth value of YAML, `ja` is not trained on."""
@@ -18,9 +19,9 @@ LENGTHS = {"en": 40, "de": 25, "no": 60, "zh": 12, "fi": 90}
 """Mean tokens of their documents, where documents are drawn."""
 
 
-def written(form: str, folder: Path, name: str, **keywords: object) -> sm.Export:
-    """The mixture exported into a file."""
-    found = sm.export(RATIOS, form, **keywords)  # type: ignore[arg-type]
+def written(form: str, folder: Path, name: str, paths: Any = None, **keywords: Any) -> Export:
+    """The mixture exported into a file, with a table of paths as columns or rows."""
+    found = export(RATIOS, form, paths=None if paths is None else pl.DataFrame(paths), **keywords)
     found.write(folder / name)
     return found
 

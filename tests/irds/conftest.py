@@ -28,19 +28,3 @@ def val() -> dict[str, Any]:
     from irds_models import validation
 
     return validation()
-
-
-@pytest.fixture(scope="session")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of every kind of file, which no test changes."""
-    from prepared_tools import write_texts
-
-    return write_texts(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="session")
-def prepared(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That corpus prepared, which no test changes either."""
-    from prepared_tools import prepare_texts
-
-    return prepare_texts(texts, tmp_path_factory.mktemp("prepared") / "out")

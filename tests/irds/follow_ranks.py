@@ -22,8 +22,7 @@ from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, r
 from matrix_models import Case as Wrapping  # noqa: E402
 from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.engines.base import combine_halves  # noqa: E402
-from shapleymix_irds.train.leaving import leave  # noqa: E402
+from shapleymix_irds.accounts.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
 
@@ -178,4 +177,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    leave(0)
+    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then

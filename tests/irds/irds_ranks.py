@@ -20,20 +20,15 @@ from irds_models import (  # noqa: E402
     LANGUAGES,
     Decoder,
     batch,
-    dot,
     gradient,
     loss_of,
     make_model,
-    mean_losses,
     naive_gram,
     relative,
-    training_parts,
     validation,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.engines.base import combine_halves  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
-from shapleymix_irds.train.leaving import leave  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import DTensor  # noqa: E402
@@ -99,55 +94,6 @@ def exact(mode: str, engine: str) -> dict[str, float]:
         with torch.no_grad():
             found["loss"] = relative(loss, loss_of(reference)(x, y).sum() / total)
     return found
-
-
-def second(mode: str, engine: str) -> dict[str, float]:
-    """Second order by the midpoint rule, against the same done by hand on one process."""
-    reference = make_model().double()
-    x, y, lang = batch(COUNTS)
-    val, loss_fn = validation(), loss_of(reference)
-    total = float((y != -100).sum())
-    g = training_parts(reference, loss_fn, x, y, lang, total, 4)
-    lr = 0.2
-    before = [p.detach().clone() for p in reference.parameters()]
-    with torch.no_grad():
-        for k, parameter in enumerate(reference.parameters()):
-            parameter -= lr / 2 * sum(part[k] for part in g)
-    h = [gradient(reference, loss) for loss in mean_losses(reference, loss_fn, val)]
-    truth = [[lr * dot(g_i, h_j) for h_j in h] for g_i in g]
-    model = wrap(make_model().double(), mode)
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, order=2, options=Options(val_sequences=3))
-    mine = rows_of(lang)[dist.get_rank()]
-    tracker.backward(loss_of(model), x[mine], y[mine], lang[mine], step=0)
-    tracker.commit(lr=lr)
-    kept = max(relative(full(p), b) for p, b in zip(model.parameters(), before, strict=True))
-    return {"phi": relative(tracker.ledger.phi, truth), "weights": kept}
-
-
-def free(mode: str, engine: str) -> dict[str, float]:
-    """Validation-free: halves of the languages over all ranks, against the same done by hand on one process."""
-    reference = make_model().double()
-    x, y, lang = batch(COUNTS)
-    shares = rows_of(lang)
-    halves = [[], [], [], [], [], [], [], []]
-    for rank, share in enumerate(shares):
-        seen = [0, 0, 0, 0]
-        for row in share:
-            k = int(lang[row])
-            halves[2 * k + (seen[k] + rank) % 2].append(row)
-            seen[k] += 1
-    total, loss_fn = int((y != -100).sum()), loss_of(reference)
-    empty = [torch.zeros_like(p) for p in reference.parameters()]
-    g = [gradient(reference, loss_fn(x[h], y[h]).sum() / total) if h else empty for h in halves]
-    gram = torch.tensor([[dot(a, b) for b in g] for a in g], dtype=torch.float64)
-    tokens = torch.tensor([float((y[h] != -100).sum()) for h in halves], dtype=torch.float64)
-    truth = combine_halves(gram, tokens, tokens / total)[0]
-    model = wrap(make_model().double(), mode)
-    tracker = IRDS(model, LANGUAGES, val=None, every=1, engine=engine)  # type: ignore[arg-type]
-    mine = shares[dist.get_rank()]
-    tracker.backward(loss_of(model), x[mine], y[mine], lang[mine], step=0)
-    tracker.commit(lr=1.0)
-    return {"phi": relative(tracker.ledger.phi * (truth.numpy() != 0), truth)}
 
 
 def faults(mode: str, engine: str) -> dict[str, str]:
@@ -224,10 +170,8 @@ def main() -> None:
     mode, engine, folder = sys.argv[1:4]
     dist.init_process_group("gloo")
     found = {}
-    tasks = (one_sided,) if engine == "auto" else (exact, second, free, faults) if mode in ("ddp", "fsdp") else (exact,)
+    tasks = (one_sided,) if engine == "auto" else (exact, faults) if mode in ("ddp", "fsdp") else (exact,)
     for task in tasks:
-        if task is second and engine != "exact":
-            continue
         found[task.__name__] = task(mode, engine)
     Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
     dist.barrier()
@@ -237,4 +181,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    leave(0)
+    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then

@@ -14,14 +14,12 @@ import numpy as np  # noqa: E402
 from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.accounts.blocks import MANY, Blocks, joined, weight  # noqa: E402
-from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
+from shapleymix_irds.accounts.ledger import Blocks, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
 from shapleymix_irds.errors import TrackerError  # noqa: E402
-from shapleymix_irds.measuring import Stopwatch  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
 
-from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
 
 def test_one_step_of_each_block_is_evaluated() -> None:
@@ -60,37 +58,14 @@ def shared(rotating: ValidationSet, evaluation: int, ranks: int) -> list[list[An
     return found
 
 
-def test_validation_rotates_and_comes_round() -> None:
-    val = validation(5)
-    rotating = ValidationSet(val, LANGUAGES, 2, seed=1, ignore=-100)
-    seen = [shared(rotating, e, 1)[0] for e in range(6)]
-    for k, name in enumerate(LANGUAGES):
-        rows = [row for part in seen[:5] for owner, row in part if owner == k]
-        assert sorted(rows) == sorted([tuple(row) for row in val[name][0].tolist()] * 2)
-    assert seen[5] == seen[0]
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8])
 def test_ranks_divide_the_validation_sequences(ranks: int) -> None:
     """As many ranks as there may be, they pass the same sequences, each once, and as many pieces."""
-    rotating = ValidationSet(validation(11), LANGUAGES, 2, seed=1, ignore=-100)
+    rotating = ValidationSet(validation(11), LANGUAGES, Options(val_sequences=2, seed=1))
     for evaluation in range(3):
         parts = shared(rotating, evaluation, ranks)
         assert sorted(chain.from_iterable(parts)) == sorted(shared(rotating, evaluation, 1)[0])
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
-
-
-def test_more_ranks_than_sequences_take_more_of_them() -> None:
-    rotating = ValidationSet(validation(11), LANGUAGES, 1, seed=1, ignore=-100)
-    parts = shared(rotating, 0, 18)
-    assert max(map(len, parts)) == 1, "no rank waits for another's second"
-    assert len(set(chain.from_iterable(parts))) == 16
-    assert rotating.tokens(18) == rotating.parts[0][1][0].numel()
-    assert rotating.tokens(3) == 2 * rotating.tokens(4), "four sequences: of three ranks one has two"
-    few = ValidationSet(validation(1), LANGUAGES, 1, seed=1, ignore=-100)
-    assert [len(part) for part in shared(few, 0, 6)].count(1) == 4
-    counts = {len(few.share(0, rank, 6, torch.device("cpu"))) for rank in range(6)}
-    assert counts == {1}, "every rank passes as often, for wrappers that gather"
 
 
 @pytest.mark.parametrize("options", [{"engine": "sketch"}, {"engine": "exact"}, {"order": 2}], ids=str)
@@ -99,7 +74,7 @@ def test_every_evaluation_moves_on(options: dict[str, Any]) -> None:
     model, val, passed = make_model(), validation(16), []
     options = options | {"options": Options(val_sequences=8, measure_sequences=1)}
     tracker = IRDS(model, LANGUAGES, val=val, every=1, **options)
-    tracker.evaluator.known = True  # what is passed to look at the model does not count
+    tracker.engine.known = True  # what is passed to look at the model does not count
     known = {tuple(row.tolist()): (name, n) for name, (x, _) in val.items() for n, row in enumerate(x)}
 
     def loss_fn(x: Any, y: Any) -> Any:
@@ -185,35 +160,12 @@ def test_errors_of_calibrated_values_see_what_lasts() -> None:
     assert np.mean(near) < 0.5
 
 
-def test_stretches_are_few_of_equal_weight_and_lose_nothing() -> None:
-    """Also where one evaluation in the beginning weighs as much as a hundred at the end."""
-    sizes = np.geomspace(1, 0.01, 200)[:, None, None]
-    contributions = sizes * np.random.default_rng(0).uniform(1, 2, size=(200, 3, 3))
-    blocks = booked(contributions).blocks
-    assert len(blocks.sums) == MANY
-    np.testing.assert_allclose(sum(blocks.sums), contributions.sum(0))
-    for parts in (np.array(blocks.sums), joined(np.array(blocks.sums))):
-        assert weight(parts).max() < 2.5 / len(parts)
-    heavy = np.concatenate([contributions[:1] * 1e3, contributions])
-    assert len(joined(heavy)) >= 2  # it and the rest
-    assert booked(contributions[:1]).blocks.stderr(np.ones((3, 3))) is None
-
-
-def test_what_standard_errors_cover_is_said() -> None:
-    loop = Loop(steps=6, every=1)
-    loop.tracker.losses.latest = {name: loss - 1.0 for name, loss in loop.tracker.losses.start.items()}
-    loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total)
-    assert "not other seeds" in str(loop.tracker.matrix("raw").provenance["stderr_covers"])
-    assert "stretches of this run" in str(loop.tracker.matrix().provenance["stderr_covers"])
-
-
 def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     loop = Loop(steps=2, every=1)
     loop.tracker.losses.start = dict.fromkeys(LANGUAGES, 3.0)
     loop.tracker.losses.latest = dict(zip(LANGUAGES, (2.0, 3.5, 2.0, 2.0), strict=True))
     loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total) * [1, 1, -1, 1]
-    found = r"calibrated: .* 'de' did not fall, from 3.0000 to 3.5000; the values for 'fr' sum to -\S+\n  hint: take"
-    with pytest.raises(TrackerError, match=found):
+    with pytest.raises(TrackerError, match=r"(?s)'de'.*3.5000.*'fr'.*hint"):
         loop.tracker.save(tmp_path / "sv.csv")
     loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
 
@@ -253,37 +205,10 @@ def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
     assert np.allclose(read_transfer(tmp_path / "sv.csv").sv, matrix.sv)
 
 
-def test_provenance_tells_the_validation_sequences() -> None:
-    found = Loop(steps=4, every=1).tracker.matrix("raw").provenance
-    assert found["validation_sequences"] == {"evaluation": 2, "set": dict.fromkeys(LANGUAGES, 5)}
-    assert "fallback" not in found
-    assert "validation_sequences" not in Loop(steps=1, val=None).tracker.provenance()
-
-
-def test_the_stopwatch_compares_medians() -> None:
-    watch = Stopwatch()
-    assert np.isnan(watch.overhead(10))
-    watch.times[True].extend([1.5, 1.5, 90.0])
-    watch.times[False].extend([1.0, 1.0, 1.0])
-    assert watch.overhead(10) == pytest.approx(0.05)
-
-
-def test_instrumenting_a_run_does_not_change_it() -> None:
-    """30 AdamW steps with and without: the same weights to rounding."""
-    tracked, plain = Loop(steps=30, every=2), Loop()
-    for step in range(30):
-        x, y, _ = batch((2, 1, 3, 2), seed=step)
-        (plain.loss_fn(x, y).sum() / (y != -100).sum()).backward()
-        torch.nn.utils.clip_grad_norm_(plain.model.parameters(), 1.0)
-        plain.optimizer.step()
-        plain.optimizer.zero_grad()
-    for a, b in zip(tracked.model.parameters(), plain.model.parameters(), strict=True):
-        assert relative(a, b) < 1e-8
-
-
 @pytest.mark.parametrize("most", [1, 100, 8192])
 def test_a_validation_pass_has_no_more_tokens_than_asked(most: int) -> None:
     """Or one sequence: validation takes no more memory than training."""
-    passes = ValidationSet(validation(11), LANGUAGES, 6, 1, -100, most).share(0, 0, 1, torch.device("cpu"))
+    options = Options(val_sequences=6, seed=1, pass_tokens=most)
+    passes = ValidationSet(validation(11), LANGUAGES, options).share(0, 0, 1, torch.device("cpu"))
     length = passes[0].y.shape[1]
     assert max(len(each.y) for each in passes) == min(max(1, most // length), 24)

@@ -19,9 +19,7 @@ from irds_models import (  # noqa: E402
     validation,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.batch import sample_of  # noqa: E402
-from shapleymix_irds.engines.apart import misplaced  # noqa: E402
-from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
+from shapleymix_irds.errors import CoverageError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -41,17 +39,6 @@ class Centred(Decoder):
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embed(ids)
         return self.head(self.norm(x - x.mean(0)))
-
-
-class Dropping(Decoder):
-    """A dropout, whose masks differ between passes but not because of a sequence."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(0.5)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.head(self.norm(self.dropout(self.embed(ids))))
 
 
 def made(kind: type[Decoder], **options: Any) -> tuple[nn.Module, IRDS]:
@@ -88,48 +75,3 @@ def test_a_loss_that_mixes_sequences_is_refused() -> None:
         tracker.backward(
             lambda x, y: (loss_fn(x, y) + loss_fn(x, y).std(), loss_fn(x, y)), *batch((3, 2, 4, 1)), step=0
         )
-
-
-@pytest.mark.parametrize("engine", ["sketch", "exact"])
-def test_dropout_is_no_mixing_and_its_numbers_are_left_alone(engine: Any) -> None:
-    model, tracker = made(Dropping, engine=engine)
-    x, y, lang = batch((3, 2, 4, 1))
-    before = torch.get_rng_state()
-    assert misplaced(model, loss_of(model), sample_of(x, y, -100)) == (set(), False)
-    assert torch.equal(torch.get_rng_state(), before)
-    tracker.backward(loss_of(model), x, y, lang, step=0)
-    tracker.commit(lr=1.0)
-
-
-def test_one_and_the_same_sequence_everywhere_is_no_fault() -> None:
-    model, tracker = made(Decoder, engine="exact")
-    x, y, lang = batch((1, 0, 0, 0))
-    same = {name: (x.new_ones(3, x.shape[1]), y.new_ones(3, x.shape[1])) for name in LANGUAGES}
-    tracker = IRDS(model, LANGUAGES, val=same, every=1, engine="exact", options=OPTIONS)
-    tracker.backward(loss_of(model), torch.ones_like(x), torch.ones_like(y), lang, step=0)
-    tracker.commit(lr=1.0)
-
-
-@pytest.mark.parametrize("pair", [False, True])
-@pytest.mark.parametrize("every", [1, 100])
-def test_means_where_sums_are_meant_are_refused(pair: bool, every: int) -> None:
-    torch.manual_seed(0)
-    model = Decoder().double()
-    loss_fn = loss_of(model)
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=every, options=OPTIONS)
-
-    def mean(x: Tensor, y: Tensor) -> Any:
-        losses = loss_fn(x, y) / (y != -100).sum(1)
-        return (losses, losses) if pair else losses
-
-    with pytest.raises(TrackerError, match="loss_fn gives means over tokens"):
-        tracker.backward(mean, *batch((3, 2, 4, 1)), step=0)
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_sums_that_are_small_are_no_means() -> None:
-    torch.manual_seed(0)
-    model = Decoder().double()
-    loss_fn = loss_of(model)
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, options=OPTIONS)
-    tracker.backward(lambda x, y: loss_fn(x, y) / 20, *batch((3, 2, 4, 1)), step=0)

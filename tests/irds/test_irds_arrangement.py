@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, VOCAB, WIDTH, batch, loss_of, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.arrangement import Arrangement  # noqa: E402
+from shapleymix_irds.distributed import Arrangement  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 

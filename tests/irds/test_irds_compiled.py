@@ -10,19 +10,18 @@ pytest.importorskip("torch")
 
 import torch
 import torch.distributed as dist
+from irds_models import LENGTH, VOCAB, make_model, sequence_losses
 from shapleymix_irds.batch import Piece
 from shapleymix_irds.distributed import World
-from shapleymix_irds.engines.observer import Observer
+from shapleymix_irds.engines.engine import Engine
 from shapleymix_irds.engines.sketches import Form
-from shapleymix_irds.train.model import Decoder, sequence_losses
-from shapleymix_irds.train.shapes import ModelConfig
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-LANGUAGES, BATCH, LENGTH, VOCABULARY = 3, 7, 8, 20
+LANGUAGES, BATCH = ("a", "b", "c"), 9
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,26 +34,25 @@ def one_rank() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")  # torch itself uses what it deprecates while it compiles
-@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("parallel", ["", "ddp", "fsdp"])
-@pytest.mark.parametrize("compiled", ["", "whole", "blocks"])
+@pytest.mark.parametrize(("compiled", "recompute"), [("", True), ("whole", False), ("blocks", False), ("blocks", True)])
 def test_sketches_are_those_of_the_uncompiled_model(compiled: str, parallel: str, recompute: bool) -> None:
     torch.compiler.reset()
     model = made(compiled, parallel, recompute)
-    observer = Observer(model, World.of(None, torch.device("cpu")), Form(0), LANGUAGES)
+    engine = Engine(model, World.of(None, torch.device("cpu")), LANGUAGES, None, Form(0))
+    engine.loss_fn = lambda x, y: sequence_losses(model(x), y)
     with torch.compiler.set_stance("force_eager"):
-        eager = validated(observer)
+        eager = validated(engine)
     for seed in (1, 2):  # the graph of the first evaluation is used again in the second
-        observer.open(seed)
-        found = validated(observer)
-        assert sorted(found) == sorted(eager) == sorted(observer.layout.numbers())
+        engine.open(seed)
+        found = validated(engine)
+        assert sorted(found) == sorted(eager) == sorted(engine.layout.numbers())
         for name, sketch in found.items():
             torch.testing.assert_close(sketch, eager[name], rtol=1e-4, atol=1e-5 * float(eager[name].abs().max()))
 
 
 def made(compiled: str, parallel: str, recompute: bool) -> nn.Module:
-    decoder = Decoder(ModelConfig(1, 8, 12, 2, VOCABULARY), recompute=recompute)
-    decoder.initialise(0)
+    decoder = make_model(checkpointed=recompute, layers=1)
     parts = {"": [], "whole": [decoder], "blocks": list(decoder.blocks)}[compiled]
     for part in parts:
         part.compile(backend="aot_eager")
@@ -67,10 +65,10 @@ def made(compiled: str, parallel: str, recompute: bool) -> nn.Module:
     return decoder
 
 
-def validated(observer: Observer) -> dict[str, Tensor]:
+def validated(engine: Engine) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(0)
-    x, y = torch.randint(VOCABULARY, (2, BATCH, LENGTH), generator=generator)
-    languages = torch.arange(BATCH) % LANGUAGES
+    x, y = torch.randint(VOCAB, (2, BATCH, LENGTH), generator=generator)
+    languages = torch.arange(BATCH) % 3
     tokens = torch.full((BATCH,), LENGTH, dtype=torch.float64)
     piece = Piece(x, y, languages, torch.ones(BATCH, dtype=torch.float64), tokens)
-    return observer.validate(lambda x, y: sequence_losses(observer.model(x), y), [piece]).sketches
+    return engine.passed([piece]).sketches

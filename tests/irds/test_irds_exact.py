@@ -82,21 +82,6 @@ def test_accumulated_and_clipped_steps_are_exact(val: Any) -> None:
     assert relative(tracker.ledger.phi, 0.3 * truth * coefficient) < 1e-10
 
 
-@pytest.mark.parametrize("free", [False, True])
-def test_losses_of_sequences_come_in_the_callers_order(free: bool, val: Any) -> None:
-    model = make_model().double()
-    loss_fn = loss_of(model)
-    x, y, lang = batch((1, 4, 0, 3))
-    with torch.no_grad():
-        expected = loss_fn(x, y)
-    for every in (1, 1000):
-        tracker = tracker_of(model, None if free else val, engine="exact", every=every)
-        loss = tracker.backward(loss_fn, x, y, lang, step=1)
-        assert relative(tracker.sequence_losses, expected) < 1e-10
-        assert relative(loss, expected.sum() / (y != -100).sum()) < 1e-10
-        assert not tracker.sequence_losses.requires_grad
-
-
 def test_activation_checkpointing_is_exact(val: Any) -> None:
     model = make_model(checkpointed=True).double()
     loss_fn = loss_of(model)

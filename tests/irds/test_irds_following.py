@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from following_tools import OPTIONS, sgd, step_once, tracked, truth  # noqa: E402
+from following_tools import OPTIONS, sgd, step_once, tracked  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
@@ -94,7 +94,7 @@ def test_several_optimisers_commit_together_and_one_may_skip(val: Any) -> None:
         assert relative(tracker.ledger.phi, truth_of(None, [0.3, 0.02, 0.0 if skipping else 0.9], 1, val)) < 1e-7
     step_once(tracker, model, step=1)
     optimizers[0].step()
-    with pytest.raises(TrackerError, match="step 1: not all of the optimisers took it"):
+    with pytest.raises(TrackerError, match="step 2 begins with gradients of an earlier one"):
         step_once(tracker, model, step=2)
     with pytest.raises(TrackerError, match="second order needs all weights to move at once"):
         tracked(model, val, *optimizers, order=2)
@@ -178,7 +178,7 @@ def test_what_follow_refuses(val: Any) -> None:
     tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
     with pytest.raises(TrackerError, match="call `follow` once"):
         tracker.follow(optimizer)
-    with pytest.raises(TrackerError, match="commit without backward before the first step"):
+    with pytest.raises(TrackerError, match="commit without backward"):
         optimizer.step()
     step_once(tracker, model)
     with pytest.raises(TrackerError, match="the tracker follows the optimiser"):
@@ -194,18 +194,6 @@ def test_what_follow_refuses(val: Any) -> None:
     step_once(tracker, model, step=1, between=lambda: model.norm.weight.grad.fill_(float("nan")))
     with pytest.raises(NonFiniteError, match="step 1: a gradient is not finite"):
         optimizer.step()
-
-
-def test_an_optimisers_state_may_be_made_by_a_step_of_no_length(val: Any) -> None:
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
-    model: Any = make_model().double()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    tracker = tracked(model, val, optimizer, loss_fn=loss_of(model))
-    get_optimizer_state_dict(model, optimizer)
-    step_once(tracker, model)
-    optimizer.step()
-    assert relative(tracker.ledger.phi, truth(0.1, val)) < 1e-7
 
 
 def test_a_tracker_leaves_the_optimiser_to_the_next(val: Any) -> None:
@@ -244,18 +232,3 @@ def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
             assert "refused" not in found, f"{name}: {found['refused']}"
             assert found["worst"] == [], name
             assert found["phi"] < (0.2 if name.endswith("sketch") else 1e-6), (name, found["phi"])
-
-
-@pytest.mark.filterwarnings("ignore")  # torch itself uses what it deprecates while it compiles
-def test_compiled_blocks_and_a_compiled_optimiser(val: Any) -> None:
-    torch.compiler.reset()
-    lrs = [0.3, 0.02, 0.9]
-    model: Any = make_model().double()
-    model.blocks[0].compile(backend="aot_eager")
-    optimizer = sgd(model, lrs)
-    options = Options(val_sequences=3, numbers=60_000)
-    tracker = tracked(model, val, optimizer, engine="sketch", options=options, loss_fn=loss_of(model))
-    step_once(tracker, model)
-    torch.compile(optimizer.step, backend="aot_eager")()
-    torch.compiler.reset()
-    assert relative(tracker.ledger.phi, truth_of(None, lrs, 1, val)) < 0.05

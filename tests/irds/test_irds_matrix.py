@@ -21,12 +21,10 @@ REFUSED = {  # what the message says
     "tensor hook": "parameter 'embed.weight' has a hook that changes its gradient",
     "static graph": "DDP with static_graph=True",
     "own tokens": "ranks give different tokens=",
-    "half of the tokens": "labelled tokens on all ranks",
     "divide factor": "FSDP2 has a gradient divide factor of its own",
     "tensor parallel": "'head.weight' is not data parallel only (mesh axes: tp)",
     "tensor parallel sharded": "is not data parallel only (mesh axes: dp, tp)",
     "half a mesh": "is sharded over 1 ranks, the tracker counts 2",
-    "sharded later": "the model was sharded after the tracker was made",
     "unreduced": "nothing has averaged gradients over ranks",
 }
 SHARDED = {  # where parameters are sharded, no passes of single parameters are to be had

@@ -19,8 +19,6 @@ from irds_models import (  # noqa: E402
     training_parts,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.engines.layout import Layout  # noqa: E402
-from shapleymix_irds.engines.sketches import Form  # noqa: E402
 from shapleymix_irds.errors import TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
@@ -97,15 +95,6 @@ def test_rates_of_halves_where_there_is_no_validation_set(val: Any) -> None:
     assert relative(sum(parts), one.phi) < 1e-12
 
 
-def test_one_group_costs_what_it_did_and_several_share_the_numbers() -> None:
-    sizes = {"a": 5_000, "b": 70, "c": 9}
-    assert Layout(Form(4096, 16), sizes).numbers() == {"0": 4096}
-    assert Layout(Form(4096, 16), sizes, {"a": 0, "b": 1, "c": 1}).numbers() == {"0": 2048, "1": 2048}
-    many = {str(k): k for k in range(24)}
-    assert sum(Layout(Form(16_384, 64), dict.fromkeys(many, 10_000), many).numbers().values()) == 24 * 1024
-    assert Layout(Form(0, 0), sizes, {"a": 1}).numbers() == sizes
-
-
 def test_groups_and_rates_that_cannot_be(val: Any) -> None:
     model = make_model().double()
 
@@ -124,7 +113,6 @@ def test_groups_and_rates_that_cannot_be(val: Any) -> None:
     refused(r"parameter group 1 has one of shape \(2, 3\) that is not the model's", [every, [stray]])
     refused(r"parameter 'head.weight' is trained, but is in no parameter group", [every[:-1]])
     refused(r"parameter 'embed.weight' is in parameter groups 0 and 1", [every, every[:1]])
-    refused(r"parameter group 0 holds a str, expected parameters", ["all"])
     refused(r"step 0: commit has 2 learning rates for 1 parameter groups", None)
     refused(r"step 0: commit has 3 learning rates for 2 parameter groups", [every[:1], every[1:]], [1.0] * 3)
     refused(r"step 0: commit has lr=-1.0, expected 0 or more", [every[:1], every[1:]], [1.0, -1.0])

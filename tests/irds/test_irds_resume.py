@@ -15,10 +15,10 @@ import polars as pl  # noqa: E402
 from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, validation  # noqa: E402
 from shapleymix_irds.accounts import log  # noqa: E402
-from shapleymix_irds.accounts.log import read_log, replay, segments  # noqa: E402
-from shapleymix_irds.errors import ResumeError, TrackerError  # noqa: E402
+from shapleymix_irds.accounts.log import replay, segments  # noqa: E402
+from shapleymix_irds.errors import ResumeError  # noqa: E402
 
-from shapleymix.tables.transfer_reading import read_transfer  # noqa: E402
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
 
 def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
@@ -34,6 +34,11 @@ def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     assert np.allclose(read.sv, ledger.phi, rtol=1e-12)
 
 
+def steps_in(folder: Path) -> list[int]:
+    """The steps that are logged."""
+    return pl.concat(map(pl.read_parquet, segments(folder)))["step"].unique(maintain_order=True).to_list()
+
+
 @pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"order": 2}], ids=str)
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
@@ -42,17 +47,16 @@ def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_pat
     checkpoint = first.checkpoint()
     first.run(5)  # then killed; its log runs ahead of the checkpoint
     first.tracker.state_dict()
-    assert max(e.step for _, e in read_log(tmp_path / "parts")) > 7
+    assert max(steps_in(tmp_path / "parts")) > 7
     second = Loop(tmp_path / "parts", **options).resume(checkpoint)
-    assert all(e.step < 7 for _, e in read_log(tmp_path / "parts"))
+    assert max(steps_in(tmp_path / "parts")) < 7
     second.run(10)
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
     assert np.array_equal(whole.tracker.ledger.phi, second.tracker.ledger.phi)
     assert whole.tracker.state_dict() == second.tracker.state_dict()
-    ours, theirs = (list(read_log(tmp_path / name)) for name in ("parts", "whole"))
-    assert [e.step for _, e in ours] == [e.step for _, e in theirs]
-    assert all(np.array_equal(a.gram, b.gram) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    ours, theirs = (pl.concat(map(pl.read_parquet, segments(tmp_path / name))) for name in ("parts", "whole"))
+    assert ours.equals(theirs)
     assert second.tracker.provenance() == whole.tracker.provenance()
 
 
@@ -72,43 +76,21 @@ def test_a_resumed_run_has_the_same_files_of_its_log(tmp_path: Path, monkeypatch
     assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
 
 
-def test_what_took_passes_of_its_own_is_told_after_a_resume(tmp_path: Path) -> None:
-    loop = Loop(steps=2)
-    loop.tracker.evaluator.observer.coverage.passed.add("embed.weight")
-    resumed = Loop().resume(loop.checkpoint())
-    assert resumed.tracker.fallback == "a pass a language for embed.weight"
-    assert resumed.tracker.provenance() == loop.tracker.provenance()
-
-
 def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:
     Loop(tmp_path, steps=10).tracker.state_dict()
     again = Loop(tmp_path, steps=4)
     again.tracker.state_dict()
-    assert all(e.step < 4 for _, e in read_log(tmp_path))
-
-
-def test_segments_are_cut_where_they_straddle(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, steps=9, every=1)
-    loop.tracker.state_dict()
-    assert loop.tracker.log is not None
-    loop.tracker.log.cut(4)
-    assert [e.step for _, e in read_log(tmp_path)] == [0, 1, 2, 3]
-    loop.tracker.log.cut(0)
-    assert not segments(tmp_path)
+    assert max(steps_in(tmp_path)) < 4
 
 
 def test_a_log_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
     checkpoint = Loop(tmp_path, steps=4).checkpoint()
     (path,) = segments(tmp_path)
-    for content, match in ((b"junk", "cannot be read"), (None, "has no column 'cover'")):
-        if content is None:
-            pl.DataFrame({"step": [0], "weight": [1.0], "lr": [1.0], "clip": [1.0]}).write_parquet(path)
-        else:
-            path.write_bytes(content)
-        with pytest.raises(ResumeError, match=f"{path.name}: {match}"):
-            Loop(tmp_path).resume(checkpoint)
-        with pytest.raises(ResumeError, match=match):
-            replay(tmp_path)
+    path.write_bytes(b"junk")
+    with pytest.raises(ResumeError, match=path.name):
+        Loop(tmp_path).resume(checkpoint)
+    with pytest.raises(ResumeError, match=path.name):
+        replay(tmp_path)
 
 
 def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
@@ -117,7 +99,7 @@ def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
         Loop(languages=LANGUAGES[::-1]).resume(checkpoint)
     with pytest.raises(ResumeError, match="order 1, this tracker has 2"):
         Loop(order=2).resume(checkpoint)
-    with pytest.raises(ResumeError, match="every=3, now it is 4"):
+    with pytest.raises(ResumeError, match="every 3, this tracker has 4"):
         Loop(every=4).resume(checkpoint)
     names = ("a", "b", "c", "d")
     other = dict(zip(names, validation(5).values(), strict=True))
@@ -133,11 +115,6 @@ def test_what_is_no_state_of_a_tracker_is_refused(state: Any) -> None:
     del partial["ledger"]["known"]
     with pytest.raises(ResumeError, match="no state of a tracker: KeyError: 'known'"):
         Loop().tracker.load_state_dict({"irds": json.dumps(partial)})
-
-
-def test_there_is_no_log_to_replay(tmp_path: Path) -> None:
-    with pytest.raises(TrackerError, match="holds no log"):
-        replay(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")

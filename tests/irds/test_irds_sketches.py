@@ -12,16 +12,11 @@ from irds_models import LANGUAGES, Decoder, batch, loss_of, make_model, naive_gr
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.engines.rows import Labels  # noqa: E402
 from shapleymix_irds.engines.sketches import (  # noqa: E402
-    OPERATORS,
     Form,
     gradient_sketch,
     matrix_sketch,
-    multiplications,
-    share_of_step,
-    shortened,
     vector_sketch,
 )
-from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 FORMS = [Form(0, 0), Form(256, 4), Form(256, 16), Form(64, 8)]
@@ -63,26 +58,6 @@ def test_ids_stand_for_unit_vectors(form: Form) -> None:
     assert torch.allclose(a, b, atol=1e-12)
 
 
-def test_a_side_is_projected_where_that_saves_work_and_a_core_is_never_large() -> None:
-    """Against all four ways, counted one by one; r = 256."""
-    form = Form()
-    for shape in [(256, 256), (512, 512), (300, 99_487), (99_487, 256), (8192, 3072), (4096, 64), (288, 1_000_000)]:
-        found = shortened(shape, form)
-        ways = [(o, i) for o in {shape[0], min(shape[0], 256)} for i in {shape[1], min(shape[1], 256)}]
-        costs = {
-            (o, i): (o < shape[0]) * shape[0] * o + (i < shape[1]) * shape[1] * i + o * i
-            for o, i in ways
-            if o * i <= 2**18
-        }
-        assert costs[found] == min(costs.values())
-        assert multiplications(shape, found) == costs[found]
-    assert shortened((512, 512), form) == (512, 512)
-    assert share_of_step([(512, 512), (512, 300)], form) == pytest.approx(1 / 3)
-    assert share_of_step(ModelConfig(28, 3072, 8192, 24, 99_487).matrices, form) < 0.05
-    assert shortened((8192, 3072), form) == (256, 256)
-    assert shortened((8192, 3072), Form(0, 0)) == (8192, 3072)
-
-
 def test_products_of_sketches_are_unbiased_and_as_spread_as_stated() -> None:
     """The error of a product is about |G| |H| sqrt(2 / r + 1 / d) for gradients of one token, the worst there are."""
     generator = torch.Generator().manual_seed(1)
@@ -105,19 +80,6 @@ def test_vectors_are_count_sketched() -> None:
     assert torch.allclose(exact[1], values[1] + values[2])
     found = vector_sketch(values, groups, SEED, [3, 1, 64])
     assert torch.allclose(found[0], gradient_sketch(exact[0], SEED, 1, Form(64, 8)))
-
-
-def test_operators_for_compilers_give_the_shapes_that_they_say() -> None:
-    delta, x, groups = rows(40, 9)
-    for form in FORMS:
-        torch.library.opcheck(
-            OPERATORS[matrix_sketch],
-            (delta, x, groups, None, SEED, [3, 1, form.width, form.side, 40]),
-            test_utils=("test_schema", "test_faketensor"),
-        )
-    torch.library.opcheck(
-        OPERATORS[vector_sketch], (delta[:6], groups, SEED, [3, 1, 64]), test_utils=("test_schema", "test_faketensor")
-    )
 
 
 class Tied(Decoder):
@@ -144,18 +106,3 @@ def test_the_mean_over_evaluations_goes_to_the_exact_values(kind: Any, val: Any)
         errors.append(relative(tracker.ledger.phi / (step + 1), truth))
     assert errors[-1] < 0.15
     assert errors[-1] < errors[0] / 3
-
-
-def test_many_languages_cost_no_loop_over_them() -> None:
-    """50 languages in one batch, some of them absent: the products are those of separate passes."""
-    names = tuple(f"l{k}" for k in range(50))
-    model = make_model(layers=1).double()
-    loss_fn = loss_of(model)
-    x, y, _ = batch((60, 0, 0, 0))
-    lang = torch.arange(60) % 40
-    few = {name: (x[k : k + 1], y[k : k + 1]) for k, name in enumerate(names)}
-    truth = naive_gram(model, loss_fn, x, y, lang, few)
-    tracker = IRDS(model, names, val=few, every=1, engine="exact", options=Options(val_sequences=1))
-    tracker.backward(loss_fn, x, y, lang, step=0)
-    tracker.commit(lr=1.0)
-    assert relative(tracker.ledger.phi, truth) < 1e-10

@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from shapleymix_sweep.plans import DEFAULT, read_plan
 from sweep_tools import start
 
 import shapleymix as sm
-from shapleymix.sweeping.plans import read_plan
-from shapleymix.sweeping.templates import DEFAULT
 
 pytest.importorskip("torch")
 

@@ -1,10 +1,8 @@
-"""Accounts of a run: `step` sums one step, `ledger` all steps, `log` keeps them on disk, `matrix` reports them.
+"""Accounts of a run.
 
 Modules, in reading order:
 
-  blocks  stretches of a run, by which its calibrated values spread
-  ledger  accounts of a run: phi, its standard errors, losses and tokens; everything that a checkpoint must hold
+  ledger  phi, its standard errors and losses; what a checkpoint holds, and the SV matrix
   log     the log of evaluations: Parquet files from which the matrix can be made again
-  matrix  from a ledger to the core's SV matrix
-  step    the step between `backward` and `commit`: sums over its calls, then over ranks
+  step    the step between its calls and `commit`: sums over its calls, then over ranks
 """

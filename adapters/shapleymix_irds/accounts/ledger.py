@@ -1,4 +1,4 @@
-"""Accounts of a run: phi, its standard errors, losses and tokens; everything that a checkpoint must hold.
+"""Accounts of a run: phi, its standard errors, losses and tokens; what a checkpoint must hold, and the SV matrix.
 
 Every number is float64 and every update depends on the evaluations' order only, so that a resumed run has the
 same matrix bit for bit, and the log of evaluations gives it again.
@@ -6,15 +6,23 @@ same matrix bit for bit, and the log of evaluations gives it again.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
-from shapleymix_irds.accounts.blocks import Blocks, BlocksDocument
+from shapleymix.tables.transfer import TransferMatrix
+from shapleymix_irds.errors import ResumeError, TrackerError
 
 Array = NDArray[np.float64]
+Kind = Literal["raw", "calibrated"]
+MANY = 16  # stretches that are kept
+USED = 8  # stretches that a standard error is made of
+HEAVY = 0.9  # the weight of a stretch that is reckoned with at most
 
 
 @dataclass(frozen=True)
@@ -50,45 +58,98 @@ class Evaluation:
         share = np.divide(self.tokens[:, None], self.cover, out=np.zeros_like(self.gram), where=self.cover > 0)
         return self.weight * self.lr * self.clip * self.gram * share
 
-    @property
-    def missing(self) -> NDArray[np.bool_]:
-        """Entries (K, K) that this step cannot estimate although the source is in it."""
-        return (self.cover == 0) & (self.tokens[:, None] > 0)
+
+@dataclass
+class Blocks:
+    """Sums of contributions (K, K) over stretches of the run, by which its calibrated values spread.
+
+    A calibrated column is made of shares in what all sources gave to a target. Shares drift along a run, and another
+    seed weighs its stretches otherwise, which differences of one evaluation to the next do not show: across seeds
+    values spread several times as far. Between a few stretches of one run shares differ about as much as between runs,
+    so that they stand for both: for stretches b of weight w_b in a column (sum 1), whose shares are s_b and s in the
+    mean, the variance of s is `sum_b (w_b (s_b - s) / (1 - w_b))^2` (the jackknife's, HC3 of MacKinnon and White 1985:
+    a heavy stretch makes the mean its own), times Student's factor squared for so few of them. Stretches are of equal
+    weight, not of equal length: most of a column comes from a few early evaluations, which would else be one stretch
+    that outweighs all others. The lightest neighbours are joined as they grow.
+
+    Attributes
+    ----------
+    sums : list of array (K, K)
+        In the order of the run.
+    """
+
+    sums: list[Array] = field(default_factory=list)
+
+    def add(self, contribution: Array) -> None:
+        """Book an evaluation."""
+        self.sums.append(contribution.copy())
+        if len(self.sums) > MANY:
+            weights = weight(np.array(self.sums))
+            at = int(np.argmin(weights[1:] + weights[:-1]))
+            self.sums[at : at + 2] = [self.sums[at] + self.sums[at + 1]]
+
+    def stderr(self, correction: Array) -> Array | None:
+        """Standard errors (K, K) of values whose columns are scaled to known sums; None before two evaluations.
+
+        Parameters
+        ----------
+        correction : array (K, K)
+            What contributions are multiplied with.
+        """
+        if len(self.sums) < 2:
+            return None
+        parts = joined(np.array(self.sums) * correction)
+        columns = parts.sum(1, keepdims=True)
+        total = columns.sum(0, keepdims=True)
+        shares = np.divide(parts.sum(0), total, out=np.zeros_like(parts[:1]), where=total != 0)
+        sizes = np.abs(columns)
+        weights = np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0)
+        squares = ((parts - shares * columns) / (1 - np.minimum(weights, HEAVY))) ** 2
+        student = float(stdtrit(len(parts) - 1, 0.95) / ndtri(0.95))  # at 95%, with one degree of freedom less
+        return student * np.sqrt(squares.sum(0))
 
 
-class LedgerDocument(TypedDict):
-    """`Ledger` as JSON."""
+def weight(parts: Array) -> Array:
+    """What each part (n, K, K) is of a column, in the mean over columns, (n,)."""
+    sizes = np.abs(parts.sum(1))
+    return np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0).mean(1)
 
-    languages: int
-    count: int
-    unseen: list[int]
-    blocks: BlocksDocument
-    total: list[list[float]]
-    last: list[list[float]]
-    squares: list[list[float]]
-    exposure: list[list[float]]
-    known: list[list[float]]
+
+def joined(parts: Array) -> Array:
+    """At most `USED` stretches of about equal weight."""
+    weights = weight(parts)
+    middle = np.cumsum(weights) - weights / 2
+    number = np.minimum((middle * USED).astype(np.intp), USED - 1)
+    return np.array([parts[number == each].sum(0) for each in np.unique(number)])
+
+
+SUMS = ("total", "last", "squares", "exposure", "known")
 
 
 @dataclass
 class Ledger:
-    """Running sums over evaluations."""
+    """Running sums over evaluations, (K, K) each.
+
+    Attributes
+    ----------
+    total, last : Array
+        All contributions, and that of the last evaluation.
+    squares : Array
+        Squared differences of one contribution to the next.
+    exposure, known : Array
+        Weighted tokens of each source, and those for which a column is known.
+    unseen : list of int
+        For each language, how many evaluations in a row had no token of it.
+    """
 
     languages: int
     count: int = 0
-    total: Array = field(default_factory=lambda: np.zeros(0))
-    last: Array = field(default_factory=lambda: np.zeros(0))
-    squares: Array = field(default_factory=lambda: np.zeros(0))
-    exposure: Array = field(default_factory=lambda: np.zeros(0))
-    known: Array = field(default_factory=lambda: np.zeros(0))
-    blocks: Blocks = field(default_factory=Blocks)
     unseen: list[int] = field(default_factory=list)
+    blocks: Blocks = field(default_factory=Blocks)
 
     def __post_init__(self) -> None:
         shape = (self.languages, self.languages)
-        for name in ("total", "last", "squares", "exposure", "known"):
-            if getattr(self, name).size == 0:
-                setattr(self, name, np.zeros(shape))
+        self.total, self.last, self.squares, self.exposure, self.known = (np.zeros(shape) for _ in SUMS)
         self.unseen = self.unseen or [0] * self.languages
 
     def add(self, evaluation: Evaluation) -> None:
@@ -101,7 +162,7 @@ class Ledger:
         self.total = self.total + contribution
         exposure = evaluation.weight * evaluation.lr * evaluation.tokens[:, None] * np.ones_like(contribution)
         self.exposure = self.exposure + exposure
-        self.known = self.known + np.where(evaluation.missing, 0.0, exposure)
+        self.known = self.known + np.where((evaluation.cover == 0) & (evaluation.tokens[:, None] > 0), 0.0, exposure)
         self.unseen = [0 if n > 0 else old + 1 for n, old in zip(evaluation.tokens, self.unseen, strict=True)]
         self.count += 1
 
@@ -125,51 +186,29 @@ class Ledger:
             return np.full_like(self.total, np.nan)
         return np.sqrt(self.count * self.squares / (2 * (self.count - 1))) * self.correction
 
-    def to_document(self) -> LedgerDocument:
+    def to_document(self) -> dict[str, Any]:
         """JSON-ready; floats read back exactly."""
-        return {
-            "languages": self.languages,
-            "count": self.count,
-            "unseen": list(self.unseen),
-            "blocks": self.blocks.to_document(),
-            "total": self.total.tolist(),
-            "last": self.last.tolist(),
-            "squares": self.squares.tolist(),
-            "exposure": self.exposure.tolist(),
-            "known": self.known.tolist(),
-        }
+        tables = {name: getattr(self, name).tolist() for name in SUMS}
+        blocks = {"sums": [each.tolist() for each in self.blocks.sums]}
+        return {"languages": self.languages, "count": self.count, "unseen": self.unseen, "blocks": blocks, **tables}
 
     @classmethod
-    def from_document(cls, document: LedgerDocument) -> Ledger:
+    def from_document(cls, document: Mapping[str, Any]) -> Ledger:
         """What `to_document` gave.
 
         Raises
         ------
         ValueError
-            If it is anything else; also a TypeError or a KeyError.
+            If tables are of another shape.
         """
-        unseen, count = list(document["unseen"]), document["count"]
-        K = len(unseen)
-        if document["languages"] != K or not all(type(each) is int and each >= 0 for each in (count, *unseen)):
-            raise ValueError("languages, count and unseen do not fit")
-        return cls(
-            K,
-            count,
-            _square(document["total"], K),
-            _square(document["last"], K),
-            _square(document["squares"], K),
-            _square(document["exposure"], K),
-            _square(document["known"], K),
-            Blocks([_square(each, K) for each in document["blocks"]["sums"]]),
-            unseen,
-        )
-
-
-def _square(table: list[list[float]], K: int) -> Array:
-    found = np.array(table, dtype=np.float64)
-    if found.shape != (K, K):
-        raise ValueError(f"a table of shape {found.shape}, expected {(K, K)}")
-    return found
+        K = len(document["unseen"])
+        blocks = Blocks([np.array(each, dtype=np.float64) for each in document["blocks"]["sums"]])
+        found = cls(K, int(document["count"]), list(document["unseen"]), blocks)
+        for name in SUMS:
+            setattr(found, name, np.array(document[name], dtype=np.float64))
+        if any(table.shape != (K, K) for table in (*blocks.sums, *(getattr(found, name) for name in SUMS))):
+            raise ValueError(f"expected tables of {K} by {K} languages")
+        return found
 
 
 @dataclass
@@ -179,7 +218,7 @@ class Losses:
     start: dict[str, float] = field(default_factory=dict)
     latest: dict[str, float] = field(default_factory=dict)
 
-    def record(self, losses: dict[str, float]) -> None:
+    def record(self, losses: Mapping[str, float]) -> None:
         """The first record is the start."""
         if not self.start:
             self.start = dict(losses)
@@ -190,3 +229,110 @@ class Losses:
         """Start less latest (K,), NaN where unknown."""
         nan = float("nan")
         return np.array([self.start.get(name, nan) - self.latest.get(name, nan) for name in languages])
+
+
+VERSION = 2  # of the state in a checkpoint
+
+
+def read_state(state: Mapping[str, object], mine: Mapping[str, Any]) -> dict[str, Any]:
+    """What `IRDS.state_dict` wrote, for a tracker with these settings, with its accounts made again.
+
+    Raises
+    ------
+    ResumeError
+        If it is no state of a tracker, or of one with other settings.
+    """
+    try:
+        saved = json.loads(str(state["irds"]))
+        saved["ledger"], saved["losses"] = Ledger.from_document(saved["ledger"]), Losses(*saved["losses"])
+        saved["passed"], (_, _, _) = set(saved["passed"]), saved["run"]
+        theirs = {**saved["settings"], "version": saved["version"], "every": saved["every"]}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        hint = "give what `state_dict` returned, or start anew"
+        raise ResumeError(f"this is no state of a tracker: {type(error).__name__}: {error}", hint=hint) from error
+    for name, value in {"version": VERSION, **mine}.items():
+        if theirs.get(name) != value and not (name == "every" and saved["every"] is None):
+            hint = "resume with the settings of the checkpoint, or start a new run in another folder"
+            raise ResumeError(f"the checkpoint has {name} {theirs.get(name)}, this tracker has {value}", hint=hint)
+    return saved
+
+
+# -- the SV matrix -------------------------------------------------------------------------------------------------
+
+RAW = "the sampling of steps and sequences in this run, but not the larger differences between seeds"
+CALIBRATED = (
+    "the sampling of steps and sequences, and differences between seeds as estimated from stretches of this run; not "
+    "the error of the measured loss drops, nor other settings"
+)
+
+
+def transfer_matrix(
+    ledger: Ledger, losses: Losses, languages: tuple[str, ...], kind: Kind, about: dict[str, Any]
+) -> TransferMatrix:
+    """The SV matrix of a run.
+
+    Parameters
+    ----------
+    kind : {"raw", "calibrated"}
+        Raw is phi as summed; calibrated is column j scaled so that it sums to the measured drop of loss j.
+    about : dict
+        Provenance to add (N, D, engine, order, ...).
+
+    Raises
+    ------
+    TrackerError
+        If nothing was evaluated or a value could not be estimated; calibrated also where a loss drop was not
+        measured or a loss did not fall, or a column does not sum to more than 0.
+    """
+    if kind not in ("raw", "calibrated"):
+        raise TrackerError(f"kind is {kind!r}: it must be 'raw' or 'calibrated'")
+    _check_estimated(ledger, languages)
+    phi, drop = ledger.phi, losses.drop(languages)
+    ratios = zip(languages, efficiency(phi, drop).tolist(), strict=True)
+    about |= {"method": "irds", "evaluations": ledger.count}
+    about["efficiency"] = {name: ratio if np.isfinite(ratio) else None for name, ratio in ratios}
+    if np.isfinite(drop).all():
+        about["loss_drop"] = dict(zip(languages, drop.tolist(), strict=True))
+    if kind == "raw":
+        stderr = ledger.stderr if ledger.count > 1 else None
+        about |= {"scale": "raw", "stderr_covers": RAW}
+        return TransferMatrix.from_sv(phi, languages, languages, stderr, about)
+    _check_calibration(phi, losses, languages)
+    stderr = ledger.blocks.stderr(ledger.correction)
+    matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, about).calibrated(drop)
+    matrix.provenance.update({"scale": "calibrated by efficiency", "stderr_covers": CALIBRATED})
+    return matrix
+
+
+def efficiency(phi: Array, drop: Array) -> Array:
+    """Sum of each column over the measured drop (K,); NaN where the drop is unknown or 0."""
+    return np.divide(phi.sum(0), drop, out=np.full(len(drop), np.nan), where=np.isfinite(drop) & (drop != 0))
+
+
+def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:
+    if ledger.count == 0:
+        hint = "lower `every`, or train for longer"
+        raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
+    absent = [name for name, count in zip(languages, ledger.unseen, strict=True) if count == ledger.count]
+    if absent:
+        hint = "train for longer, evaluate more steps, or leave it out of the tracker's languages"
+        raise TrackerError(f"no token of {', '.join(absent)} in any of {ledger.count} evaluations", hint=hint)
+    for i, j in np.argwhere((ledger.exposure > 0) & (ledger.known == 0)):
+        hint = "give validation sequences, or more sequences of each language in a rank's batch"
+        raise TrackerError(f"no evaluation could estimate {languages[i]!r} on {languages[j]!r}", hint=hint)
+
+
+def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -> None:
+    drop, faults = losses.drop(languages), []
+    if missing := [name for name, each in zip(languages, drop, strict=True) if not np.isfinite(each)]:
+        hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
+        raise TrackerError(f"the drop of the validation loss was not measured for {', '.join(missing)}", hint=hint)
+    for name, total, each in zip(languages, phi.sum(0), drop, strict=True):
+        if each <= 0:
+            course = f"from {losses.start[name]:.4f} to {losses.latest[name]:.4f}"
+            faults.append(f"the validation loss of {name!r} did not fall, {course}")
+        elif not total > 0:
+            faults.append(f"the values for {name!r} sum to {total:.3g}")
+    if faults:
+        hint = 'take the raw values (kind="raw"), or train for longer'
+        raise TrackerError(f"the SV matrix cannot be calibrated: {'; '.join(faults)}", hint=hint)

@@ -1,17 +1,25 @@
-"""Parameters whose use is not covered: found in the graph of a loss, on every rank, before anything is booked."""
+"""What is not covered: found in the graph of a loss and by changing one sequence, before anything is booked."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
 from shapleymix_irds.distributed import World, is_sharded
-from shapleymix_irds.engines.graph import not_probed
+from shapleymix_irds.engines.calls import READERS
+from shapleymix_irds.engines.rows import Labels
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.wrappers import tidy, whole_names
+from shapleymix_irds.wrappers import isolated, tidy, whole_names
+
+FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
+FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses
 
 
 @dataclass
@@ -38,7 +46,8 @@ class Coverage:
         if leaves:
             names = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
             names |= whole_names(self.model, self.parameters)
-            self.found |= {names.get(id(leaf), _unknown(leaf)) for leaf in leaves} - self.passed
+            unknown = "one of shape {}".format
+            self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.passed
 
     def agree(self, device: torch.device, by_passes: bool) -> bool:
         """Whether more parameters have to be passed than were known; every rank must call.
@@ -49,15 +58,16 @@ class Coverage:
             On every rank, if they cannot be: shards, parameters outside of the model, or no losses of sequences.
         """
         names = sorted(self.parameters)
-        known = set(names)
-        flags = [name in self.found for name in names] + [bool(self.found - known)]
+        outside = sorted(self.found.difference(names))
+        flags = [name in self.found for name in names] + [bool(outside)]
         together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=device)).cpu() > 0
         fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag}
-        outside, self.found = sorted(self.found - known), set()
-        if outside or bool(together[-1]):
-            self._refuse(sorted(fresh | set(outside)), bool(outside))
+        self.found = set()
+        listed = ", ".join(sorted(fresh) + outside) or "parameters of another rank"
+        if bool(together[-1]):
+            raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=_HINT)
         if fresh and (not by_passes or is_sharded(self.parameters.values())):
-            self._refuse(sorted(fresh), False)
+            raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
         self.passed |= fresh
         return bool(fresh)
 
@@ -69,23 +79,123 @@ class Coverage:
         CoverageError
             On every rank, if the sketches of the same sequences differ.
         """
-        error = (eager - compiled).norm() / eager.norm().clamp(min=1e-300)
-        if self.world.sum((error > 0.1).double()) > 0:
+        error = float((eager - compiled).norm() / eager.norm().clamp(min=1e-300))
+        if self.world.any(error > 0.1):
             hint = "compile its blocks one by one, or measure it uncompiled"
-            raise CoverageError(f"the compiled model hides layers from the tracker: {float(error):.0%} off", hint=hint)
+            raise CoverageError(f"the compiled model hides layers from the tracker: {error:.0%} off", hint=hint)
 
-    def _refuse(self, names: list[str], unknown: bool) -> None:
-        listed = ", ".join(names) or "parameters of another rank"
-        raise CoverageError(_NOT_KNOWN.format(listed) if unknown else _NOT_COVERED.format(listed), hint=_HINT)
+    def look_apart(self, loss_fn: LossFn, piece: Piece, tokens_first: bool) -> None:
+        """Change one sequence, run the model again, and see which rows change with it; every rank must call.
+
+        Two faults are found that nothing else shows. Where the loss of one sequence changes with another one (a layer
+        that mixes the batch, experts with a limited room), there is no gradient by language at all. Where a layer has
+        the batch's tokens in another order than sequences in front ([s, b]), its rows would be counted for the wrong
+        languages, and its parameters are taken by passes.
+
+        Raises
+        ------
+        CoverageError
+            On every rank, if sequences are not apart.
+        """
+        labels = Labels(piece.languages, 1, length(piece.x), tokens_first)
+        losses, marks = self._marked(loss_fn, piece.x, piece.y, labels)
+        new_losses, new_marks = self._marked(loss_fn, _changed(piece.x), piece.y, labels)
+        if self.world.any(any(_spreads(a, b, LOSS) for a, b in zip(losses, new_losses, strict=True))):
+            hint = "train without layers that mix sequences (batch statistics, experts with limited room)"
+            raise CoverageError("the loss of a sequence changes with the others of its batch", hint=hint)
+        for names, each in marks.items():
+            if any(_spreads(a, b, FLOOR) for a, b in zip(each, new_marks.get(names, []), strict=False)):
+                self.found |= set(names)
+
+    def _marked(
+        self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels
+    ) -> tuple[Tensor, dict[tuple[str, ...], list[Tensor]]]:
+        """Losses, trained and measured (2, B), and the marks of each call; always with the same random numbers."""
+        with isolated(self.model), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            torch.manual_seed(0)
+            with _Marks(labels, self.model) as marks:
+                both = loss_fn(x, y)
+        return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]), dict(marks.seen)
 
 
-_NOT_KNOWN = "the loss depends on parameters that the tracker does not know: {}"
-_NOT_COVERED = "parameters used in calls that are not covered: {}"
+class _Marks(TorchFunctionMode):
+    """Within this context, one number for each sequence in each call that is covered."""
+
+    def __init__(self, labels: Labels, model: nn.Module) -> None:
+        super().__init__()
+        self.labels, self.model = labels, model
+        self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs) if kwargs else {}
+        y = func(*args, **options)
+        uses = READERS[func](self.labels, *args, **options) if func in READERS else []
+        if uses:
+            known = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
+            names = tuple(known[id(use.weight)] for use in uses if id(use.weight) in known)
+            x = y if uses[0].x is None else uses[0].x
+            flat = self.labels.sequences_first(x.detach(), uses[0].kind == "table")
+            flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
+            order = torch.cos(torch.arange(flat.shape[1], device=x.device, dtype=flat.dtype) * 1.7)
+            self.seen[names].append((flat @ order).double().cpu())  # no other order of the rows would give this sum
+        return y
+
+
+def _changed(x: Inputs) -> Inputs:
+    """The same sequences with another one in the first place."""
+    if not isinstance(x, Tensor):
+        return {name: value if value.is_floating_point() else _changed(value) for name, value in x.items()}  # type: ignore[misc]
+    other = x.clone()
+    for candidate in (x[0].roll(1, 0), *x) if x.dim() > 1 else ():
+        if not torch.equal(candidate, x[0]):
+            other[0] = candidate
+            break
+    return other
+
+
+def _spreads(before: Tensor, after: Tensor, floor: float) -> bool:
+    """Whether other sequences change with the first one."""
+    change = (after - before).abs()
+    return bool((change[1:] > max(FOREIGN * float(change[0]), floor * float(before.abs().max()))).any())
+
+
+def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
+    """Leaves of the graph that get a gradient by another way than through probes.
+
+    Raises
+    ------
+    CoverageError
+        If a part of the graph is made in the backward pass only.
+    """
+    waiting: list[Any] = [loss.grad_fn for loss in losses]
+    seen, leaves = set(waiting), {}
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            continue
+        if hasattr(node, "variable"):
+            leaves[id(node.variable)] = node.variable
+            continue
+        if node.name() == "CheckpointFunctionBackward":
+            hint = "take the non-reentrant form (use_reentrant=False), as PyTorch advises"
+            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
+        below = getattr(node, "below", None)
+        following = below if below is not None else _following(node)
+        waiting += [n for n in following if n is not None and n not in seen]
+        seen.update(following)
+    return list(leaves.values())
+
+
+def _following(node: Any) -> list[Any]:
+    """The functions that a function's operands come from; a compiled graph takes parameters itself."""
+    nodes = [edge for edge, _ in node.next_functions if edge is not None]
+    opaque = node.name().startswith("CompiledFunction")
+    return [edge for edge in nodes if not (opaque and hasattr(edge, "variable"))]
+
+
 _HINT = (
     "unsharded models with `backward(loss_fn, ...)` take any layer of their own; otherwise use linear, embedding and "
     "norm layers, or do not train these"
 )
-
-
-def _unknown(leaf: Tensor) -> str:
-    return f"one of shape {tuple(leaf.shape)}"

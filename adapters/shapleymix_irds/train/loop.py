@@ -1,242 +1,401 @@
-"""The training loop: one model, one mixture, from the first step or from the last checkpoint."""
+"""The training loop: one model, one mixture, from the first step or from the last checkpoint to the results."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import math
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from shapleymix.errors import Fault
+from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.records import FloatArray
-from shapleymix_irds.distributed import World
+from shapleymix.tables.simplex import format_mixture, parse_mixture
+from shapleymix_irds import IRDS, Options
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.train.agreement import on_every, on_main
-from shapleymix_irds.train.config import TrainConfig
-from shapleymix_irds.train.data.corpus import Corpus
-from shapleymix_irds.train.data.evaluate import mean_losses
-from shapleymix_irds.train.data.feed import Feed, Share
-from shapleymix_irds.train.data.sampler import Sampler
-from shapleymix_irds.train.plan import plan_of
-from shapleymix_irds.train.results import Row, summary, write_run_log, write_summary
-from shapleymix_irds.train.saving.checkpoint import Checkpoints
-from shapleymix_irds.train.saving.recorded import fault_of
-from shapleymix_irds.train.saving.resuming import resume
-from shapleymix_irds.train.setup import Losses, Parts, make_tracker, speed_of
-from shapleymix_irds.train.showing.measured import News
-from shapleymix_irds.train.showing.telemetry import Metrics, Sink
-from shapleymix_irds.train.speed import peak_memory
-from shapleymix_irds.train.step import Shown, Stepper
-from shapleymix_irds.train.stopping import StopSignals
-from shapleymix_irds.train.telling import Stopped
+from shapleymix_irds.train import checkpoint, outputs
+from shapleymix_irds.train.corpus import Corpus, open_corpus
+from shapleymix_irds.train.export import check_goal, export
+from shapleymix_irds.train.feed import Feed, Sampler, Sequences, passes, spread, windows_of
+from shapleymix_irds.train.model import sequence_losses
+from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.world import World, bf16, build, join, sync_gradients
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
 
 
-class Trainer:
-    """One run: its parts, its position, and what it has measured so far."""
+def train(settings: Settings) -> None:
+    """Train, or continue to train, as the settings say.
 
-    def __init__(self, config: TrainConfig, corpus: Corpus, ratios: FloatArray, parts: Parts, world: World) -> None:
-        self.config, self.corpus, self.ratios, self.world = config, corpus, ratios, world
-        self.model, self.optimiser, self.N = parts.model, parts.optimiser, parts.N
-        self.losses = Losses(parts.model, config.z_loss, parts.autocast)
-        self.sampler = Sampler(ratios, np.array([stream.windows for stream in corpus.train]), config.seed)
-        self.tracker = make_tracker(config, corpus, parts, world) if config.irds else None
-        self.measured = plan_of(config, len(corpus.languages), world.size).measured if config.irds else frozenset()
-        self.efficiency = dict.fromkeys(corpus.languages if config.irds else (), math.nan)  # as last measured
-        self.trained_with: dict[str, Any] = {"ranks": world.size, "torch": str(torch.__version__)}
-        self.out = Path(config.out)
-        self.checkpoints = Checkpoints(self.out, world, config.keep)
-        self.begun = False  # whether there is a checkpoint
+    Raises
+    ------
+    ShapleyMixError
+        If a setting, the corpus or the folder is wrong; before the first step where that can be known.
+    SystemExit
+        If a signal asked for a stop, with 128 and its number; a checkpoint has been written.
+    """
+    world = join(settings.device)
+    if settings.export:
+        check_goal(Path(settings.export))
+    corpus = open_corpus(settings)
+    ratios = parse_mixture(settings.mixture, corpus.languages)
+    _check(settings, corpus, ratios, world)
+    settings = settings.resolved(corpus.languages, format_mixture(ratios, corpus.languages), corpus.fingerprint)
+    with outputs.claimed(settings) if world.main else contextlib.nullcontext():
+        Run(settings, corpus, ratios, world).train()
+        world.wait()
+
+
+def _check(settings: Settings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
+    """Refuse a mixture or ranks that do not go with the settings."""
+    count = passes(settings.batch, settings.micro_batch, world.size)
+    if settings.batch < world.size or count > max(settings.batch // world.size, 1):
+        message = (
+            f"--batch {settings.batch} leaves one of {world.size} ranks without a sequence in one of {count} passes"
+        )
+        raise UsageError(message, hint="a larger --batch that the ranks divide, or a larger --micro-batch")
+    if not settings.irds:
+        return
+    if missing := [name for name, ratio in zip(corpus.languages, ratios, strict=True) if ratio == 0]:
+        message = f"IRDS measures languages that are trained on; the mixture has none of {', '.join(missing)}"
+        raise UsageError(message, hint="--no-irds, or leave them out of --languages")
+    again = repeated(settings, corpus, ratios)
+    if settings.irds_fresh and again.any():
+        names = [name for name, often in zip(corpus.languages, again, strict=True) if often]
+        message = f"--irds-fresh measures text that is seen once; the run would repeat {', '.join(names)}"
+        raise UsageError(message, hint="fewer --tokens, more text, or --no-irds-fresh")
+
+
+def repeated(settings: Settings, corpus: Corpus, ratios: FloatArray) -> np.ndarray:
+    """Whether the run sees a language's training text more than once (M,)."""
+    due = np.ceil(settings.steps * settings.batch * ratios - 1e-6)
+    return due > np.array([stream.windows for stream in corpus.train])
+
+
+def make_optimiser(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
+    """AdamW, in which matrices decay and vectors do not, with its state made, so that a checkpoint can fill it."""
+    weights = list(model.parameters())
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=settings.peak_lr, betas=(0.9, 0.95))
+    for weight in weights:
+        zeros = {key: torch.zeros_like(weight, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+        optimiser.state[weight] = {"step": torch.zeros(()), **zeros}
+    return optimiser
+
+
+class Run:
+    """One run: its model, its position, and what it has measured so far."""
+
+    def __init__(self, settings: Settings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
+        self.settings, self.corpus, self.ratios, self.world = settings, corpus, ratios, world
+        self.out = Path(settings.out)
+        self.shape = settings.shape(corpus.tokenizer.vocabulary)
+        self.decoder, self.model = build(settings, corpus.tokenizer.vocabulary, world)
+        self.optimiser = make_optimiser(self.decoder, settings)
+        self.autocast = bf16(settings, world)
+        self.tracker = self._tracker() if settings.irds else None
         self.step = 0
-        self.rows: list[Row] = []
-        self.stepper = Stepper(config, corpus, parts, self.losses, self.tracker, world)
-        self.stops = StopSignals()
-        self.stop = 0  # the signal that all ranks know of
-        self.sinks: list[Sink] = []
-        self.feed: Feed
-        self.speed = speed_of(config, parts, world)
-        self.shown = Shown()
-        self.news = News(self.tracker)
-        self.faults: list[Fault] = []  # why a matrix is missing at the end
+        self.seconds: list[float] = []  # of the steps since the last line of metrics
+        self.counts = np.zeros(len(ratios), dtype=np.int64)  # sequences of each language, dealt so far
+        self.rows: list[dict[str, Any]] = []  # D, and loss by language
+        self.metrics: outputs.Metrics | None = None  # on rank 0
 
-    # -- position ------------------------------------------------------------------------------------------
+    def _tracker(self) -> IRDS:
+        settings = self.settings
+        streams = self.corpus.val if settings.validated else ()
+        pool = {stream.language: windows_of(stream, spread(stream, settings.irds_pool)) for stream in streams}
+        options = Options(
+            seed=settings.seed,
+            val_sequences=settings.irds_val,
+            overhead=settings.irds_overhead,
+            total_steps=settings.steps,
+            measure_sequences=settings.irds_measure,
+            pass_tokens=min(8192, self._pass_sequences * settings.seq),
+            unseen_limit=settings.steps + 1,  # a scarce language is told of at the end
+        )
+        return IRDS(
+            self.model,
+            self.corpus.languages,
+            val=pool or None,
+            every=settings.every,
+            order=2 if settings.irds_order == "2" else 1,
+            out=settings.out,
+            options=options,
+        )
+
+    @property
+    def _pass_sequences(self) -> int:
+        """Sequences that pass the model of one rank at a time, at most."""
+        return self.settings.micro_batch or -(-self.settings.batch // self.world.size)
 
     @property
     def D(self) -> int:
         """Tokens trained on so far."""
-        return self.step * self.config.step_tokens
+        return self.step * self.settings.step_tokens
 
-    def resume(self, tell: Callable[[str], None]) -> int:
-        """Continue from the last checkpoint that is whole, if there is one; the step it was saved at.
+    def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of each sequence (B,) in nats: what is trained on, and what is measured."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.autocast):
+            logits = self.model(x)
+        return sequence_losses(logits, y, self.settings.z_loss)
 
-        Errors are those of `resuming.resume`; `tell` says which checkpoints are broken.
-        """
-        wrong = functools.partial(fault_of, config=self.config, languages=self.corpus.languages, ratios=self.ratios)
-        meta = resume(self.checkpoints, self.model, self.optimiser, self._meta(), wrong, tell)
-        if meta is None:
-            return 0
-        self.begun = True
-        self.step = int(meta["step"])
-        self.rows = [Row(row["D"], tuple(row["loss"])) for row in meta["rows"]]
-        self.sampler.counts[:] = meta["counts"]
-        self.efficiency = {name: math.nan if ratio is None else ratio for name, ratio in meta["efficiency"].items()}
-        if self.step == self.config.steps:  # all of it was trained then
-            self.trained_with = meta["trained_with"]
-        if self.tracker is not None:
-            self.tracker.load_state_dict(meta["tracker"])
-        self._write_rows()
-        return self.step
+    # -- from the first step to the last -------------------------------------------------------------------
 
-    def save(self) -> None:
-        """Begin to checkpoint the run as it stands."""
-        self.checkpoints.save(self.step, self.model, self.optimiser, self._meta)
-
-    def _meta(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "settings": self.config.result_settings,
-            "corpus": self.corpus.fingerprint,
-            "counts": self.sampler.counts.tolist(),
-            "rows": [{"D": row.D, "loss": list(row.loss)} for row in self.rows],
-            "efficiency": {name: ratio if math.isfinite(ratio) else None for name, ratio in self.efficiency.items()},
-            "trained_with": self.trained_with,
-            "tracker": self.tracker.state_dict() if self.tracker is not None else None,
-        }
-
-    # -- running -------------------------------------------------------------------------------------------
-
-    def run(self) -> None:
+    def train(self) -> None:
         """Train to the end and write the results.
 
         Raises
         ------
-        Stopped
-            If a signal asked for it; a checkpoint has been written.
+        SystemExit
+            If a signal asked for a stop; a checkpoint has been written.
         DataError
-            If a loss is not finite.
+            If a loss is not finite, or there is no matrix.
         """
-        if not self.begun:
-            if self.config.eval_untrained or self.config.irds_fresh:
-                self.evaluate(log=self.config.eval_untrained)
+        settings, resumed = self.settings, self.resume()
+        sizes = f"N = {self.shape.non_embedding:,}, D = {settings.steps * settings.step_tokens:,}"
+        self._say(f"{settings.run}: {sizes}, learning rate {settings.peak_lr:g}, step {self.step} of {settings.steps}")
+        if not resumed:
+            if settings.eval_untrained or settings.irds_fresh:
+                self.evaluate(log=settings.eval_untrained)
+            self.save()  # before the first step, so that a disk that cannot take it is known now
+        self.metrics = outputs.Metrics(settings, self.step) if self.world.main else None
+        sampler = Sampler(self.ratios, self._windows, settings.seed, self.counts)
+        feed = Feed(self.corpus.train, sampler, settings, self.world)
+        try:
+            with _heard() as asked_to_stop:
+                while self.step < settings.steps:
+                    stop = self._one_step(feed, asked_to_stop)
+                    if stop and self.step < settings.steps:
+                        name = signal.Signals(stop).name
+                        self._say(f"stopped by {name} after step {self.step}; the same command continues")
+                        raise SystemExit(128 + stop)
+            self._finish()
+        finally:
+            feed.close()
+            if self.metrics is not None:
+                self.metrics.close()
+
+    def _one_step(self, feed: Feed, asked: list[int]) -> int:
+        """One step with what comes after it; the signal by which the run should stop, or 0."""
+        settings = self.settings
+        begun = time.perf_counter()
+        pieces, counts = feed.next()
+        told, stop = self._agree(self._backward(pieces), asked)
+        rate, norm = self._update()
+        self.seconds.append(time.perf_counter() - begun)
+        self.step, self.counts = self.step + 1, counts
+        if self.step in settings.eval_steps:
+            self.evaluate()
+        last = self.step == settings.steps
+        if self.step % settings.log_every == 0 or last:
+            self._report(told, rate, norm)
+        if last or stop or self.step % settings.checkpoint_every == 0:
             self.save()
-            self.checkpoints.finish()  # before the first step, so that a disk that cannot take it is known now
-            self.begun = True
-            if self.rows:
-                self._write_rows()
-        with self.stops.heard(), self._fed() as self.feed:
-            while self.step < self.config.steps:
-                with self.speed.step(self.config.step_tokens):
-                    self.train_step()
-                if self.step in self.config.eval_steps:
-                    self.evaluate()
-                elif self.step in self.measured:
-                    self._measure()
-                self._report()
-                last = self.step == self.config.steps
-                if last or self.stop or self.step % self.config.checkpoint_every == 0:
-                    self.save()
-                if last or self.stop:
-                    self.checkpoints.finish()
-                self.checkpoints.settle()
-                if self.stop and not last:
-                    raise Stopped(self.stop, self.step)
-        self.finish()
+        return stop
 
-    def _fed(self) -> Feed:
-        """The batches of all steps that are left."""
-        config, world = self.config, self.world
-        share = Share(config.batch, world.rank, world.size, config.micro_batch, mixed=config.irds_fresh)
-        left = config.steps - self.step
-        return Feed(self.corpus.train, self.sampler, share, left, pin=world.device.type == "cuda")
+    def _backward(self, pieces: list[Sequences]) -> Tensor:
+        """Gradients of this rank's share; its loss sums and tokens by language, (2, K)."""
+        sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
+        tokens, device = self.settings.step_tokens, self.world.device
+        for number, piece in enumerate(pieces):
+            x, y, lang = (part.to(device, non_blocking=True) for part in piece)
+            sync_gradients(self.model, last=number == len(pieces) - 1)
+            if self.tracker is not None:
+                self.tracker.backward(self.losses, x, y, lang, step=self.step, tokens=tokens)
+                measured = self.tracker.sequence_losses
+            else:
+                trained, measured = self.losses(x, y)
+                (trained.sum() * (self.world.size / tokens)).backward()
+            sums[0].index_add_(0, piece.languages, measured.detach().double().cpu())
+            sums[1] += torch.bincount(piece.languages, minlength=sums.shape[1]) * x.shape[1]
+        return sums
 
-    def train_step(self) -> None:
-        """One optimiser step over the global batch."""
-        batch = self.feed.next()
-        self.shown, self.stop = self.stepper.take(self.step, batch.pieces, self.stops.asked)
-        self.step += 1
-        self.sampler.counts[:] = batch.counts
+    def _agree(self, sums: Tensor, asked: list[int]) -> tuple[Tensor, int]:
+        """Loss sums and tokens over all ranks, and the signal that any rank got."""
+        flags = torch.tensor([float(signum in asked) for signum in STOP_SIGNALS])
+        told = self.world.sum(torch.cat([sums.flatten(), flags.double()]))
+        sums, flags = told[: -len(flags)].view_as(sums), told[-len(flags) :]
+        if len(bad := torch.nonzero(~torch.isfinite(sums[0]))):
+            name = self.corpus.languages[int(bad[0])]
+            raise DataError(f"the loss of {name!r} is not finite at step {self.step}", hint=UNSOUND)
+        return sums, next((signum for signum, flag in zip(STOP_SIGNALS, flags, strict=True) if flag), 0)
 
+    def _update(self) -> tuple[float, float]:
+        """Clip, let the tracker see it, and step; the learning rate and the gradient's norm."""
+        settings = self.settings
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
+        norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        if not math.isfinite(norm):
+            raise DataError(f"the gradient is not finite at step {self.step}", hint=UNSOUND)
+        rate = settings.learning_rate(self.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        if self.tracker is not None:
+            self.tracker.commit(lr=rate, grad_norm=norm, max_norm=settings.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return rate, norm
+
+    def _by_language(self, sums: Tensor) -> dict[str, float]:
+        """Mean losses from sums and counts of tokens, (2, K)."""
+        return dict(zip(self.corpus.languages, (sums[0] / sums[1]).tolist(), strict=True))
+
+    @torch.no_grad()
     def evaluate(self, log: bool = True) -> None:
-        """Measure the test losses, log a row, and let the tracker measure the drop so far."""
-        config = self.config
-        batch = config.pass_sequences(self.world.size)
-        found = mean_losses(self.losses.measured, self.corpus.test, self.world, most=config.test_windows, batch=batch)
-        if log:
-            self.rows.append(Row(self.D, tuple(found.tolist())))
-            if self.begun:  # a result without a checkpoint would be taken for another's
-                self._write_rows()
-        if self.tracker is not None and config.irds_fresh:
-            self.tracker.record_losses(dict(zip(self.corpus.languages, found.tolist(), strict=True)))
-        if self.step:  # the first step measures the start by itself
-            self._measure()
+        """Measure the test losses, log a row, and let the tracker measure the drop so far.
 
-    def _measure(self) -> None:
-        """Let the tracker measure the loss drop so far; where it is validation-free it was given the test losses."""
-        if self.tracker is None:
-            return
-        if not self.config.irds_fresh:
+        Every rank makes the same number of passes, as sharded models require; one without a window repeats the last.
+        """
+        world, batch = self.world, self._pass_sequences
+        sums = torch.zeros(2, len(self.corpus.languages), dtype=torch.float64)
+        for index, stream in enumerate(self.corpus.test):
+            numbers = spread(stream, self.settings.test_windows)
+            for start in range(0, len(numbers), batch * world.size):
+                mine = numbers[start : start + batch * world.size][world.rank :: world.size]
+                x, y = windows_of(stream, mine if len(mine) else numbers[-1:])
+                _, found = self.losses(x.to(world.device), y.to(world.device))
+                sums[0, index] += float(found.double().sum()) if len(mine) else 0.0
+                sums[1, index] += len(mine) * stream.seq
+        losses = self._by_language(world.sum(sums))
+        if log:
+            self.rows.append({"D": self.D, "loss": losses})
+        if self.tracker is not None and self.settings.irds_fresh:
+            self.tracker.record_losses(losses)
+        elif self.tracker is not None and self.step:  # the first step measures the start by itself
             self.tracker.measure(self.losses)
-        self.efficiency = dict(zip(self.corpus.languages, map(float, self.tracker.efficiency), strict=True))
+
+    # -- position ------------------------------------------------------------------------------------------
+
+    @property
+    def _windows(self) -> np.ndarray:
+        """Sequences in each language's training text (M,)."""
+        return np.array([stream.windows for stream in self.corpus.train])
+
+    def save(self) -> None:
+        """Checkpoint the run as it stands, and write the rows that it has; every rank must call."""
+        record = {
+            "step": self.step,
+            "settings": self.settings.results,
+            "corpus": self.corpus.fingerprint,
+            "counts": self.counts.tolist(),
+            "rows": self.rows,
+            "tracker": None if self.tracker is None else self.tracker.state_dict(),
+        }
+        tensors = checkpoint.tensors_of(self.decoder, self.optimiser)
+        checkpoint.save(self.out, self.step, tensors, record, self.world, self.settings.keep)
+        self._write_rows()
+
+    def resume(self) -> bool:
+        """Continue from the last checkpoint that is whole, if there is one; every rank must call."""
+        record = self.world.told(checkpoint.newest(self.out) if self.world.main else None)
+        if record is None:
+            return False
+        self._check_same(record)
+        self.step, self.rows = record["step"], record["rows"]
+        self.counts = np.array(record["counts"], dtype=np.int64)
+        checkpoint.load(self.out, self.step, checkpoint.tensors_of(self.decoder, self.optimiser))
+        if self.tracker is not None:
+            self.tracker.load_state_dict(record["tracker"])
+        self._write_rows()
+        return True
+
+    def _check_same(self, record: dict[str, Any]) -> None:
+        """Refuse to continue a run with other settings or on another corpus, naming what differs."""
+        before, now = record["settings"], self.settings.results
+        told = [f"{name} was {before.get(name)!r}, is {now[name]!r}" for name in now if before.get(name) != now[name]]
+        told += ["another corpus"] if record["corpus"] != self.corpus.fingerprint else []
+        if told:
+            hint = "choose another --out, or start anew with --force"
+            message = f"holds a run with other settings: {'; '.join(told)}"
+            raise UsageError(message, location=Location(file=str(self.out)), hint=hint)
 
     # -- results -------------------------------------------------------------------------------------------
 
-    def finish(self) -> None:
-        """Write runs.csv, summary.json and the SV matrices; doing it again gives the same files."""
-        self._write_rows()
-        facts = {"run": self.config.run, "N": self.N, "D": self.D, **self.trained_with}
-        facts |= {"settings": self.config.result_settings}
-        told = summary(self.corpus, self.sampler, facts)
-        on_main(self.world, lambda: write_summary(self.out / "summary.json", told))
-        self._write_matrix("sv_raw.csv", "raw", "train for longer, or evaluate more steps (--irds-every)")
-        self._write_matrix("sv.csv", "calibrated", "sv_raw.csv holds the values as they were summed")
-        self.world.wait()
-
-    def _write_matrix(self, name: str, kind: Literal["raw", "calibrated"], hint: str) -> None:
-        """Write one of the matrices, or keep in `faults` why there is none."""
-        if self.tracker is None:
-            return
-        save = self.tracker.save
-        try:
-            on_every(self.world, lambda: save(self.out / name, kind, force=True))
-        except TrackerError as error:
-            self.faults.append(Fault(f"there is no {name}: {error.message}", hint=hint))
-            if self.world.main:  # of an earlier run in this folder
-                for stale in (name, f"{name}.json"):
-                    (self.out / stale).unlink(missing_ok=True)
+    def _report(self, sums: Tensor, rate: float, norm: float) -> None:
+        """Log the numbers of the step."""
+        settings, world = self.settings, self.world
+        speed = settings.step_tokens * len(self.seconds) / sum(self.seconds)
+        peak = outputs.peak_flops(world.device, settings.peak_tflops) * world.size
+        self.seconds.clear()
+        numbers = {
+            "step": self.step,
+            "D": self.D,
+            "lr": rate,
+            "grad_norm": norm,
+            "loss": self._by_language(sums),
+            "tokens_per_second": speed,
+            "mfu": speed * outputs.flops_of_a_token(self.shape, settings.seq) / peak,
+            "peak_memory": outputs.peak_memory(world.device),
+            "irds_overhead": math.nan if self.tracker is None else float(self.tracker.overhead),
+        }
+        if self.metrics is not None:
+            self.metrics.step(numbers)
 
     def _write_rows(self) -> None:
-        """Write runs.csv; every rank must call."""
-        facts = {"run": self.config.run, "N": self.N, "seed": self.config.seed}
-        facts |= {"ratios": self.ratios, "languages": self.corpus.languages}
-        on_main(self.world, lambda: write_run_log(self.out / "runs.csv", self.rows, **facts))
+        """Write the rows that there are so far."""
+        if self.world.main and self.rows:
+            again = repeated(self.settings, self.corpus, self.ratios).any()
+            unique = self._windows * float(self.settings.seq) if again else None
+            outputs.write_rows(self.settings, self.rows, self.shape.non_embedding, self.ratios, unique)
 
-    def _report(self) -> None:
-        """Show the step where it is one to be shown; every rank must call."""
-        if self.step % self.config.log_every == 0 or self.step == self.config.steps:
-            on_main(self.world, self._show)
+    def _finish(self) -> None:
+        """Write the results; doing it again gives the same files."""
+        settings, faults = self.settings, []
+        if self.world.main:
+            outputs.write_summary(settings, self.shape.non_embedding, self.corpus, self.counts)
+        if self.tracker is not None:
+            faults = self._write_matrices(self.tracker)
+        if self.world.main and settings.export:
+            export(settings, self.shape, self.corpus.tokenizer.end)
+        written = [name for name in outputs.WRITTEN if (self.out / name).exists()]
+        self._say(f"wrote {', '.join(written)} in {self.out}")
+        if faults:
+            raise DataError.of(faults, "the SV matrix")
 
-    def _show(self) -> None:
-        tracker, shown = self.tracker, self.shown
-        losses = (shown.sums[0] / shown.sums[1]).tolist()
-        pace = self.speed.read()
-        metrics = Metrics(
-            step=self.step,
-            D=self.D,
-            lr=shown.lr,
-            grad_norm=shown.norm,
-            loss=dict(zip(self.corpus.languages, losses, strict=True)),
-            tokens_per_second=pace.tokens_per_second,
-            mfu=pace.mfu,
-            peak_memory=peak_memory(self.world.device),
-            irds_overhead=float("nan") if tracker is None else float(tracker.overhead),
-            irds_fresh=self.config.irds_fresh,
-            efficiency=self.efficiency,
-        )
-        for sink in self.sinks:
-            sink.step(metrics)
-        if (measured := self.news.since()) is not None:
-            for sink in self.sinks:
-                sink.show(metrics, measured)
+    def _write_matrices(self, tracker: IRDS) -> list[Fault]:
+        """Write the matrices, and say what measuring came to; why one of them is missing."""
+        faults: list[Fault] = []
+        for name, kind in outputs.MATRICES.items():
+            try:
+                tracker.save(self.out / name, kind, force=True)
+                facts = tracker.matrix(kind).provenance
+            except TrackerError as error:
+                faults.append(Fault(f"there is no {name}: {error.message}", hint="train for longer, or evaluate more"))
+                continue
+            if kind == "calibrated":
+                time, ratios = f"{tracker.overhead:+.1%} time", tracker.efficiency
+                told = f"{facts['evaluations']} evaluations, 1 step of {facts['every']}; {time}"
+                self._say(f"IRDS: {told}; efficiency {ratios.min():.2g} to {ratios.max():.2g}")
+        return faults
+
+    def _say(self, text: str) -> None:
+        if self.world.main:
+            outputs.say(text)
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[list[int]]:
+    """The signals that asked for a stop at the end of a step; a second Ctrl-C stops at once."""
+    asked: list[int] = []
+
+    def ask(signum: int, _frame: Any) -> None:
+        asked.append(signum)
+        signal.signal(signum, previous[signum])
+
+    previous = {int(signum): signal.signal(signum, ask) for signum in STOP_SIGNALS}
+    try:
+        yield asked
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
-from shapleymix_irds.train.attention import Mask, attend, documents_of, mask_of, positions_of
 from shapleymix_irds.train.shapes import ModelConfig
 
 ROTARY_BASE, NORM_EPS = 10_000.0, 1e-5
@@ -29,12 +28,12 @@ class Attention(nn.Module):
             nn.Linear(config.hidden, config.hidden, bias=False) for _ in range(4)
         )
 
-    def forward(self, x_BTh: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
+    def forward(self, x_BTh: Tensor, turn: Tensor) -> Tensor:
         B, T, _ = x_BTh.shape
         q, k, v = (
             layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2) for layer in (self.query, self.key, self.value)
         )
-        mixed = attend(rotate(q, turn), rotate(k, turn), v, mask)
+        mixed = F.scaled_dot_product_attention(rotate(q, turn), rotate(k, turn), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(B, T, -1))
 
 
@@ -61,8 +60,8 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.RMSNorm(config.hidden, eps=NORM_EPS)
         self.feed_forward = FeedForward(config)
 
-    def forward(self, x: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), turn, mask)
+    def forward(self, x: Tensor, turn: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), turn)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -73,14 +72,11 @@ class Decoder(nn.Module):
     ----------
     recompute : bool
         Compute each layer again in the backward pass.
-    end_token : int, optional
-        The token that ends a document: no document sees another, and each begins at position 0. Without it a sequence
-        is one document.
     """
 
-    def __init__(self, config: ModelConfig, *, recompute: bool = False, end_token: int | None = None) -> None:
+    def __init__(self, config: ModelConfig, *, recompute: bool = False) -> None:
         super().__init__()
-        self.config, self.recompute, self.end_token = config, recompute, end_token
+        self.config, self.recompute = config, recompute
         self.embedding = nn.Embedding(config.vocab, config.hidden)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden, eps=NORM_EPS)
@@ -88,13 +84,10 @@ class Decoder(nn.Module):
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         x = self.embedding(tokens_BT)
-        turn, mask = rotation(tokens_BT.shape[1], self.config.hidden // self.config.heads, x.device), None
-        if self.end_token is not None:
-            documents = documents_of(tokens_BT, self.end_token)
-            turn, mask = turn[:, positions_of(documents)][:, :, None], mask_of(documents)
+        turn = rotation(tokens_BT.shape[1], self.config.hidden // self.config.heads, x.device)
         again = self.recompute and torch.is_grad_enabled()
         for block in self.blocks:
-            x = recomputed(block, x, turn, mask) if again else block(x, turn, mask)
+            x = recomputed(block, x, turn) if again else block(x, turn)
         return self.output(self.norm(x))
 
     @torch.no_grad()
@@ -108,19 +101,19 @@ class Decoder(nn.Module):
                 continue
             scale = inner if name.endswith(("attention.out.weight", "down.weight")) else 0.02
             drawn = torch.randn(weight.shape, generator=generator).mul_(scale)
-            weight.copy_(_sharded_like(weight, drawn))
+            weight.copy_(sharded_like(weight, drawn))
 
 
 @torch.compiler.disable(recursive=False)
-def recomputed(block: nn.Module, x: Tensor, turn: Tensor, mask: Mask | None) -> Tensor:
+def recomputed(block: nn.Module, x: Tensor, turn: Tensor) -> Tensor:
     """The block's output, computed again in the backward pass.
 
     A compiler that traced through this would hide the block's layers from the tracker; it begins anew inside of it.
     """
-    return checkpoint(block, x, turn, mask, use_reentrant=False)
+    return checkpoint(block, x, turn, use_reentrant=False)
 
 
-def _sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
+def sharded_like(weight: Tensor, drawn: Tensor) -> Tensor:
     """The rank's part of `drawn`, which all ranks have alike, if the weight is sharded."""
     if not isinstance(weight, DTensor):
         return drawn

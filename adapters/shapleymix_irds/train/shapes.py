@@ -10,7 +10,13 @@ from shapleymix.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of a decoder."""
+    """Sizes of a decoder.
+
+    Raises
+    ------
+    UsageError
+        If a size is below 1, or the hidden size cannot be split into heads.
+    """
 
     layers: int
     hidden: int
@@ -19,9 +25,9 @@ class ModelConfig:
     vocab: int
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "ffn", "heads", "vocab"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name} {getattr(self, name)} is below 1")
+        for name, size in vars(self).items():
+            if size < 1:
+                raise UsageError(f"--{name} {size} is below 1")
         if self.hidden % self.heads or (self.hidden // self.heads) % 2:
             message = f"--hidden {self.hidden} cannot be split into {self.heads} heads of an even size"
             raise UsageError(message, hint="choose --hidden as a multiple of 2 x --heads")
@@ -31,16 +37,6 @@ class ModelConfig:
         """N of a run log: parameters without the input and output embeddings."""
         h = self.hidden
         return self.layers * (4 * h * h + 3 * h * self.ffn + 2 * h) + h
-
-    @property
-    def matrices(self) -> list[tuple[int, int]]:
-        """Shapes of the matrices of all layers, embeddings apart."""
-        return [*[(self.hidden, self.hidden)] * 4, *[(self.ffn, self.hidden)] * 3] * self.layers
-
-    @property
-    def embedding(self) -> int:
-        """Parameters of the input and the output embedding together."""
-        return 2 * self.vocab * self.hidden
 
 
 PAPER_VOCABULARY = 99_487
@@ -72,18 +68,15 @@ def model_config(name: str, **sizes: int | None) -> ModelConfig:
     return replace(MODELS[name], **{key: size for key, size in sizes.items() if size is not None})
 
 
-LARGEST_RATE, SMALLEST_RATE = 6e-3, 3e-4  # AdamW's for `tiny`, which is our own, and for 3171M, which is the paper's
+LARGEST_RATE, SMALLEST_RATE = 6e-3, 3e-4  # for `tiny`, which is our own, and for 3171M, which is the paper's
 SLOPE = math.log(LARGEST_RATE / SMALLEST_RATE) / math.log(MODELS["3171M"].non_embedding / MODELS["tiny"].non_embedding)
-# To the rate of AdamW; those of the last two are what `tiny` trains well with.
-FACTORS = {"adamw": 1.0, "muon": 1.0, "sgd": 50.0, "adafactor": 10.0}
 
 
-def peak_rate(N: int, optimizer: str = "adamw") -> float:
+def peak_rate(N: int) -> float:
     """The learning rate of a decoder with N parameters without embeddings, where none is given, in two digits.
 
     A power of N through the rates of `tiny` and of the paper's 3171M, and not above the first; the exponent is -0.25.
-    Of others' models: GPT-3's (Brown et al. 2020, table 2.1) had 0.5 to 0.9 times as much from 125M to 2.7B, TinyLlama
-    (Zhang et al. 2024) 4e-4 at 1.1B, as here.
+    Other models: GPT-3's (Brown et al. 2020, table 2.1) are 0.5 to 0.9 times as large from 125M to 2.7B; TinyLlama
+    (Zhang et al. 2024) has 4e-4 at 1.1B, as here.
     """
-    rate = min(LARGEST_RATE, SMALLEST_RATE * (MODELS["3171M"].non_embedding / N) ** SLOPE)
-    return float(f"{rate * FACTORS[optimizer]:.2g}")
+    return float(f"{min(LARGEST_RATE, SMALLEST_RATE * (MODELS['3171M'].non_embedding / N) ** SLOPE):.2g}")

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("datasets")
 
-from blends import LANGUAGES, LENGTHS, RATIOS, check_shares, loaded, written
-from datasets import Dataset, interleave_datasets
+from blends import LANGUAGES, LENGTHS, check_shares, loaded, written
+from datasets import Dataset
 
 pytestmark = pytest.mark.ecosystem
 DRAWS = 20_000
@@ -42,31 +42,3 @@ def test_the_module_makes_the_mixture(streamed: bool, tmp_path: Path) -> None:
     written("hf", tmp_path, "mixing.py", mean_tokens=LENGTHS, seed=1)
     stream = loaded(tmp_path / "mixing.py").mixed(corpora(documents, streamed=streamed))
     check_shares(tokens_of(stream, DRAWS), DRAWS, LENGTHS)
-
-
-def test_the_keywords_do_as_the_module() -> None:
-    import shapleymix as sm
-
-    found = sm.export(RATIOS, "hf", mean_tokens=LENGTHS)
-    parts = corpora(2_000, streamed=True)
-    stream = interleave_datasets([parts[name] for name in found.names], **found.config)
-    check_shares(tokens_of(stream, DRAWS), DRAWS, LENGTHS)
-
-
-def test_without_lengths_the_shares_are_others() -> None:
-    """What the warning is of."""
-    import shapleymix as sm
-
-    with pytest.warns(sm.ShapleyMixWarning, match="no mean_tokens"):
-        found = sm.export(RATIOS, "hf")
-    parts = corpora(2_000, streamed=True)
-    seen = tokens_of(interleave_datasets([parts[name] for name in found.names], **found.config), DRAWS)
-    assert seen["no"] / seen.total() > 1.3 * RATIOS["no"], "documents of 60 tokens, where the mean is near 40"
-
-
-def test_one_language_alone() -> None:
-    import shapleymix as sm
-
-    found = sm.export({"en": 1.0, "de": 0.0}, "hf")
-    stream = interleave_datasets([corpora(10, streamed=False)["en"]], **found.config)
-    assert len(stream) == 10

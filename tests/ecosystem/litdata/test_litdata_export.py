@@ -10,11 +10,9 @@ import pytest
 pytest.importorskip("litdata")
 
 import torch
-from blends import LANGUAGES, RATIOS, check_shares, loaded, written
+from blends import LANGUAGES, check_shares, loaded, written
 from litdata import CombinedStreamingDataset, StreamingDataset
 from litdata.streaming.cache import Cache
-
-import shapleymix as sm
 
 pytestmark = pytest.mark.ecosystem
 DRAWS = 5_000
@@ -48,16 +46,3 @@ def test_the_module_makes_the_mixture(folders: dict[str, str], tmp_path: Path) -
     module = loaded(tmp_path / "mixing.py")
     parts = {name: StreamingDataset(path) for name, path in module.PATHS.items()}
     check_shares(seen(module.mixed(parts)), DRAWS)
-
-
-def test_the_keywords_do_as_the_module(folders: dict[str, str]) -> None:
-    found = sm.export(RATIOS, "litdata", seed=3)
-    parts = [StreamingDataset(folders[name]) for name in found.names]
-    check_shares(seen(CombinedStreamingDataset(parts, **found.config)), DRAWS)
-
-
-def test_the_default_of_the_package_takes_no_weights(folders: dict[str, str]) -> None:
-    """Why iterate_over_all is written."""
-    parts = [StreamingDataset(folders[name]) for name in LANGUAGES]
-    with pytest.raises(ValueError, match="iterate_over_all"):
-        CombinedStreamingDataset(parts, weights=[RATIOS[name] for name in LANGUAGES])

@@ -83,10 +83,3 @@ def test_every_split_has_its_own_file_and_the_same_ratios(prefixes: dict[str, st
     blends = [get_blend_from_list(lists[split]) for split in lists]
     for split in (0, 1):
         check_shares(drawn({"blend_per_split": blends}, split, SAMPLES))
-
-
-def test_white_space_would_drop_the_weights() -> None:
-    """Why such a path is refused: no error, no weights."""
-    prefixes, weights = get_blend_from_list(["0.7", "d/my", "corpus", "0.3", "d/de", "x"])
-    assert weights is None or prefixes != ["d/my corpus", "d/de"]
-    assert get_blend_from_list(["0.7", "d/my", "corpus", "0.3", "d/de"])[1] is None

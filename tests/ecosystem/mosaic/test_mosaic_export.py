@@ -48,9 +48,3 @@ def test_the_streams_make_the_mixture(folders: dict[str, str], tmp_path: Path) -
     seen = Counter(sample["language"] for sample in dataset)
     assert seen.total() == SAMPLES
     check_shares({name: count * TOKENS for name, count in seen.items()})
-
-
-def test_proportions_are_alone(folders: dict[str, str]) -> None:
-    """Why neither repeat nor choose is written."""
-    with pytest.raises(ValueError, match="At most one of"):
-        Stream(local=folders["en"], proportion=0.5, repeat=1.0)

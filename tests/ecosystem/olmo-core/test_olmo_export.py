@@ -11,10 +11,9 @@ pytest.importorskip("olmo_core")
 
 import numpy as np
 import yaml
-from blends import LANGUAGES, RATIOS, check_shares, written
+from blends import RATIOS, check_shares, written
 from olmo_core.data.source_mixture import SourceMixtureDatasetConfig, SourceMixtureList
 from olmo_core.data.types import NumpyDatasetDType
-from olmo_core.exceptions import OLMoConfigurationError
 
 pytestmark = pytest.mark.ecosystem
 LENGTH, BATCH = 128, 1024
@@ -57,14 +56,3 @@ def test_the_sources_make_the_mixture(table: list[dict[str, object]], tmp_path: 
         name = one["source_name"]
         assert one["max_repetition_ratio"] >= max(RATIOS[name] * D / SIZES[name], 1)
         assert one["max_repetition_ratio"] < max(RATIOS[name] * D / SIZES[name], 1) + 0.01
-
-
-def test_without_the_limit_a_small_source_fails(table: list[dict[str, object]]) -> None:
-    """Why max_repetition_ratio is written, and its absence warned of."""
-    import shapleymix as sm
-
-    bare = [{"language": row["language"], "path": row["path"]} for row in table if row["language"] in LANGUAGES]
-    with pytest.warns(sm.ShapleyMixWarning, match="max_repetition_ratio is not set"):
-        found = sm.export(RATIOS, "olmo-core", paths=bare, D=D)
-    with pytest.raises(OLMoConfigurationError, match="Insufficient tokens"):
-        build(found.config)

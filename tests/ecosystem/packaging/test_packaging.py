@@ -1,8 +1,7 @@
 """The wheel in environments of its own, outside of the clone: every Python, the oldest and the newest dependencies.
 
-Every example of every `--help` of the installed program runs in an empty folder, and the files of the default suite
-that `SUITE` names run on what is installed. Pythons that are not on this machine are skipped by name; in continuous
-integration they must be there.
+The README's first commands run in an empty folder, and the scenarios of the default suite on what is installed. Pythons
+that are not on this machine are skipped by name; in continuous integration they must be there.
 """
 
 from __future__ import annotations
@@ -22,13 +21,9 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 EXTRAS = ("plots", "gbm", "slurm")
 UV = [sys.executable, "-m", "uv"]
-SUITE = (
-    "certificate", "cli", "cli_optimize", "downstream", "exporting", "fits", "importing", "laws", "optimization",
-    "plotting_answers", "records", "report", "runs",
-)  # fmt: skip
-"""The files of the default suite that run on every installation: each wing, and each package that it rests on."""
-TOOLS = ("pytest", "pytest-xdist", "hypothesis", "pyyaml")
-SOURCES = ("shapleymix", "cli/shapleymix_cli", "adapters/shapleymix_irds")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis")
+PACKAGES = ("shapleymix_io", "shapleymix_irds", "shapleymix_sweep")
+SOURCES = ("shapleymix", "cli/shapleymix_cli", "cli/shapleymix_view", *(f"adapters/{name}" for name in PACKAGES))
 IN_CI = "CI" in os.environ  # as it is before a test sets it
 
 
@@ -82,30 +77,20 @@ def clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SHAPLEYMIX"))}
 
 
-def test_the_installation_is_whole_and_knows_nothing_of_the_clone(
-    program: Path, tmp_path: Path, clean: dict[str, str]
-) -> None:
-    assert "All is there that a run needs." in call(program, "doctor", cwd=tmp_path, env=clean)
+def test_the_readmes_commands_run(program: Path, tmp_path: Path, clean: dict[str, str]) -> None:
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```console\n")[1].split("```")[0]
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    lines = [words for words in lines if words[:1] == ["shapleymix"]]
+    assert len(lines) > 2
+    for words in lines:
+        call(program, *words[1:], cwd=tmp_path, env=clean)
     place = call(program.with_name("python"), "-c", "import shapleymix; print(shapleymix.__file__)", cwd=tmp_path)
-    assert Path(place).is_relative_to(program.parents[1])
+    assert Path(place).is_relative_to(program.parents[1]), "nothing of the clone is imported"
 
 
-def test_every_example_of_every_help_runs(program: Path, tmp_path: Path, clean: dict[str, str]) -> None:
-    listing = "import shapleymix_cli.main as main; print(*main.COMMANDS)"
-    names = call(program.with_name("python"), "-c", listing, cwd=tmp_path, env=clean).split()
-    assert len(names) > 10
-    for name in names:
-        folder = tmp_path / name
-        folder.mkdir()
-        lines = call(program, name, "--help", cwd=folder, env=clean).split("\n\n")[0].splitlines()
-        assert lines[0] == "Examples:"
-        for line in lines[1:]:
-            words = shlex.split(line)
-            assert words[0] == "shapleymix"
-            call(program, *words[1:], cwd=folder, env=clean)
-
-
-def test_the_suite_runs_on_what_is_installed(program: Path, built: Path, tmp_path: Path, clean: dict[str, str]) -> None:
+def test_the_scenarios_run_on_what_is_installed(
+    program: Path, built: Path, tmp_path: Path, clean: dict[str, str]
+) -> None:
     """The tests of the sdist, whose sources are taken away, so that nothing but the wheel can be imported."""
     python = program.with_name("python")
     call(*UV, "pip", "install", "--python", python, "-c", program.parents[2] / "pins.txt", *TOOLS)
@@ -115,26 +100,8 @@ def test_the_suite_runs_on_what_is_installed(program: Path, built: Path, tmp_pat
     (folder,) = tmp_path.iterdir()
     for one in SOURCES:
         shutil.rmtree(folder / one)
-    files = [f"tests/test_{name}.py" for name in SUITE]
-    call(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *files, cwd=folder, env=clean)
-
-
-def test_an_extra_that_is_not_there_is_installed_as_its_hint_says(
-    built: Path, tmp_path: Path, clean: dict[str, str]
-) -> None:
-    """The hint names what the index has, which this package is not: any `pip` may be asked."""
-    (wheel,) = built.glob("*.whl")
-    call(*UV, "venv", "--seed", "--python", sys.executable, tmp_path / "venv")
-    python = tmp_path / "venv/bin/python"
-    call(*UV, "pip", "install", "--python", python, wheel)
-    call(python.with_name("shapleymix"), "example", cwd=tmp_path, env=clean)
-    draw = [python.with_name("shapleymix"), "plot", "transfer", "example/irds_raw.csv", "-o", "a.png"]
-    done = subprocess.run(draw, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    hint = shlex.split(done.stderr.partition("hint: ")[2])
-    assert hint == ["pip", "install", "matplotlib>=3.10.7"]
-    call(python, "-m", *hint, cwd=tmp_path, env=clean)
-    call(*draw, cwd=tmp_path, env=clean)
+    scenarios = "tests/scenarios/test_scenarios.py"
+    call(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", scenarios, cwd=folder, env=clean)
 
 
 def test_the_sdist_is_the_repository(built: Path, tmp_path: Path) -> None:

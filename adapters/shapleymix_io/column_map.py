@@ -1,0 +1,199 @@
+"""Which column of a table is what: `KEY=VALUE` texts, TOML files and mappings, all with the same keys.
+
+A key is `run`, `N`, `D`, ... with a column, a column times a size (`N=params_m*1M`), or a number for all rows
+(`N=97.6k`); or `p`, `tokens`, `loss`, `unique` with a pattern (`p=params.w_{lang}`), or a column of each language
+(`p.en=w_en`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shapleymix.errors import Location, UsageError, described, did_you_mean
+from shapleymix.files import Origin, read_once
+from shapleymix.tables.sizes import parse_size
+
+LANG = "{lang}"
+SINGLE = ("run", "N", "D", "weight", "split", "seed", "learning_rate")
+"""Keys of one column."""
+PREFIXES = {"p": "p_", "unique": "tokens_unique_", "tokens": "tokens_", "loss": "loss_"}
+"""Keys of a column for each language, and what its name in a run log begins with."""
+LONG = ("language", "name", "value")
+"""Keys of a long table: the language of a row, or the name and the value of a number."""
+UNITS = {
+    "unit": ("nats", "bits", "bpb", "perplexity"),
+    "ratio_unit": ("fraction", "percent", "weights"),
+    "decimal": (".", ","),
+}
+"""How numbers are written, and what it may be, the usual first."""
+KEYS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((*SINGLE, *LONG), (str, int, float)),
+    **dict.fromkeys(PREFIXES, (str, dict)),
+    **dict.fromkeys(UNITS, (str,)),
+    "bytes_per_token": (str, int, float, dict),
+    "languages": (dict,),
+    **dict.fromkeys(("ignore", "join"), (str, list, tuple)),
+}
+"""Every key, and the kinds of its values."""
+_EXAMPLES = {"p": "p=w_{lang}", "loss": "loss=eval/{lang}", "languages": "languages.english=en"}
+
+One = str | float
+Map = str | os.PathLike[str] | Mapping[str, object] | Sequence[str]
+"""A TOML file, a mapping, or `KEY=VALUE` texts, among which files may stand."""
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column is what.
+
+    Attributes
+    ----------
+    columns : dict
+        Of `SINGLE` and `LONG` keys a column or a number for all rows; of `PREFIXES` a pattern with `{lang}`, one column
+        of a long table, or columns by language.
+    languages : dict
+        Names of languages in the table, and what they are called from here on.
+    ignore, join : tuple of str
+        Columns or languages that are none, and tables with a row a run.
+    unit, ratio_unit, decimal : str
+        How losses, ratios and numbers are written.
+    bytes_per_token : float or dict, optional
+        Mean bytes of a token of the validation text, for all targets or each; for bits per byte.
+    files : tuple of Origin
+        Files that said so.
+    """
+
+    columns: Mapping[str, One | Mapping[str, One]] = field(default_factory=dict)
+    languages: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    join: tuple[str, ...] = ()
+    unit: str = "nats"
+    ratio_unit: str = "fraction"
+    decimal: str = "."
+    bytes_per_token: float | Mapping[str, float] | None = None
+    files: tuple[Origin, ...] = ()
+
+    @classmethod
+    def of(cls, given: Map | None) -> ColumnMap:
+        """The map that is meant; a text wins over a file.
+
+        Raises
+        ------
+        UsageError
+            If a file cannot be read, a key is unknown, or a value is of another kind.
+        """
+        found, files = _entries(given)
+        for key, value in found.items():
+            if key not in KEYS:
+                raise UsageError(f"map: {key!r} is no key of a map", hint=did_you_mean(str(key), KEYS))
+            if isinstance(value, bool) or not isinstance(value, KEYS[key]) or not value:
+                message = f"map: {key} is {described(value)}, expected {' or '.join(one.__name__ for one in KEYS[key])}"
+                raise UsageError(message, hint=f"write it like {_EXAMPLES.get(key, f'{key}=COLUMN')}")
+        for key, known in UNITS.items():
+            if found.get(key, known[0]) not in known:
+                raise UsageError(f"map: {key} is {found[key]!r}", hint=f"it is one of {' '.join(known)}")
+        size = found.get("bytes_per_token")
+        size = parse_size(size, "bytes_per_token") if isinstance(size, (str, int)) else size
+        made = cls(
+            {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
+            {str(old): str(new) for old, new in found.get("languages", {}).items()},
+            _listed(found.get("ignore", ())),
+            _listed(found.get("join", ())),
+            **{key: found.get(key, known[0]) for key, known in UNITS.items()},
+            bytes_per_token={name: parse_size(one) for name, one in size.items()} if isinstance(size, dict) else size,
+            files=files,
+        )
+        if (made.unit == "bpb") != (made.bytes_per_token is not None):
+            hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, or bytes_per_token.en=4.2"
+            raise UsageError("map: bits per byte are nats only with the bytes of a token", hint=hint)
+        return made
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a row is of one run and language, or of one number."""
+        return not set(LONG).isdisjoint(self.columns)
+
+
+def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
+    """The columns that a pattern stands for, by the language in their names, in their order."""
+    first, *rest = map(re.escape, pattern.split(LANG))
+    form = re.compile(f"{first}(?P<lang>.+){'(?P=lang)'.join(rest)}" if rest else first, re.DOTALL)
+    found = ((form.fullmatch(column), column) for column in columns)
+    return {match["lang"]: column for match, column in found if match}
+
+
+def typed(entries: Mapping[str, object], before: str = "") -> list[str]:
+    """The entries of a map as `KEY=VALUE` texts."""
+    found: list[str] = []
+    for key, value in entries.items():
+        listed = ",".join(value) if isinstance(value, (list, tuple)) else value
+        found += typed(value, f"{before}{key}.") if isinstance(value, Mapping) else [f"{before}{key}={listed}"]
+    return found
+
+
+def toml_text(entries: Mapping[str, object]) -> str:
+    """The entries as a map file, in which what is not known is to be filled in."""
+    lines = ["# Look it over, fill in the dots, and give this file as --map"]
+    for key, _, value in (pair.partition("=") for pair in typed(entries)):
+        name, _, label = key.partition(".")
+        quoted = f"{name}.{json.dumps(label, ensure_ascii=False)}" if label else name
+        lines.append(f"{'# ' if '...' in value else ''}{quoted} = {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(lines) + "\n"
+
+
+def _entries(given: Map | None) -> tuple[dict[str, Any], tuple[Origin, ...]]:
+    """What a map holds, of all its texts and files."""
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {}), ()
+    parts = [given] if isinstance(given, (str, os.PathLike)) else list(given)
+    pairs = [part for part in parts if isinstance(part, str) and "=" in part and not part.endswith(".toml")]
+    found: dict[str, Any] = {}
+    files = []
+    for path in (part for part in parts if part not in pairs):
+        content, origin = _toml_file(path)
+        found |= content
+        files.append(origin)
+    return found | _pairs(pairs), tuple(files)
+
+
+def _toml_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Origin]:
+    """The content of a map file; tables that it joins are found from its folder."""
+    place = Location(os.fspath(path))
+    try:
+        data, origin = read_once(path)
+        found = tomllib.loads(data.decode("utf-8-sig"))
+    except OSError as error:
+        hint = "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}"
+        raise UsageError(f"cannot be read: {error.strerror or error}", location=place, hint=hint) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"is no TOML: {error}", location=place, hint='write run = "Name"') from error
+    if "join" in found:
+        found["join"] = [os.fspath(Path(path).parent / one) for one in _listed(found["join"])]
+    return found, origin
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, object]:
+    """The map of texts such as `run=Name` and `p.en=w_en`."""
+    found: dict[str, object] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        name, dot, label = key.partition(".")
+        inside = found.setdefault(name, {}) if dot else found
+        place = label if dot else name
+        if not (equals and place and value):
+            raise UsageError(f"map: {text!r} is no KEY=VALUE", hint="write it like loss=eval/loss/{lang} or run=Name")
+        if not isinstance(inside, dict) or place in inside:
+            raise UsageError(f"map: {key} is given twice", hint="give a pattern, or each language once")
+        inside[place] = value
+    return found
+
+
+def _listed(value: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(name).strip() for name in (value.split(",") if isinstance(value, str) else value))

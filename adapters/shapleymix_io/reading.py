@@ -1,0 +1,377 @@
+"""Other tools' logs as a run log: one map says which column is what, and nothing is taken that is no model's."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+
+from shapleymix.errors import DataError, Fault, Location, UsageError, caution
+from shapleymix.files import Origin
+from shapleymix.tables.sheets import listed
+from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix_io import trackers, trainer_logs
+from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
+from shapleymix_io.proposing import Proposal, counts_steps, no_languages, proposed
+from shapleymix_io.sources import OLMIX, Source, joined, opened, read_file
+from shapleymix_io.table import HIDDEN, Table
+
+ROUNDED = 5e-3
+"""How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
+TEXTS = ("run", "seed", "split")
+Sources = Source | Sequence[Source]
+
+USUAL: dict[str, dict[str, One]] = {
+    trainer_logs.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
+    trainer_logs.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
+    trackers.TENSORBOARD: {"D": "tokens"},
+    trackers.MLFLOW: {},
+    trackers.WANDB: {"D": "tokens"},
+    OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
+}
+"""What a tool calls its columns, beside `run`, where its form fixes that."""
+_ONE_LOSS = {trainer_logs.STATE: "eval_loss", trainer_logs.MEGATRON: "validation: lm loss"}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A run log that was read from other tools.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        Its rows, in the columns that `shapleymix.read_runs` reads.
+    taken : dict
+        What each thing of a log was taken from, and its range.
+    notices : tuple of str
+        What was left out or changed.
+    files : tuple of Origin
+        The files that were read, with their hashes.
+    """
+
+    frame: pl.DataFrame
+    taken: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    files: tuple[Origin, ...] = ()
+
+
+def proposal(sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = ()) -> Proposal:
+    """A first map of the sources, to be looked over; what is given of a map stays."""
+    how = ColumnMap.of(map)
+    table = gathered(sources, how, join)
+    return proposed(table, with_usual(table, how), given=how.columns)
+
+
+def read(
+    source: Source | Sequence[Source],
+    map: Map | None = None,
+    *,
+    join: Source | Sequence[Source] = (),
+    as_is: bool = False,
+) -> pl.DataFrame:
+    """The runs that another tool keeps, in the columns that `shapleymix.read_runs` reads.
+
+    Parameters
+    ----------
+    source : Sources
+        One or several: a table (CSV, Parquet, JSON, a polars.DataFrame), a `trainer_state.json`, a log of Megatron, a
+        folder of TensorBoard events or of olmix, an MLflow store (`sqlite:///mlflow.db`), or `wandb:ENTITY/PROJECT`.
+    map : Map, optional
+        Which column is what: a TOML file, a mapping, or texts such as `"loss=eval/loss/{lang}"`.
+    join : Sources
+        Tables with a row a run, such as its N and ratios, joined by the ids of runs.
+    as_is : bool
+        Take N, D and losses that no language model has.
+
+    Raises
+    ------
+    DataError
+        With every fault of a table: its file, line, column, and what to do.
+    UsageError
+        If the map is none.
+    """
+    found = imported(listed(source), ColumnMap.of(map), listed(join), as_is=as_is)
+    caution(found.notices)
+    return found.frame
+
+
+def imported(
+    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), *, as_is: bool = False
+) -> Imported:
+    """The same with what it was taken from, without warnings."""
+    table = gathered(sources, how, join)
+    how = with_usual(table, how)
+    if how.is_long:
+        table, how = widened(table, how)
+    log = _Columns(table, how).log()
+    odd = [] if as_is else list(_no_model(log.frame, table.origin))
+    if odd:
+        raise DataError.of(odd, table.origin)
+    return replace(log, files=(*table.files, *how.files))
+
+
+def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Table:
+    """The table of the sources, with the tables that are joined to it."""
+    table, run = opened(sources), how.columns.get("run")
+    for one in (*how.join, *join):
+        other = opened([one]) if isinstance(one, pl.DataFrame) else read_file(one)
+        table = joined(table, other, None if run is None else str(run))
+    return table
+
+
+def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
+    """The map with what it leaves open as the table's tool calls it: nothing else is taken without being named."""
+    if table.kind not in USUAL:
+        return how
+    usual: dict[str, One] = {"run": "run", **USUAL[table.kind]}
+    if "D" in table.columns or usual.get("D") not in table.columns:
+        usual.pop("D", None)
+    if "loss" in usual and not matches(str(usual["loss"]), table.columns):
+        usual["loss"] = _ONE_LOSS.get(table.kind, "loss")
+    return replace(how, columns={**usual, **how.columns})
+
+
+def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
+    """The wide table of one with a row for each run and language, or each number; and what of the map is left to do.
+
+    Rows that agree in all that the map names of a run (`run`, `N`, `D`, ...) belong together. A source that a run has
+    no row for has ratio 0.
+
+    Raises
+    ------
+    DataError
+        If a column is not there, or a run has a language twice.
+    """
+    by_name = "name" in how.columns or "value" in how.columns
+    label = str(how.columns.get("name" if by_name else "language", "name"))
+    plain = {key: str(one) for key in PREFIXES if isinstance(one := how.columns.get(key), str) and LANG not in one}
+    values = {"": str(how.columns.get("value", "value"))} if by_name else plain
+    faults = [table.unknown(name, "of a long table") for name in (label, *values.values()) if name not in table.columns]
+    if faults:
+        raise DataError.of(faults, table.origin)
+    called = table.texts(label) if by_name else table.texts(label).replace(dict(how.languages))
+    frame = table.frame.with_columns(called.alias(label)).filter(~table.texts(label).is_in(how.ignore))
+    table = replace(table, frame=frame)
+    same = [name for name in table.columns if name not in (label, *values.values()) and _holds(name, how)]
+    twice = frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true()
+    if twice.len():
+        hint = "map run=COLUMN tells runs apart"
+        message = "comes twice for one run and D"
+        raise DataError.of([table.fault(f"{frame[label][row]!r} {message}", label, row, hint) for row in twice])
+    cells = [
+        pl.col(column).filter(pl.col(label) == name).first().alias(f"{PREFIXES.get(key, '')}{name}")
+        for key, column in values.items()
+        for name in frame[label].drop_nulls().unique(maintain_order=True)
+    ]
+    ours = [pl.col(name).first() for name in frame.columns if name.startswith(HIDDEN)]
+    wide = frame.group_by(same, maintain_order=True).agg(*cells, *ours)
+    shares = tuple(PREFIXES[key] for key in ("p", "tokens", "unique") if key in values)
+    wide = wide.drop([one.name for one in wide if shares and one.name.startswith(shares) and one.is_null().all()])
+    left = {key: one for key, one in how.columns.items() if key not in (*LONG, *values)}
+    return replace(table, frame=wide), replace(how, columns=left, languages=how.languages if by_name else {})
+
+
+def _holds(name: str, how: ColumnMap) -> bool:
+    """Whether a column says something of a run as a whole: the map names it, or a run log calls it so."""
+    named = [str(one) for one in how.columns.values()]
+    own = [f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if key not in how.columns]
+    patterns = [one for one in (*named, *own) if LANG in one]
+    return name in (*(one.partition("*")[0] for one in named), *SINGLE) or any(matches(one, [name]) for one in patterns)
+
+
+class _Columns:
+    """The columns of a table, taken by a map."""
+
+    def __init__(self, table: Table, how: ColumnMap) -> None:
+        self.table, self.how = table, how
+        self.faults: list[Fault] = []
+        self.notices = list(table.notices)
+        self.taken: dict[str, str] = {}
+        homes = {f"{os.path.basename(home[0]).split('.')[0]}:{home[1]}": name for name, home in table.homes.items()}
+        self.names = {**homes, **{name: name for name in table.columns}}
+
+    def log(self) -> Imported:
+        """The rows of a run log that have a loss."""
+        single = {key: how for key in SINGLE if (how := self._single(key)) is not None}
+        claimed = {str(how).partition("*")[0] for how in single.values()} | set(self.how.ignore)
+        claimed |= {name for one in self.how.ignore for name in self._matches(one).values()}
+        found: dict[str, Mapping[str, One]] = {}
+        # of two patterns that match a column, it belongs to the more exact one
+        for key in sorted(PREFIXES, key=lambda key: -len(str(self.how.columns.get(key, PREFIXES[key])))):
+            found[key] = self._by_language(key, claimed)
+        self._require(single, found)
+        self._refuse()
+        loss = self._with_losses({label: self._cells(f"loss.{label}", one) for label, one in found["loss"].items()})
+        columns = {key: self._cells(key, how) for key, how in single.items()}
+        cells = {key: {label: self._cells(f"{key}.{label}", one) for label, one in found[key].items()} for key in found}
+        p, loss = self._ratios(cells["p"] or cells["tokens"], "p" if cells["p"] else "tokens"), self._in_nats(loss)
+        self._refuse()
+        unique = {f"{PREFIXES['unique']}{label}": values for label, values in cells["unique"].items()}
+        ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
+        frame = pl.DataFrame({**ahead, **p, **unique, **loss, **columns})
+        return Imported(frame, {**self.taken, **_ranges(frame, self.taken)}, tuple(self.notices))
+
+    def _refuse(self) -> None:
+        if self.faults:
+            raise DataError.of(self.faults, self.table.origin)
+
+    def _single(self, key: str) -> One | None:
+        """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
+        own = key in self.table.columns and (key in self.table.homes or not self.table.kind or key in ("run", "N", "D"))
+        how = self.how.columns.get(key, key if own else None)
+        if how is not None and not isinstance(how, Mapping):
+            self.taken[key] = str(how)
+            column, factor = self._column(key, how)
+            if key == "D" and column and factor is None and counts_steps(column):
+                hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
+                self.faults.append(self.table.fault("seems to count steps, but D counts tokens", column, hint=hint))
+        return None if isinstance(how, Mapping) else how
+
+    def _cells(self, key: str, how: One) -> pl.Series:
+        """The cells of a column, or one number for all rows."""
+        column, factor = self._column(key, how)
+        if column is None:
+            return pl.Series(key, [factor] * self.table.frame.height, pl.Float64)
+        if key in TEXTS:
+            return self.table.texts(column).alias(key)
+        values = self.table.numbers(column, self.faults, self.how.decimal) * (1.0 if factor is None else factor)
+        if key in ("N", "D"):
+            self.faults += [self.table.fault(f"has no {key}", column, row) for row in values.is_null().arg_true()]
+        return values.alias(key)
+
+    def _column(self, key: str, how: One | Mapping[str, One]) -> tuple[str | None, float | None]:
+        """A column and what its numbers are multiplied by; a number that holds for all rows has no column."""
+        name, star, factor = str(how).partition("*")
+        try:
+            if str(how) in self.names:
+                return self.names[str(how)], None
+            if star and name.strip() in self.names:
+                return self.names[name.strip()], parse_size(factor.strip(), key)
+            return None, parse_size(how)  # type: ignore[arg-type]
+        except UsageError:
+            self.faults.append(self.table.unknown(str(how), key))
+            return None, None
+
+    def _matches(self, pattern: str) -> dict[str, str]:
+        """The columns of a pattern by language; a name with that of its table before it is found by that."""
+        if LANG not in pattern:
+            return {}
+        plain = matches(pattern, self.table.columns)
+        return plain or {label: self.names[name] for label, name in matches(pattern, self.names).items()}
+
+    def _by_language(self, key: str, claimed: set[str]) -> Mapping[str, One]:
+        """The columns of a key by language; none of ratios where the map speaks of tokens, and the other way round."""
+        how = self.how.columns.get(key)
+        rival = {"p": "tokens", "tokens": "p"}.get(key, key)
+        if how is None and rival in self.how.columns:
+            return {}
+        if isinstance(how, Mapping):
+            self.taken[key] = ", ".join(map(str, how.values()))
+            return {self.how.languages.get(label, label): one for label, one in how.items()}
+        pattern = str(how or f"{PREFIXES[key]}{LANG}")
+        found = {label: name for label, name in self._matches(pattern).items() if name not in claimed}
+        if key == "loss" and not found and (LANG not in pattern or (how is None and "loss" in self.table.columns)):
+            self.taken[key] = str(how or "loss")
+            return {"all": how or "loss"}
+        if how is not None and not found:
+            hint = f"write {LANG} for the language, such as {key}_{LANG}; a long table needs language=COLUMN"
+            unknown = self.table.unknown(pattern, key)
+            self.faults.append(unknown if LANG in pattern else replace(unknown, hint=hint))
+        claimed |= set(found.values())
+        self.faults += no_languages(self.table, found, self.how.languages)
+        if found:
+            self.taken[key] = f"{pattern} ({', '.join(found)})"
+        called = {self.how.languages.get(label, label): name for label, name in found.items()}
+        if len(called) < len(found):
+            self.faults.append(self.table.fault(f"two languages of {pattern} have one name", hint="ignore one of them"))
+        return called
+
+    def _require(self, columns: Mapping[str, One], found: Mapping[str, Mapping[str, One]]) -> None:
+        """A fault for all that a log needs and has not; D may be the sum of tokens."""
+        there = {"N": "N" in columns, "D": "D" in columns or bool(found["tokens"])}
+        there |= {"p": bool(found["p"] or found["tokens"]), "loss": bool(found["loss"])}
+        lacking = [key for key, is_there in there.items() if not is_there]
+        if lacking and not self.faults:
+            pairs = " ".join(f"--map {key}=..." for key in lacking)
+            hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
+            message = f"nothing says which columns are {', '.join(lacking)}"
+            self.faults.append(Fault(message, Location(self.table.origin), hint=hint))
+
+    def _ratios(self, found: Mapping[str, pl.Series], key: str) -> dict[str, pl.Series]:
+        """Ratios whose rows sum to one, or tokens of each language; an empty cell is none of it."""
+        if key == "tokens":
+            return {f"{PREFIXES[key]}{label}": one.fill_null(0.0) for label, one in found.items()}
+        p = np.column_stack([one.fill_null(0.0).to_numpy() for one in found.values()])
+        sums = p.sum(axis=1)
+        total = {"fraction": np.ones(len(p)), "percent": np.full(len(p), 100.0)}.get(self.how.ratio_unit, sums)
+        for row in np.flatnonzero((sums > 0) & (np.abs(sums - total) > ROUNDED * total) | (p < 0).any(axis=1)).tolist():
+            message = f"ratios sum to {sums[row]:.6g}, expected {total[row]:g} and none below 0"
+            hint = "map ratio_unit=percent reads percentages, ratio_unit=weights weights of any sum"
+            self.faults.append(self.table.fault(message, None, row, hint))
+        p = p / np.where(total > 0, total, 1.0)[:, None]
+        return {f"{PREFIXES['p']}{name}": pl.Series(p[:, place]) for place, name in enumerate(found)}
+
+    def _in_nats(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
+        """Losses in nats a token."""
+        unit, known = self.how.unit, self.how.bytes_per_token
+        if isinstance(known, Mapping) and (odd := [name for name in found if name not in known]):
+            raise UsageError(f"map: bytes_per_token has no number of {odd[0]!r}", hint="give each target its number")
+        least, nats = (1.0 if unit == "perplexity" else 0.0), {}
+        for name, values in found.items():
+            size = known[name] if isinstance(known, Mapping) else known or 1.0
+            for row in (values <= least).fill_null(False).arg_true():
+                message = f"the loss of {name} is {values[row]:g}, expected more than {least:g}"
+                self.faults.append(self.table.fault(message, None, row))
+            scaled = values * (math.log(2) * size if unit in ("bits", "bpb") else 1.0)
+            nats[f"{PREFIXES['loss']}{name}"] = values.log() if unit == "perplexity" else scaled
+        self.notices += [f"losses were read as {unit}, and are nats now"] if unit != "nats" else []
+        return nats
+
+    def _with_losses(self, loss: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
+        """The losses of rows that have one: crashed runs, and steps at which none was measured, are left out."""
+        found = {label: pl.select(pl.when(one.is_finite()).then(one)).to_series() for label, one in loss.items()}
+        kept = pl.DataFrame([one.is_not_null().alias(label) for label, one in found.items()])
+        rows = kept.select(pl.any_horizontal(pl.all())).to_series()
+        if not rows.any():
+            raise DataError("has no row with a loss", location=Location(self.table.origin))
+        if left := rows.len() - rows.sum():
+            self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
+        self.table = replace(self.table, frame=self.table.frame.filter(rows))
+        return {label: one.filter(rows) for label, one in found.items()}
+
+
+def budgets(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """N, D and all losses of a log; D is the sum of tokens where it is not given."""
+    tokens = [name for name in frame.columns if name.startswith("tokens_") and not name.startswith(PREFIXES["unique"])]
+    D = frame["D"] if "D" in frame.columns else frame.select(pl.sum_horizontal(tokens)).to_series()
+    losses = [frame[name] for name in frame.columns if name.startswith(PREFIXES["loss"])]
+    return frame["N"], D, pl.concat([one.rename("loss") for one in losses]).drop_nulls()
+
+
+def _ranges(frame: pl.DataFrame, taken: Mapping[str, str]) -> dict[str, str]:
+    """What N, D and losses were taken from, with their ranges."""
+    ends = [(one.min(), one.max()) for one in budgets(frame)]
+    (N, D), (low, high) = ([f"{format_size(least)} .. {format_size(most)}" for least, most in ends[:2]], ends[2])  # type: ignore[arg-type]
+    tokens = f"{taken.get('D', 'sum of tokens')}: {D} tokens"
+    return {"N": f"{taken['N']}: {N} parameters", "D": tokens, "loss": f"{taken['loss']}: {low:.4g} .. {high:.4g} nats"}
+
+
+def _no_model(frame: pl.DataFrame, origin: str) -> Iterator[Fault]:
+    """What no language model has: rather another column, other units, or N and D in each other's place."""
+    N, D, loss = (np.asarray(one.to_numpy(), dtype=np.float64) for one in budgets(frame))
+    sizes = (
+        f"N is {format_size(N.min())} .. {format_size(N.max())} parameters, and D up to {format_size(D.max())} tokens"
+    )
+    again = "; if the numbers are right, add --as-is"
+    units = f"a column that counts millions is read by COLUMN*1M, billions by COLUMN*1B{again}"
+    if N.min() < 1e3 or N.max() > 1e14 or D.max() > min(1e6 * N.min(), 1e16):
+        yield Fault(f"{sizes}, which no language model has", Location(origin), hint=units)
+    elif D.max() < N.min():
+        yield Fault(f"{sizes}, fewer", Location(origin), hint=f"N and D may be swapped, or {units}")
+    if loss.max() > 15:
+        message = f"losses are up to {loss.max():.4g} nats, worse than a guess among 3 million tokens"
+        yield Fault(message, Location(origin), hint=f"map unit=perplexity, bits or bpb reads other units{again}")

@@ -1,0 +1,185 @@
+"""Any source as a table: a file, a folder, a database or a server; and tables with a row a run, joined to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from shapleymix.errors import DataError, Location, did_you_mean
+from shapleymix.files import Origin
+from shapleymix.tables.sheets import bytes_of
+from shapleymix_io import trackers, trainer_logs
+from shapleymix_io.table import FILE, HIDDEN, LINE, Table, flat, loaded, parse_csv, parse_json, table_of, text_of
+
+Source = str | os.PathLike[str] | pl.DataFrame
+OLMIX = "olmix"
+"""Kind of a pair of tables, `metrics` with `ratios` joined."""
+IDS = ("run", "run_id")
+"""Names under which a joined table may hold the ids of runs."""
+_ENDS = (("Name", "State"), ("run_id", "status"))
+"""Columns of runs and of how they ended, in the exports of Weights & Biases and of MLflow."""
+_GOOD = ("finished", "success", "completed", None)
+_ID = f"{HIDDEN}id"
+_HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
+
+
+def opened(sources: Sequence[Source]) -> Table:
+    """Tables that are read in one way, as one.
+
+    Raises
+    ------
+    DataError
+        If there is nothing to be read, it is no table, or tables are of different kinds.
+    """
+    tables = trainer_logs.told_apart([_opened(one) for one in sources])
+    first = tables[0]
+    for other in tables[1:]:
+        if other.kind != first.kind:
+            hint = "import each kind by itself, and give the run logs to one fit"
+            message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
+            raise DataError(message, location=Location(other.origin), hint=hint)
+    frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
+    frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
+    notices = tuple(dict.fromkeys(notice for one in tables for notice in (*one.notices, *_ends(one))))
+    origin = first.origin if len(tables) == 1 else f"{first.origin} and {len(tables) - 1} more"
+    files = tuple(file for one in tables for file in one.files)
+    return replace(first, frame=frame, origin=origin, notices=notices, files=files)
+
+
+def _ends(table: Table) -> list[str]:
+    """What an export says of runs that did not finish."""
+    for name, state in _ENDS:
+        if {name, state} <= set(table.columns):
+            ended = zip(table.texts(name).to_list(), table.texts(state).str.to_lowercase().to_list(), strict=True)
+            return trackers.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
+    return []
+
+
+def _opened(source: Source) -> Table:
+    if isinstance(source, pl.DataFrame):
+        return _framed(source, "<frame>")
+    name = os.fsdecode(source)
+    if name.startswith(trackers.WANDB_ADDRESS):
+        return trackers.read_wandb(name)
+    if name.startswith(trackers.MLFLOW_ADDRESSES):
+        return trackers.read_mlflow(name)
+    base, _, experiment = name.partition("#")
+    path = Path(base if os.path.exists(base) and not os.path.exists(name) else name)
+    if address := trackers.store_of(path):
+        return trackers.read_mlflow(f"{address}#{experiment}", os.fspath(path))
+    return _folder(path) if path.is_dir() else read_file(name)
+
+
+def _folder(folder: Path) -> Table:
+    if trackers.event_folders(folder):
+        return trackers.read_tensorboard(folder)
+    if not ((folder / "ratios.csv").is_file() and (folder / "metrics.csv").is_file()):
+        raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
+    ratios, metrics = (_olmix(folder / f"{name}.csv", name) for name in ("ratios", "metrics"))
+    return replace(joined(metrics, ratios, "run"), kind=OLMIX)
+
+
+def _olmix(path: Path, name: str) -> Table:
+    """One of the two tables of olmix, whose columns are called `ratios:wiki`, and that of the ids `run`."""
+    table = read_file(path)
+    key = next((one for one in IDS if one in table.columns), "run")
+    columns = [one for one in table.columns if one not in (key, "name", "index")]
+    if key not in table.columns:
+        raise DataError.of([table.unknown("run", "the ids of runs")])
+    named = [pl.col(key).alias("run"), *(pl.col(one).alias(f"{name}:{one}") for one in columns), pl.col(LINE)]
+    return replace(table, frame=table.frame.select(named))
+
+
+def read_file(path: str | os.PathLike[str]) -> Table:
+    """The table in a file: CSV, Parquet, JSON (packed or not), or what a trainer left.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or holds no table.
+    """
+    data, origin = bytes_of(path)
+    table = _parsed(data, origin)
+    if not table.frame.height:
+        raise DataError("is a table without rows", location=Location(origin.file))
+    return replace(table, files=(origin,))
+
+
+def _parsed(data: bytes, origin: Origin) -> Table:
+    if data[:4] == b"PAR1":
+        try:
+            frame = pl.read_parquet(data)
+        except pl.exceptions.PolarsError as error:
+            raise DataError(f"is no Parquet: {error}", location=Location(origin.file)) from error
+        return _framed(frame, origin.file)
+    text = text_of(data, origin.file)
+    if '"log_history"' in text:
+        return trainer_logs.read_state(loaded(text, origin.file), origin.file)
+    if text.lstrip().startswith(("{", "[")):
+        return parse_json(text, origin.file)
+    is_log = trainer_logs.is_megatron(text)
+    return trainer_logs.read_megatron(text, origin.file) if is_log else parse_csv(text, origin.file)
+
+
+def _framed(frame: pl.DataFrame, origin: str) -> Table:
+    """A frame as a table; what is nested in a cell becomes columns such as `config.lr`."""
+    if any(dtype.is_nested() for dtype in frame.dtypes):
+        return table_of([flat(row) for row in frame.to_dicts()], origin)
+    return Table(frame.with_columns(pl.lit(None, pl.Int64).alias(LINE)), origin)
+
+
+def joined(main: Table, other: Table, run: str | None) -> Table:
+    """The table with the columns of a table beside its own; one that both have is called `table:column`.
+
+    Parameters
+    ----------
+    main : Table
+        A row for each measurement; the ids of its runs may repeat.
+    other : Table
+        A row for each run.
+    run : str, optional
+        The column with the ids, where it is not called `run`.
+
+    Raises
+    ------
+    DataError
+        If a table has no ids, one of them twice, or lacks a run of the first table.
+    """
+    here, there = _key(main, run), _key(other, run)
+    ids = other.texts(there)
+    faults = [other.fault(f"has run {name!r} twice", there) for name in ids.filter(ids.is_duplicated()).unique()]
+    known, wanted = set(ids), main.texts(here)
+    for row, name in enumerate(wanted):
+        if name not in known:
+            known.add(name)
+            hint = did_you_mean(str(name), [one for one in ids if one])
+            faults.append(main.fault(f"run {name!r} is not in {other.origin}", here, row, hint))
+    if faults:
+        raise DataError.of(faults, main.origin)
+    stem, line = Path(other.origin).name.split(".")[0], f"{LINE}{len(main.frame.columns)}"
+    taken = set(main.columns)
+    names = {name: f"{stem}:{name}" if name in taken else name for name in other.columns if name != there}
+    beside = other.frame.select(ids.alias(_ID), *(pl.col(old).alias(new) for old, new in names.items()))
+    beside = beside.with_columns(other.frame[LINE].alias(line))
+    frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
+    homes = {new: (other.origin, old, line) for old, new in names.items()}
+    return replace(
+        main,
+        frame=frame.drop(_ID),
+        notices=(*main.notices, *other.notices),
+        files=(*main.files, *other.files),
+        homes={**main.homes, **homes},
+    )
+
+
+def _key(table: Table, run: str | None) -> str:
+    """The column with the ids of runs."""
+    names = [run, *IDS] if run else list(IDS)
+    found = next((name for name in names if name in table.columns), None)
+    if found is None:
+        raise DataError.of([table.unknown(names[0], "the ids of runs, by which tables are joined")])
+    return found

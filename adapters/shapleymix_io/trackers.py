@@ -1,0 +1,236 @@
+"""Trackers, a reader each: Weights & Biases, MLflow, TensorBoard, which hand on what each run logged at each step."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix_io.table import Table, flat, table_of, told
+
+OLDEST = {"mlflow": "2.10", "tensorboard": "2.15", "wandb": "0.17"}
+"""The packages that read what they wrote, and the least version of each."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What one run logged.
+
+    Attributes
+    ----------
+    name, id : str
+        What the run is called, and its id in the tool.
+    given : dict
+        What holds for the whole run, such as its settings.
+    steps : dict
+        Numbers by their names, at each step.
+    state : str
+        How the run ended, in the tool's word; empty where it ended well.
+    """
+
+    name: str
+    id: str
+    given: Mapping[str, object] = field(default_factory=dict)
+    steps: Mapping[float, Mapping[str, object]] = field(default_factory=dict)
+    state: str = ""
+
+
+def table_of_histories(histories: Sequence[History], origin: str, kind: str, step: str = "step") -> Table:
+    """A row for each run and step; runs go by their names, or by their ids where several have one name.
+
+    Raises
+    ------
+    DataError
+        If no run logged a number.
+    """
+    if not any(one.steps for one in histories):
+        raise DataError("holds no run that logged a number", location=Location(origin))
+    often = Counter(one.name for one in histories)
+    rows = [
+        {"run": one.id if often[one.name] > 1 else one.name, "id": one.id, step: place, **one.given, **numbers}
+        for one in histories
+        for place, numbers in sorted(one.steps.items())
+    ]
+    same = [name for name, count in often.items() if count > 1]
+    notices = [f"several runs are called {', '.join(same[:5])}: they go by their ids"] if same else []
+    notices += unfinished((one.name, one.state) for one in histories)
+    return replace(table_of(rows, origin, kind), notices=tuple(notices))
+
+
+def unfinished(ended: Iterable[tuple[str, str]]) -> list[str]:
+    """What to say of runs by their names and states; a state that is empty is a good end."""
+    odd = [f"{name} ({state})" for name, state in dict.fromkeys(ended) if state]
+    more = ", ..." if len(odd) > 5 else ""
+    return [f"{len(odd)} of the runs did not finish: {', '.join(odd[:5])}{more}"] if odd else []
+
+
+def installed(module: str, package: str) -> Any:
+    """A module of a package that is no dependency of this one.
+
+    Raises
+    ------
+    UsageError
+        With the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        hint = f"pip install '{package}>={OLDEST[package]}'"
+        raise UsageError(f"reading this needs the package {package}: {error}", hint=hint) from error
+
+
+WANDB_ADDRESS, WANDB = "wandb:", "wandb"
+_STEP = "_step"
+
+
+def read_wandb(address: str) -> Table:
+    """Every number of every run of a project at every step, with the run's config.
+
+    Raises
+    ------
+    DataError
+        If the service does not hand them out.
+    """
+    path = address.removeprefix(WANDB_ADDRESS).strip("/")
+    if "/" not in path:
+        raise UsageError(f"{address!r} names no project", hint="write it like wandb:ENTITY/PROJECT")
+    api = installed("wandb", "wandb").Api
+    found = told("Weights & Biases", address, lambda: [_wandb_history(run) for run in api().runs(path)])
+    return table_of_histories(found, address, WANDB, _STEP)
+
+
+def _wandb_history(run: Any) -> History:
+    """What a run logged; `scan_history` leaves out no step, where `history` gives a sample."""
+    steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
+    for place, row in enumerate(run.scan_history()):
+        numbers = {name: value for name, value in flat(row).items() if type(value) in (int, float) and name != _STEP}
+        steps[float(str(row.get(_STEP, place)))].update(numbers)
+    given = flat({name: value for name, value in run.config.items() if not name.startswith("_")}, "config.")
+    return History(run.name, run.id, given, dict(steps), "" if run.state == "finished" else run.state)
+
+
+MLFLOW_ADDRESSES = ("sqlite:", "http://", "https://", "mlflow:", "postgresql", "mysql", "databricks", "file:")
+_MOST = 50_000
+"""Runs that a store hands out at once: the most that it is asked for."""
+MLFLOW, SQLITE = "mlflow", b"SQLite format 3\0"
+
+
+def store_of(path: Path) -> str | None:
+    """The address of a store that is a database or a folder; None of others, and a pipe is not touched."""
+    place = os.path.abspath(path)
+    if path.is_dir():
+        return f"file:{place}" if any(path.glob("*/meta.yaml")) else None
+    if not path.is_file():
+        return None
+    with open(path, "rb") as stream:
+        return f"sqlite:///{place}" if stream.read(len(SQLITE)) == SQLITE else None
+
+
+def read_mlflow(address: str, origin: str | None = None) -> Table:
+    """Every metric of every run of an experiment at every step, with the run's parameters and tags.
+
+    Raises
+    ------
+    DataError
+        If the store cannot be read, or it holds several experiments and none is named.
+    """
+    uri, _, name = address.removeprefix("mlflow:").partition("#")
+    place = origin or address.partition("#")[0]
+    if uri.startswith("file:"):
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    tracking = installed("mlflow.tracking", "mlflow")
+    found = told("MLflow", place, lambda: _mlflow_runs(tracking.MlflowClient(tracking_uri=uri), name, place))
+    return table_of_histories(found, place, MLFLOW)
+
+
+def _mlflow_runs(client: Any, name: str, origin: str) -> list[History]:
+    """The runs of the experiment of a name, or of the only one that has any."""
+    found: dict[str, Any] = {}
+    for experiment in client.search_experiments(max_results=_MOST):
+        if not name or name in (experiment.name, experiment.experiment_id):
+            runs = client.search_runs([experiment.experiment_id], max_results=_MOST)
+            if runs or name:
+                found[experiment.name] = runs
+    if not found:
+        raise DataError(f"holds no experiment {name!r}" if name else "holds no run", location=Location(origin))
+    if len(found) > 1:
+        hint = f"say which: {origin}#{next(iter(found))}"
+        raise DataError(f"holds {len(found)} experiments: {', '.join(found)}", location=Location(origin), hint=hint)
+    return [_mlflow_history(client, run) for runs in found.values() for run in runs]
+
+
+def _mlflow_history(client: Any, run: Any) -> History:
+    """What a run logged; of a metric that was logged twice at a step, the last."""
+    steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
+    for key in run.data.metrics:
+        for metric in sorted(client.get_metric_history(run.info.run_id, key), key=lambda one: one.timestamp):
+            steps[metric.step][f"metrics.{key}"] = metric.value
+    given = {f"params.{key}": value for key, value in run.data.params.items()}
+    given |= {f"tags.{key}": value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+    state = "" if run.info.status == "FINISHED" else run.info.status.lower()
+    return History(run.info.run_name, run.info.run_id, given, dict(steps), state)
+
+
+TENSORBOARD, _EVENTS = "tensorboard", "events.out.tfevents."
+_VERSION = re.compile(r"version_\d+")
+
+
+def event_folders(folder: Path) -> list[Path]:
+    """The folders that hold event files, in order."""
+    return sorted(Path(place) for place, _, files in os.walk(folder) if any(_EVENTS in name for name in files))
+
+
+def read_tensorboard(folder: Path) -> Table:
+    """Every scalar of every run below a folder, none left out; of one that was logged twice at a step, the last."""
+    scalars = {place: _scalars(place) for place in event_folders(folder)}
+    lines = {place: line for place in scalars if (line := _line_of(place, scalars)) is not None}
+    for place, (tag, line) in lines.items():
+        for step, numbers in scalars[place].items():
+            scalars[place.parent].setdefault(step, {})[line] = numbers[tag]
+    runs = []
+    places = [place for place in scalars if place not in lines]
+    for place, name in zip(places, _names(folder, places), strict=True):
+        runs.append(History(name, name, steps=scalars[place]))
+    return table_of_histories([run for run in runs if run.steps], os.fspath(folder), TENSORBOARD)
+
+
+def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, object]]]) -> tuple[str, str] | None:
+    """The metric that a folder of `add_scalars` holds, and its name in the run above; None of other folders."""
+    tags = {tag for numbers in scalars[place].values() for tag in numbers}
+    if place.parent not in scalars or len(tags) != 1:
+        return None
+    tag = tags.pop()
+    start = f"{tag.replace('/', '_')}_"
+    return (tag, f"{tag}/{place.name.removeprefix(start)}") if place.name.startswith(start) else None
+
+
+def _names(folder: Path, places: Sequence[Path]) -> list[str]:
+    """Paths from the folder, without the `version_0` that Lightning puts below a run that has one version."""
+    whole = [place.resolve() if place == folder else place.relative_to(folder) for place in places]
+    above = [path.parent if _VERSION.fullmatch(path.name) and path.parent.name else path for path in whole]
+    short = [path if above.count(path) == 1 else one for path, one in zip(above, whole, strict=True)]
+    return [path.name if path.is_absolute() else path.as_posix() for path in short]
+
+
+def _scalars(folder: Path) -> dict[float, dict[str, object]]:
+    """The scalars of a run by step: those of TensorFlow 2 are tensors with the mark of a scalar."""
+    events = installed("tensorboard.backend.event_processing.event_accumulator", "tensorboard")
+    tensors = installed("tensorboard.util.tensor_util", "tensorboard")
+    run = events.EventAccumulator(os.fspath(folder), size_guidance={"scalars": 0, "tensors": 0})
+    run.Reload()
+    found: defaultdict[float, dict[str, object]] = defaultdict(dict)
+    tags = run.Tags()
+    for tag in tags["scalars"]:
+        for event in run.Scalars(tag):
+            found[event.step][tag] = event.value
+    for tag in tags["tensors"]:
+        if run.SummaryMetadata(tag).plugin_data.plugin_name == "scalars":
+            for event in run.Tensors(tag):
+                found[event.step][tag] = tensors.make_ndarray(event.tensor_proto).item()
+    return dict(found)

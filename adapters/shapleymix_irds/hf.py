@@ -1,0 +1,460 @@
+"""The tracker inside Hugging Face's `Trainer`, TRL's `SFTTrainer` and LLaMA-Factory's trainers.
+
+`IRDSTrainer` is `Trainer` with a tracker; `IRDSTrainerMixin` makes any subclass of `Trainer` one::
+
+    class Tracked(IRDSTrainerMixin, SFTTrainer): ...
+
+    Tracked(model, args, train_dataset=train, irds=IRDSArguments(["en", "de"], val=validation)).train()
+
+Every forward and backward pass runs within `tracker.watch`; the optimiser's step commits it.
+
+Legend: B examples become R rows of S tokens; R = B where examples are padded, R = 1 where they are joined.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from transformers import Trainer
+from transformers.trainer_callback import ExportableState, TrainerCallback
+
+from shapleymix.errors import did_you_mean
+from shapleymix_irds.batch import Inputs, LossFn
+from shapleymix_irds.engines.engine import Watched
+from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
+from shapleymix_irds.schedule import Options
+from shapleymix_irds.spanning import save_matrices
+from shapleymix_irds.tracker import IRDS, EngineName
+
+Example = Mapping[str, Any]  # a row of a dataset: tokens in "input_ids", perhaps "labels" and a language
+Examples = Iterable[Example]
+Batch = dict[str, Any]
+Collator = Callable[[list[Any]], MutableMapping[str, Any]]
+Base = Trainer if TYPE_CHECKING else object
+KEY = "lang"  # of a batch: languages by number
+IGNORED = -100  # the label that transformers leaves out of a loss
+
+
+@dataclass(frozen=True)
+class IRDSArguments:
+    """Settings of the tracker in a trainer; those that are not told of here are those of `IRDS`.
+
+    Attributes
+    ----------
+    languages : sequence of str
+        Names of the K languages.
+    val : mapping of str to Examples, or Examples, optional
+        Validation examples with `input_ids` (and `labels`, else every token is a label): of each language, or of all
+        with their language in the column. None: validation-free, for data that are seen once.
+    column : str
+        The column of the datasets with the language: a name or number for an example, or a list with one for each
+        token of packed examples.
+    out : str or os.PathLike[str], optional
+        Folder for `sv_raw.csv`, `sv.csv` and the log of evaluations; None: the trainer's `output_dir`.
+    """
+
+    languages: Sequence[str]
+    val: Mapping[str, Examples] | Examples | None = None
+    column: str = "lang"
+    every: int | Literal["auto"] = "auto"
+    engine: EngineName = "auto"
+    order: Literal[1, 2] = 1
+    out: str | os.PathLike[str] | None = None
+    options: Options = field(default_factory=Options)
+
+
+# -- batches -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LanguageCollator:
+    """A collator that takes the language out of each example and adds the languages of the batch as `lang`.
+
+    Attributes
+    ----------
+    inner : callable
+        The collator of everything else.
+    languages : sequence of str
+        Names of the languages, by number.
+    column : str
+        Where an example has its language. A batch of which no example has one is left as it is (evaluation sets).
+
+    Raises
+    ------
+    LanguageError
+        When it is called: if an example has no language of these, or not one for each of its tokens.
+    """
+
+    inner: Collator
+    languages: Sequence[str]
+    column: str = "lang"
+
+    def __call__(self, examples: Sequence[Example]) -> MutableMapping[str, Any]:
+        found = [example.get(self.column) for example in examples]
+        batch = self.inner([{k: v for k, v in example.items() if k != self.column} for example in examples])
+        if all(value is None for value in found):
+            return batch
+        if None in found:
+            raise LanguageError(f"example {found.index(None)} of a batch has no language in {self.column!r}")
+        batch[KEY] = self._of_batch([self._numbers(value) for value in found], examples, batch)
+        return batch
+
+    def _of_batch(self, labels: list[Any], examples: Sequence[Example], batch: Mapping[str, Any]) -> Tensor:
+        rows, width = batch["input_ids"].shape
+        if rows == len(examples):
+            if all(isinstance(label, int) for label in labels):
+                return torch.tensor(labels)
+            mask = batch.get("attention_mask")
+            left = mask is not None and mask.dim() == 2 and bool((mask[:, 0] == 0).any())
+            return torch.tensor([_filled(_each(label, width), width, left) for label in labels])
+        if rows != 1:
+            raise LanguageError(f"the collator made {rows} rows of {len(examples)} examples: whose each is, is lost")
+        pairs = zip(labels, examples, strict=True)
+        joined = [number for label, example in pairs for number in _each(label, len(example["input_ids"]))]
+        return torch.tensor([_filled(joined, width, left=False)])
+
+    def _numbers(self, value: Any) -> Any:
+        """A number, or a list of them."""
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [self._numbers(one) for one in value]
+        if value in self.languages:
+            return list(self.languages).index(value)
+        if isinstance(value, int) and 0 <= value < len(self.languages):
+            return value
+        hint = did_you_mean(str(value), self.languages)
+        raise LanguageError(f"an example has the unknown language {value!r} in {self.column!r}", hint=hint)
+
+
+def _each(label: int | list[int], tokens: int) -> list[int]:
+    return [label] * tokens if isinstance(label, int) else label
+
+
+def _filled(labels: list[int], width: int, left: bool) -> list[int]:
+    """A label for each of `width` tokens; those of the padding count for nothing."""
+    missing = width - len(labels)
+    if missing < 0 or not labels:
+        hint = "give a label for each token of `input_ids`, after truncation"
+        raise LanguageError(f"an example has {len(labels)} labels of languages for {width} tokens", hint=hint)
+    return [labels[0]] * missing + labels if left else labels + [labels[-1]] * missing
+
+
+def label_tokens(example: Example, column: str = "lang") -> dict[str, list[Any]]:
+    """The columns of a tokenised example that packing needs, with its language once for each token.
+
+    Parameters
+    ----------
+    example : mapping
+        With `input_ids`, a language in `column`, and perhaps `labels`; every token is a label where there are none.
+
+    Returns
+    -------
+    dict
+        `input_ids`, `labels` and `column`, of one length; for `dataset.map`, before `trl.pack_dataset`.
+
+    Raises
+    ------
+    LanguageError
+        If the example has no language.
+    """
+    language, tokens, labels = example.get(column), list(example["input_ids"]), example.get("labels")
+    if language is None:
+        raise LanguageError(f"an example has no language in {column!r}")
+    labels = tokens if labels is None else list(labels)
+    return {"input_ids": tokens, "labels": labels, column: [language] * len(tokens)}
+
+
+# -- validation ----------------------------------------------------------------------------------------------------
+
+
+def validation_of(
+    val: Mapping[str, Examples] | Examples | None, languages: Sequence[str], column: str
+) -> dict[str, tuple[Inputs, Tensor]] | None:
+    """Padded sequences and labels of each language.
+
+    Raises
+    ------
+    LanguageError
+        If an example is of no language.
+    TrackerError
+        If an example has no tokens.
+    """
+    if val is None:
+        return None
+    parts: Any = val if isinstance(val, Mapping) else _by_language(val, languages, column)
+    return {str(name): _sequences(list(examples), str(name)) for name, examples in parts.items()}
+
+
+def _by_language(examples: Examples, languages: Sequence[str], column: str) -> dict[str, list[Example]]:
+    """Examples by the language in their column, a name or number."""
+    parts: dict[str, list[Example]] = defaultdict(list)
+    for number, example in enumerate(examples):
+        value = example.get(column)
+        if isinstance(value, int) and 0 <= value < len(languages):
+            value = languages[value]
+        if not isinstance(value, str):
+            hint = f"give one language in {column!r}, or a dictionary of examples by language"
+            raise LanguageError(f"validation example {number} has the language {value!r} in {column!r}", hint=hint)
+        parts[value].append(example)
+    return parts
+
+
+def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
+    """Inputs (n, S) by name, and labels (n, S), padded on the right; the first token of a sequence is no target."""
+    if not all(len(example.get("input_ids", ())) > 1 for example in examples):
+        hint = "give tokenised examples of two tokens or more"
+        raise TrackerError(f"a validation example of {language!r} has no two tokens in 'input_ids'", hint=hint)
+    width = max((len(example["input_ids"]) for example in examples), default=0)
+    tokens, mask = torch.zeros((2, len(examples), width), dtype=torch.long)
+    labels = torch.full((len(examples), width), IGNORED)
+    for row, example in enumerate(examples):
+        ids = torch.as_tensor(example["input_ids"])
+        seen = torch.as_tensor(example.get("attention_mask", torch.ones_like(ids)))
+        given = example.get("labels")
+        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, seen
+        labels[row, : len(ids)] = ids.masked_fill(seen == 0, IGNORED) if given is None else torch.as_tensor(given)
+    labels[:, 0] = IGNORED
+    return {"input_ids": tokens, "attention_mask": mask}, labels
+
+
+def causal_loss(model: nn.Module) -> LossFn:
+    """The loss that `model(**x)` predicts the next tokens with, summed over each sequence."""
+
+    def loss_fn(x: Any, y: Tensor) -> Tensor:
+        logits = model(**x).logits
+        logits = logits[:, :-1].to(torch.promote_types(logits.dtype, torch.float32))
+        each = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=IGNORED, reduction="none")
+        return each.view(len(y), -1).sum(1)
+
+    return loss_fn
+
+
+# -- the trainer ---------------------------------------------------------------------------------------------------
+
+
+class IRDSTrainerMixin(Base):
+    """Put before a subclass of `Trainer`: `class Tracked(IRDSTrainerMixin, SFTTrainer)`.
+
+    Training examples have their language in a column (`IRDSArguments.column`). Weights are those of the trainer
+    without the tracker. A checkpoint has the tracker's state; `train(resume_from_checkpoint=...)` goes on from it.
+
+    Attributes
+    ----------
+    tracker : IRDS, optional
+        The tracker of the last run of `train`.
+    """
+
+    def __init__(self, *args: Any, irds: IRDSArguments, **kwargs: Any) -> None:
+        self.irds = irds
+        self.tracker: IRDS | None = None
+        self.step_tokens: int | None = None
+        super().__init__(*args, **kwargs)
+        _check(self, irds)
+        self.validation = validation_of(irds.val, irds.languages, irds.column)
+        self.data_collator: Any = LanguageCollator(self.data_collator, tuple(irds.languages), irds.column)
+        # a class for this trainer alone, since a trainer that restores callbacks makes new ones by their class
+        self.add_callback(type(NAME, (IRDSCallback,), {"trainer": self})())
+
+    @property
+    def results(self) -> Path:
+        """The folder of the matrix and of the log of evaluations."""
+        return Path(self.irds.out or str(self.args.output_dir))
+
+    def start_tracking(self) -> None:
+        """Make the tracker of a run, and give it the state of the checkpoint that the run goes on from."""
+        told, model, optimizer = self.irds, self.model_wrapped, self.optimizer
+        assert isinstance(model, nn.Module)
+        assert isinstance(optimizer, Optimizer)
+        if self.tracker is not None:
+            self.tracker.unfollow()
+        options = replace(told.options, total_steps=told.options.total_steps or self.state.max_steps)
+        self.tracker = IRDS(
+            model,
+            tuple(told.languages),
+            val=self.validation,
+            every=told.every,
+            engine=told.engine,
+            order=told.order,
+            loss_fn=causal_loss(model),
+            out=self.results,
+            options=options,
+        )
+        if self.state.global_step > 0:
+            kept: Any = self.state.stateful_callbacks
+            saved = kept.get(NAME, {}).get("attributes", {}).get("saved")
+            if saved is None:
+                message = f"the checkpoint of step {self.state.global_step} was made without the tracker"
+                raise ResumeError(message, hint="begin anew, or go on with a trainer without the tracker")
+            self.tracker.load_state_dict(saved)
+        self.tracker.follow(optimizer)
+
+    def measure(self) -> None:
+        """Measure the validation losses now, and log the efficiency ratios."""
+        if self.tracker is not None:
+            self.tracker.measure(causal_loss(self.tracker.model))
+            ratios = zip(self.tracker.languages, self.tracker.efficiency.tolist(), strict=True)
+            self.log({f"irds_efficiency_{name}": ratio for name, ratio in ratios if math.isfinite(ratio)})
+
+    def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
+        """One forward and backward pass, watched."""
+        lang = inputs.pop(KEY, None)
+        if lang is None:
+            hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
+            raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
+        assert self.tracker is not None
+        length = inputs["input_ids"].shape[1]
+        watching = self.tracker.watch(lang, step=self.state.global_step, tokens=self.step_tokens, length=length)
+        with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
+            return super().training_step(model, inputs, *args, **kwargs)
+
+    def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
+        """The batches of a step, whose labelled tokens are counted over all ranks.
+
+        Where the trainer takes the mean of each batch, and training sequences stand for validation sequences, the
+        tracker must know; otherwise values are those of the gradients, whatever they are means of.
+        """
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if batches:
+            count = self._count(batches, device)
+            self.step_tokens = None if items is None and self.validation is None else count
+        return batches, items
+
+    def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
+        """Evaluation takes no language."""
+        inputs.pop(KEY, None)
+        return super().prediction_step(model, inputs, *args, **kwargs)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """What is logged of training tells the evaluations so far, and the share of time that they added."""
+        if self.tracker is not None and "loss" in logs:
+            logs["irds_evaluations"] = float(self.tracker.ledger.count)
+            logs |= {"irds_overhead": self.tracker.overhead} if math.isfinite(self.tracker.overhead) else {}
+        super().log(logs, *args, **kwargs)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """`remove_unused_columns` leaves the language."""
+        super()._set_signature_columns_if_needed()
+        columns: Any = self._signature_columns
+        if columns is not None and self.irds.column not in columns:
+            columns.append(self.irds.column)
+
+    def _count(self, batches: list[Batch], device: torch.device) -> int:
+        """Labels of the step's batches on all ranks; the first token of a row is no target."""
+        if "labels" not in batches[0]:
+            hint = "give the collator labels, as DataCollatorForLanguageModeling(tokenizer, mlm=False) does"
+            raise TrackerError(f"step {self.state.global_step}: the batches have no 'labels'", hint=hint)
+        count = sum(int((batch["labels"][..., 1:] != IGNORED).sum()) for batch in batches)
+        if self.accelerator.num_processes == 1:
+            return count
+        total: Any = self.accelerator.reduce(torch.tensor(count, device=device), reduction="sum")
+        return int(total)
+
+
+class IRDSTrainer(IRDSTrainerMixin, Trainer):
+    """Hugging Face's `Trainer` with a tracker: `IRDSTrainer(model, args, ..., irds=IRDSArguments(...))`."""
+
+
+NAME = "IRDSCallback"  # under which a checkpoint's `trainer_state.json` has the tracker's state
+
+
+class IRDSCallback(TrainerCallback, ExportableState):
+    """Keeps a tracker in step with its trainer.
+
+    Its state goes into `trainer_state.json`, which a checkpoint gets together with the number of its step.
+    """
+
+    trainer: IRDSTrainerMixin
+
+    def __init__(self) -> None:
+        self.found: dict[str, float] = {}
+        self.saved: dict[str, Any] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """The tracker's state, as JSON takes it."""
+        tracker = self.trainer.tracker
+        return {"args": {}, "attributes": {"saved": None if tracker is None else tracker.state_dict()}}
+
+    def on_train_begin(self, *_: object, **__: object) -> None:
+        """Model and optimiser are wrapped and loaded."""
+        self.trainer.start_tracking()
+
+    def on_evaluate(self, *_: object, metrics: dict[str, float], **__: object) -> None:
+        """Measure the loss drop so far; without validation sequences take it from evaluation sets by language."""
+        tracker = self.trainer.tracker
+        if tracker is None:
+            return
+        if tracker.validation is not None:
+            self.trainer.measure()
+            return
+        keys = {name: f"eval_{name}_loss" for name in tracker.languages}
+        self.found |= {name: metrics[key] for name, key in keys.items() if key in metrics}
+        if len(self.found) == len(keys):
+            tracker.record_losses(self.found)
+            self.found = {}
+
+    def on_train_end(self, *_: object, **__: object) -> None:
+        """Measure the losses for the last time, and write the matrix."""
+        tracker = self.trainer.tracker
+        if tracker is not None and tracker.steps > 0:
+            tracker.unfollow()
+            if tracker.validation is not None:
+                self.trainer.measure()
+            save_matrices(tracker, self.trainer.results)
+
+
+@contextmanager
+def _fused_losses(model: nn.Module, watched: Watched) -> Iterator[None]:
+    """Tell the losses of tokens, where the model's forward pass takes them itself, as with TRL's fused head."""
+
+    def look(_: nn.Module, __: object, output: object) -> None:
+        found = getattr(output, "log_probs", None)
+        if isinstance(found, Tensor) and found.requires_grad:
+            watched.parts = found
+
+    handle = model.register_forward_hook(look)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _check(trainer: Trainer, irds: IRDSArguments) -> None:
+    """Refuse by name what no tracker sees into, and take the kind of checkpointing that it does.
+
+    Raises
+    ------
+    CoverageError
+        Under DeepSpeed, DataParallel, meshes that are not data parallel, and reentrant checkpointing.
+    TrackerError
+        If ranks take means of their own and there are no validation examples.
+    """
+    if trainer.is_deepspeed_enabled:
+        raise CoverageError("DeepSpeed keeps gradients to itself", hint="shard with FSDP2 (fsdp=..., version 2)")
+    if trainer.args.n_gpu > 1:
+        hint = "start with torchrun or `accelerate launch`, or show one GPU (CUDA_VISIBLE_DEVICES)"
+        raise CoverageError("DataParallel copies the model in every step", hint=hint)
+    if irds.val is None and trainer.accelerator.num_processes > 1 and not trainer.args.average_tokens_across_devices:
+        hint = "leave average_tokens_across_devices=False out, or give validation examples"
+        raise TrackerError("each rank divides by its own tokens, and there are no validation examples", hint=hint)
+    mesh = getattr(trainer.accelerator, "parallelism_config", None)
+    for axis in ("tp", "cp", "sp"):
+        if getattr(mesh, f"{axis}_enabled", False):
+            hint = "measure a run that is data parallel only (DDP, FSDP2 or HSDP)"
+            raise CoverageError(f"the trainer's mesh has an axis {axis!r}", hint=hint)
+    if trainer.args.gradient_checkpointing:
+        given: Any = trainer.args.gradient_checkpointing_kwargs or {}
+        if given.get("use_reentrant"):
+            hint = "leave out use_reentrant=True from gradient_checkpointing_kwargs, as PyTorch advises"
+            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
+        trainer.args.gradient_checkpointing_kwargs = {"use_reentrant": False, **given}

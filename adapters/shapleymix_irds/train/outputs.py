@@ -1,0 +1,198 @@
+"""What a run writes into its folder and says while it goes on: run log, summary, metrics; and whose the folder is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from shapleymix.errors import Location, UsageError
+from shapleymix.files import atomic_write
+from shapleymix.records import FloatArray, IntArray
+from shapleymix.tables.runs import RunLog, write_runs
+from shapleymix_irds.train.checkpoint import steps_in
+from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.shapes import ModelConfig
+
+PAUSE = 5.0  # seconds between lines
+# TFLOP/s of dense bf16 matrix products, from the makers' data sheets; the first that a device's name holds counts.
+PEAKS = {"B200": 2250.0, "H200": 989.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "L40S": 362.0, "MI300X": 1307.0}
+MATRICES: dict[str, Literal["raw", "calibrated"]] = {"sv_raw.csv": "raw", "sv.csv": "calibrated"}
+WRITTEN = ("runs.csv", "sv.csv", "sv.csv.json", "sv_raw.csv", "sv_raw.csv.json", "summary.json", "metrics.jsonl")
+
+
+@contextlib.contextmanager
+def claimed(settings: Settings) -> Iterator[None]:
+    """Within, the folder holds this very run or none, and no other process trains in it.
+
+    The lock ends with the process, however it dies; where the file system knows none there is none.
+
+    Raises
+    ------
+    UsageError
+        If it holds something else, or another process trains in it.
+    """
+    out = Path(settings.out)
+    out.mkdir(parents=True, exist_ok=True)
+    place = Location(file=str(out))
+    with (out / ".lock").open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError("another process trains in this folder", location=place, hint="wait for it") from error
+        except OSError:
+            pass  # no locks here
+        old = [out / name for name in WRITTEN if (out / name).exists()] + sorted(out.glob("evaluations-*.parquet"))
+        if settings.force:
+            shutil.rmtree(out / "checkpoints", ignore_errors=True)  # first, so that nothing continues what is left
+            for path in old:
+                path.unlink()
+        elif old and not steps_in(out):
+            message = f"holds {old[0].name}, of no run to continue"
+            raise UsageError(message, location=place, hint="choose another --out, or overwrite with --force")
+        yield
+
+
+def write_rows(
+    settings: Settings, rows: Sequence[dict[str, Any]], N: int, ratios: FloatArray, unique: FloatArray | None
+) -> None:
+    """Write test losses as a run log that `shapleymix fit` reads.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the run, resolved.
+    rows : sequence of dict
+        `D`, and `loss` in nats a token by language.
+    N : int
+        Parameters without embeddings.
+    ratios, unique : array (M,)
+        The mixture; and the tokens that each language has, where the run sees some of them again.
+    """
+    names = tuple(settings.languages.split(","))
+    D = np.array([row["D"] for row in rows], dtype=np.float64)
+    log = RunLog(
+        runs=tuple(settings.run if size else f"{settings.run}-untrained" for size in D),
+        N=np.full(len(D), float(N)),
+        D=D,
+        p=np.where(D[:, None] > 0, ratios, 0.0),
+        loss=np.array([[row["loss"][name] for name in names] for row in rows]),
+        sources=names,
+        targets=names,
+        seed=(str(settings.seed),) * len(D),
+        unique=None if unique is None else np.tile(unique, (len(D), 1)),
+    )
+    write_runs(log, Path(settings.out) / "runs.csv", force=True)
+
+
+def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray) -> None:
+    """Write settings, and the tokens and epochs of each language, of which `counts` (M,) sequences were trained on."""
+    languages = {
+        stream.language: {
+            "tokens_trained": int(count) * settings.seq,
+            "share": float(count / max(counts.sum(), 1)),
+            "epochs": float(count / stream.windows),
+            "tokens_train": stream.tokens,
+        }
+        for stream, count in zip(corpus.train, counts, strict=True)
+    }
+    D = int(counts.sum()) * settings.seq
+    document = {"run": settings.run, "N": N, "D": D, "settings": settings.results, "languages": languages}
+    atomic_write(Path(settings.out) / "summary.json", json.dumps(document, indent=1) + "\n", force=True)
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def flops_of_a_token(shape: ModelConfig, length: int) -> float:
+    """Of forward and backward pass: 6 for each weight of a matrix product (the output embedding's, too), and 6 x layers
+    x hidden x length for causal attention. What is computed again or measured counts none."""
+    products = shape.non_embedding + shape.vocab * shape.hidden
+    return 6.0 * products + 6.0 * shape.layers * shape.hidden * length
+
+
+def peak_flops(device: torch.device, stated: float | None) -> float:
+    """FLOP/s that a device can do at most: as stated in TFLOP/s, or that of a known GPU in bf16; else NaN."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    known = next((peak for key, peak in PEAKS.items() if key in name), math.nan)
+    return 1e12 * (known if stated is None else stated)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes that this process has held at most: of the GPU, or of the machine where it trains on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class Metrics:
+    """Where the metrics of a run go; lines after the step that it resumes from are cut.
+
+    Raises
+    ------
+    UsageError
+        If TensorBoard is asked for and not installed.
+    """
+
+    def __init__(self, settings: Settings, resumed: int) -> None:
+        self.steps, self._last, self._writer = settings.steps, -math.inf, None
+        out = Path(settings.out)
+        path = out / "metrics.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+        atomic_write(path, b"".join(line for line in lines if _step_of(line) <= resumed), force=True)
+        self._stream = path.open("ab", buffering=0)
+        if settings.tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                hint = "pip install tensorboard"
+                raise UsageError("--tensorboard needs the package tensorboard", hint=hint) from error
+            self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=resumed * settings.step_tokens + 1)
+
+    def step(self, numbers: dict[str, Any]) -> None:
+        """Log the numbers of a step: `step`, `D`, `loss` by language, and others; NaN is not known."""
+        known = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in numbers.items()}
+        known["loss"] = {name: loss if math.isfinite(loss) else None for name, loss in numbers["loss"].items()}
+        self._stream.write((json.dumps(known) + "\n").encode())
+        flat = {name: x for name, x in known.items() if name not in ("step", "D", "loss")}
+        self._scalars(flat | {f"loss/{name}": loss for name, loss in known["loss"].items()}, known["D"])
+        if time.monotonic() - self._last >= PAUSE or known["step"] == self.steps:
+            self._last = time.monotonic()
+            losses = " ".join(f"{name} {loss:.3f}" for name, loss in known["loss"].items() if loss is not None)
+            speed = f"{numbers['tokens_per_second']:,.0f} tokens/s"
+            speed += "" if known["mfu"] is None else f" | MFU {known['mfu']:.1%}"
+            say(f"step {known['step']}/{self.steps} | D {known['D']:,} | {speed} | loss {losses}")
+
+    def _scalars(self, values: dict[str, Any], D: Any) -> None:
+        if self._writer is not None:
+            for name, value in values.items():
+                if value is not None:
+                    self._writer.add_scalar(name, value, D)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._stream.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _step_of(line: bytes) -> float:
+    """The step of a line; one that was cut by a kill counts as never reached."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf

@@ -1,0 +1,253 @@
+"""Documents out of files: text that is made tokens of here, and tokens that are on disk already, which are mapped.
+
+Text: `.txt` (documents with an empty line between them) and `.jsonl` (a document a line), plain or `.gz`, and
+`.parquet`. Tokens: a flat `.npy` of integers, or Megatron's `.bin` with its `.idx`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.records import FloatArray, IntArray
+
+TEXT_ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".parquet")
+TOKEN_ENDINGS = (".npy", ".bin")
+AT_ONCE = 1000  # documents that are encoded together
+BLOCK = 1 << 24  # tokens that are looked at together
+UNMARKED_DOCUMENT = 8192  # tokens of a stretch that counts as a document where nothing marks the ends
+HEAD = 64  # tokens of a document by which its place among the splits is chosen, where it comes as tokens
+END_OF_DOCUMENT = ("</s>", "<|endoftext|>", "<eos>", "<|end_of_text|>", "<|eot_id|>", "<EOD|LLM-jp>", "[SEP]")
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents of one flat array of tokens.
+
+    Attributes
+    ----------
+    tokens : array (n,)
+        A memory map where the file holds tokens.
+    start, length : int array (d,)
+        Document i is `tokens[start[i] : start[i] + length[i]]`.
+    place : array (d,)
+        A number in [0, 1) that decides the document's split: a hash of its text, or of its first tokens and length.
+    """
+
+    tokens: np.ndarray
+    start: IntArray
+    length: IntArray
+    place: FloatArray
+
+
+class Tokenizer:
+    """UTF-8 bytes, of which 0 ends a document, where the name is "bytes"; else a Hugging Face `tokenizers` JSON file.
+
+    Attributes
+    ----------
+    vocabulary : int
+        Number of tokens.
+    end : int, optional
+        The token that ends a document.
+
+    Raises
+    ------
+    UsageError
+        If the package tokenizers is needed and not installed.
+    DataError
+        If there is no such file, or it is no tokenizer.
+    """
+
+    def __init__(self, name: str, end: int | None = None) -> None:
+        self._inner = None if name == "bytes" else _load_tokenizer(name)
+        self.vocabulary, self.end = 256, 0
+        if self._inner is not None:
+            self.vocabulary = self._inner.get_vocab_size(with_added_tokens=True)
+            known = [end, *map(self._inner.token_to_id, END_OF_DOCUMENT)]
+            self.end = next((each for each in known if each is not None), None)
+
+    def encode(self, documents: list[str]) -> list[np.ndarray]:
+        """Tokens of each document, its end marked."""
+        if self._inner is None:
+            return [np.frombuffer(document.encode() + b"\0", dtype=np.uint8) for document in documents]
+        tail, kind = [] if self.end is None else [self.end], np.min_scalar_type(self.vocabulary)
+        found = self._inner.encode_batch(documents, add_special_tokens=False)
+        return [np.array([*each.ids, *tail], dtype=kind) for each in found]
+
+
+def _load_tokenizer(path: str) -> Any:
+    try:
+        from tokenizers import Tokenizer as HuggingFaceTokenizer
+    except ImportError as error:
+        raise UsageError("a tokenizer file needs the package tokenizers", hint="pip install tokenizers") from error
+    try:
+        return HuggingFaceTokenizer.from_file(path)
+    except Exception as error:  # the package raises bare Exception for every fault of the file
+        raise DataError(f"is no tokenizer: {error}", location=Location(file=path)) from error
+
+
+def read_file(path: Path, field: str, tokenizer: Tokenizer, end: int | None) -> Documents:
+    """Documents of a file of text, or of tokens, of which `end` ends a document; errors are those of both readers."""
+    return read_tokens(path, end) if path.name.endswith(TOKEN_ENDINGS) else encoded(read_text(path, field), tokenizer)
+
+
+# -- text ------------------------------------------------------------------------------------------------------
+
+
+def read_text(path: Path, field: str) -> Iterator[str]:
+    """Documents of one file of text.
+
+    Raises
+    ------
+    DataError
+        If the file is broken, not UTF-8, or lacks the field.
+    """
+    try:
+        if path.name.endswith(".parquet"):
+            yield from _parquet(path, field)
+            return
+        opened = gzip.open if path.name.endswith(".gz") else open
+        with opened(path, "rt", encoding="utf-8") as stream:
+            yield from _json_lines(stream, path, field) if ".jsonl" in path.name else _paragraphs(stream)
+    except UnicodeError as error:
+        raise DataError(f"is not UTF-8: {error}", location=Location(file=str(path))) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
+
+
+def _paragraphs(stream: Iterable[str]) -> Iterator[str]:
+    lines: list[str] = []
+    for line in itertools.chain(stream, [""]):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield "".join(lines).strip("\n")
+            lines = []
+
+
+def _json_lines(stream: Iterable[str], path: Path, field: str) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)[field]
+            text.encode()  # half a surrogate pair is no text
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            message = f"is no JSON object with text in the field {field!r}"
+            raise DataError(message, location=Location(str(path), number), hint="name it: --text-field") from error
+        yield text
+
+
+def _parquet(path: Path, field: str) -> Iterator[str]:
+    import polars
+
+    try:
+        column = polars.read_parquet(path, columns=[field])[field]
+    except polars.exceptions.PolarsError as error:
+        raise DataError(f"cannot be read: {error}", location=Location(str(path)), hint="--text-field") from error
+    if column.dtype != polars.String:
+        raise DataError(f"is a column of {column.dtype}, not of text", location=Location(str(path), column=field))
+    yield from (text for text in column if text)
+
+
+def encoded(texts: Iterable[str], tokenizer: Tokenizer) -> Documents:
+    """Documents of text as tokens, in memory."""
+    arrays, lengths, places = [np.zeros(0, np.uint8)], [0], []
+    rest = iter(texts)
+    while some := list(itertools.islice(rest, AT_ONCE)):
+        made = tokenizer.encode(some)
+        arrays.append(np.concatenate(made))
+        lengths += map(len, made)
+        places += map(text_place, some)
+    bounds = np.cumsum(lengths)
+    return Documents(np.concatenate(arrays), bounds[:-1], np.diff(bounds), np.array(places))
+
+
+def text_place(text: str) -> float:
+    """The place of a document that comes as text: a hash, so that the same text is never on two sides."""
+    return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------
+
+
+def read_tokens(path: Path, end: int | None) -> Documents:
+    """The documents of a `.npy`, each ending after the token `end`, or of a `.bin`, by its index; empty ones left out.
+
+    Raises
+    ------
+    DataError
+        If the file holds no flat array of integers, or its index is missing or of another file.
+    """
+    if path.suffix == ".bin":
+        tokens, start, length = _megatron(path)
+    else:
+        tokens = _mapped(path)
+        bounds = np.unique(np.concatenate([[0], _ends(tokens, end), [len(tokens)]]))
+        start, length = bounds[:-1], np.diff(bounds)
+    start, length = start[length > 0], length[length > 0]
+    return Documents(tokens, start, length, token_places(tokens, start, length))
+
+
+def token_places(tokens: np.ndarray, start: IntArray, length: IntArray) -> FloatArray:
+    """Places of documents that come as tokens: a hash of each one's first tokens and its length."""
+    found = length.astype(np.uint64)
+    for turn in range(HEAD):
+        found ^= tokens[start + np.minimum(turn, length - 1)].astype(np.uint64)
+        found *= np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return (found >> np.uint64(11)) / 2.0**53
+
+
+def _mapped(path: Path) -> np.ndarray:
+    place = Location(file=str(path))
+    try:
+        tokens = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"is not a NumPy array: {error}", location=place) from error
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+        message = f"holds {tokens.dtype} of {tokens.ndim} axes; token numbers are integers on one axis"
+        raise DataError(message, location=place)
+    return tokens
+
+
+def _ends(tokens: np.ndarray, end: int | None) -> IntArray:
+    """Where documents end; without a token that says so, every 8,192 tokens."""
+    if end is None:
+        return np.arange(0, len(tokens), UNMARKED_DOCUMENT)
+    blocks = range(0, len(tokens), BLOCK)
+    found = [np.flatnonzero(tokens[at : at + BLOCK] == end) + (at + 1) for at in blocks]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def _megatron(path: Path) -> tuple[np.ndarray, IntArray, IntArray]:
+    """Tokens of an indexed data set, and where its documents begin and how long they are."""
+    index = path.with_suffix(".idx")
+    try:
+        raw = index.read_bytes()
+        magic, _, code, sequences, ends = struct.unpack_from("<9sQBQQ", raw)
+        tokens = np.memmap(path, dtype=MEGATRON_TYPES[code], mode="r")
+        length = np.frombuffer(raw, "<i4", sequences, 34).astype(np.int64)
+        pointer = np.frombuffer(raw, "<i8", sequences, 34 + 4 * sequences) // tokens.itemsize
+        document = np.frombuffer(raw, "<i8", ends, 34 + 12 * sequences)
+        bounds = np.concatenate([pointer, (pointer + length)[-1:]])[document]
+        follow = (pointer[1:] == (pointer + length)[:-1]).all() and (pointer + length).max(initial=0) <= len(tokens)
+        if magic != MEGATRON_MAGIC or not follow or (length < 0).any() or (np.diff(document) < 0).any():
+            raise ValueError("sequences and documents do not follow each other")
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
+        message = f"is no Megatron index (MMIDIDX) of {path.name}: {error}"
+        raise DataError(message, location=Location(file=str(index))) from error
+    return tokens, bounds[:-1], np.diff(bounds)

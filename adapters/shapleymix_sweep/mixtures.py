@@ -1,0 +1,302 @@
+"""Mixtures to train: listed by hand, in use elsewhere, drawn at random, or every coalition of the sources.
+
+C mixtures of M sources.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import shapleymix as sm
+from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.files import read_once
+from shapleymix.game.exact import members_of
+from shapleymix.game.sampled import sample_coalitions
+from shapleymix.tables.baselines import mixture_of
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+Floats = NDArray[np.float64]
+
+ALIKE = 1e-4
+"""Mixtures whose ratios differ by less than this are the same mixture."""
+MONOLINGUAL, UNIFORM, FAMILIES = "monolingual", "uniform", "families"
+JOIN = "+"
+MOST_EXACT, PER_PLAYER = 10, 12
+"""Up to ten sources, all coalitions are trained unless fewer are asked for; for more sources, 12 for each."""
+LEAST_RATIO = 1e-3
+"""A smaller ratio that is drawn becomes 0: nobody trains on a few tokens of a language."""
+LEAST_PARAMETER = 1e-3
+"""Least parameter of a Dirichlet distribution: with smaller ones a draw can be all zeros."""
+SPARE = 4
+"""So many times the mixtures that are asked for are drawn, since bounds can make some of them alike."""
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """Mixtures with names, in the order in which to train them.
+
+    Attributes
+    ----------
+    sources : tuple of str (M,)
+        Labels.
+    names : tuple of str (C,)
+        Names of the mixtures, each different.
+    p : array (C, M)
+        Ratios.
+    notices : tuple of str
+        What was left out.
+    digest : str
+        SHA-256 of the file, of mixtures that were read.
+    """
+
+    sources: tuple[str, ...]
+    names: tuple[str, ...]
+    p: Floats
+    notices: tuple[str, ...] = ()
+    digest: str = ""
+
+    @classmethod
+    def once(cls, sources: Sequence[str], named: Sequence[tuple[str, Floats]], notices: Sequence[str] = ()) -> Mixtures:
+        """Mixtures (M,) by name. Of two mixtures that are alike the first stays, and a notice counts the others."""
+        kept: dict[bytes, Floats] = {}
+        names: dict[str, bytes] = {}
+        for name, p in named:
+            key = np.rint(p / ALIKE).astype(np.int64).tobytes()
+            if key not in kept:
+                kept[key] = p
+                names[name if name not in names else f"{name}-{len(names) + 1}"] = key
+        again = len(named) - len(kept)
+        said = [f"{again} mixtures occur more than once, and are listed once"] if again else []
+        p = np.array(list(kept.values())).reshape(-1, len(sources))
+        return cls(tuple(sources), tuple(names), p, (*notices, *said))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def columns(self, **budget: float) -> dict[str, Sequence[object] | Floats]:
+        """The columns of a run log without losses: `run`, N and D where they are given, and `p_<source>`."""
+        known = {name: np.full(len(self), value) for name, value in budget.items()}
+        ratios = {f"p_{name}": self.p[:, place] for place, name in enumerate(self.sources)}
+        return {"run": list(self.names), **known, **ratios}
+
+
+def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
+    """Read a table with `p_<source>`, and `run` for the names; a run log gives each of its mixtures once.
+
+    Parameters
+    ----------
+    path : path
+        CSV, `.csv.gz`, Parquet or JSON lines; `-` is standard input.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or has faults: each with its line and column.
+    """
+    name = os.fspath(path)
+    frame, digest = _frame(name)
+    usual = {"run": [f"mixture-{row + 1}" for row in range(len(frame))], "N": [1.0] * len(frame)}
+    try:
+        log = sm.read_runs({**usual, "D": usual["N"], **frame.to_dict(as_series=False)}, losses="optional")
+    except DataError as error:  # the table was handed over without its name
+        faults = [replace(fault, location=replace(fault.location, file=name)) for fault in error.faults]
+        location = replace(error.location, file=name)
+        raise type(error)(error.message, hint=error.hint, location=location, faults=faults) from error
+    if not log.sources:
+        raise DataError("has no p_<source>", location=Location(name), hint="a table of mixtures has ratios")
+    first: dict[str, int] = {}
+    for row in np.flatnonzero(log.trained).tolist():
+        first.setdefault(log.mixture_keys[row], row)
+    named = [(log.runs[row], log.p[row]) for row in first.values()]
+    return replace(Mixtures.once(log.sources, named, log.notices), digest=digest)
+
+
+def _frame(name: str) -> tuple[DataFrame, str]:
+    """The cells of a table, and the hash of its file."""
+    import polars as pl
+
+    try:
+        data, origin = read_once(name)
+        if name.lower().endswith((".parquet", ".pq")):
+            return pl.read_parquet(io.BytesIO(data)), origin.sha256
+        if name.lower().endswith((".jsonl", ".ndjson")):
+            return pl.read_ndjson(io.BytesIO(data)), origin.sha256
+        return pl.read_csv(io.BytesIO(data), infer_schema=False), origin.sha256
+    except (OSError, pl.exceptions.PolarsError) as error:
+        message = f"cannot be read: {getattr(error, 'strerror', None) or error}".splitlines()[0]
+        raise DataError(message, location=Location(name)) from error
+
+
+def controlled(asked: Sequence[str], sources: Sequence[str], languages: sm.Languages | None = None) -> Mixtures:
+    """Mixtures that are even over some of the sources.
+
+    Parameters
+    ----------
+    asked : sequence of str
+        `monolingual` (each source alone), `uniform` (all sources), `families` (each family of the languages table), or
+        a group with or without a name: `romance=fr+es`, `en+de`.
+    sources : sequence of str (M,)
+        Labels.
+    languages : Languages, optional
+        The families.
+
+    Raises
+    ------
+    UsageError
+        If a source is unknown, or `families` is asked for and no family is known.
+    """
+    groups = [group for text in asked for group in _groups(text.strip(), tuple(sources), languages)]
+    members = [(name, np.isin(np.array(sources), chosen)) for name, chosen in groups]
+    return Mixtures.once(sources, [(name, held / held.sum()) for name, held in members])
+
+
+def _groups(
+    asked: str, sources: tuple[str, ...], languages: sm.Languages | None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name, members) of what one word asks for; where the word is a source, it means that source."""
+    if asked == MONOLINGUAL and asked not in sources:
+        yield from ((name, (name,)) for name in sources)
+    elif asked == UNIFORM and asked not in sources:
+        yield asked, sources
+    elif asked == FAMILIES and asked not in sources:
+        known = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
+        found = dict.fromkeys(family for name in sources if (family := known.get(name)))
+        if not found:
+            raise UsageError("no family is known", hint="give a languages table that names families")
+        yield from ((family, tuple(name for name in sources if known.get(name) == family)) for family in found)
+    else:
+        name, _, members = asked.rpartition("=")
+        chosen = tuple(part.strip() for part in members.split(JOIN))
+        for one in chosen:
+            if one not in sources:
+                hint = did_you_mean(one, (*sources, MONOLINGUAL, UNIFORM, FAMILIES))
+                raise UsageError(f"{one!r} is not one of the sources", hint=hint)
+        yield name.strip() or members, chosen
+
+
+def empirical(
+    asked: Sequence[str | Mixtures],
+    sources: Sequence[str],
+    languages: sm.Languages | None = None,
+    D: float | None = None,
+) -> Mixtures:
+    """Mixtures that are in use.
+
+    Parameters
+    ----------
+    asked : sequence of str or Mixtures
+        `natural`, `temperature:T`, `unimax:E`, ratios (`en=0.5,de=0.5`), or mixtures that were read from a table.
+    sources : sequence of str (M,)
+        Labels.
+    languages : Languages, optional
+        The tokens that are available of each source.
+    D : float, optional
+        Tokens of a run, which `unimax` needs.
+
+    Raises
+    ------
+    UsageError
+        If a mixture is unknown, or what it is computed from is missing.
+    """
+    known = {} if languages is None else dict(zip(languages.names, languages.available_tokens, strict=True))
+    available = np.array([known.get(name, np.nan) for name in sources], dtype=float)
+    named: list[tuple[str, Floats]] = []
+    for one in asked:
+        if isinstance(one, Mixtures):
+            if set(one.sources) != set(sources):
+                message = f"a table has the sources {', '.join(one.sources)}, expected {', '.join(sources)}"
+                raise UsageError(message, hint="give tables of the same sources")
+            named += zip(one.names, one.p[:, [one.sources.index(name) for name in sources]], strict=True)
+        elif D is None and one.strip().startswith("unimax"):
+            raise UsageError(f"{one!r} needs the tokens of the run", hint="give D")
+        else:
+            named.append((one, mixture_of(one, sources, available, D or np.nan)))
+    return Mixtures.once(sources, named)
+
+
+def random_mixtures(
+    count: int,
+    sources: Sequence[str],
+    *,
+    base: Floats | None = None,
+    concentration: float = 1.0,
+    seed: int = 0,
+    moved: Callable[[Floats], Floats] | None = None,
+) -> Mixtures:
+    """Mixtures drawn from a Dirichlet distribution with the parameters `concentration M base`.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    sources : sequence of str (M,)
+        Labels.
+    base : array (M,), optional
+        Mean of the draws; None = even.
+    concentration : float
+        Below 1, a few sources have nearly all of a mixture; far above 1, all draws are close to `base`.
+    seed : int
+        Seed of the draws.
+    moved : callable, optional
+        Moves mixtures (C, M) into bounds, such as floors; None = no bounds.
+
+    Raises
+    ------
+    UsageError
+        If a number is not above 0.
+    """
+    if count < 1 or not concentration > 0:
+        raise UsageError(f"{count} random mixtures of concentration {concentration:g}: expected more than 0")
+    M = len(sources)
+    parameters = np.maximum(concentration * M * (np.full(M, 1 / M) if base is None else base), LEAST_PARAMETER)
+    drawn = np.random.default_rng(seed).dirichlet(parameters, SPARE * count)
+    held = np.where(drawn < LEAST_RATIO, 0.0, drawn)
+    even = held / held.sum(axis=1, keepdims=True)
+    kept = even if moved is None else np.maximum(moved(even), 0.0)
+    _, first = np.unique(np.rint(kept / ALIKE), axis=0, return_index=True)
+    p = (kept / kept.sum(axis=1, keepdims=True))[np.sort(first)][:count]
+    width = len(str(len(p)))
+    said = [f"the bounds leave {len(p)} different mixtures of {count}"] if len(p) < count else []
+    return Mixtures.once(sources, [(f"random-{place:0{width}d}", row) for place, row in enumerate(p, 1)], said)
+
+
+def coalitions(sources: Sequence[str], samples: int | None = None, seed: int = 0) -> Mixtures:
+    """The even mixtures of coalitions of sources, from which Shapley values are computed.
+
+    Parameters
+    ----------
+    sources : sequence of str (K,)
+        The players of the game.
+    samples : int, optional
+        How many coalitions to train, besides the one of all; None = all 2^K - 1 of at most ten players, 12 for each
+        player where there are more.
+    seed : int
+        Seed of the sample.
+
+    Raises
+    ------
+    UsageError
+        If the samples are too few for this many players.
+    """
+    K = len(sources)
+    wanted = PER_PLAYER * K if samples is None and K > MOST_EXACT else samples
+    if wanted is None or (K <= 2 * MOST_EXACT and wanted >= 2**K - 2):
+        members = members_of(np.arange(2**K), K)
+    else:
+        members = sample_coalitions(K, wanted, np.random.default_rng(seed))
+    trained = members[members.any(axis=1)]
+    trained = trained[np.lexsort((*trained.T, trained.sum(axis=1)))]
+    names = tuple(JOIN.join(compress(sources, row)) for row in trained.tolist())
+    what = "exact" if len(trained) == 2**K - 1 else "estimates"
+    notice = f"{len(trained)} of the 2^{K} - 1 coalitions: Shapley values will be {what}"
+    return Mixtures(tuple(sources), names, trained / trained.sum(axis=1, keepdims=True), (notice,))

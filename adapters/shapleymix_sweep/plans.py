@@ -1,0 +1,307 @@
+"""Plans: the runs to train, each known by a hash of what it is, and the file `runs.jsonl` that holds them.
+
+A run's id is a hash of its mixture, N, D, seed and command, so that it is the same in every plan. A plan `runs.jsonl`
+has the folder `runs-sweep/` beside it, with a folder for each run, named by its id:
+
+  out/     what the run's program writes, with its run log, `runs.csv` or `runs.jsonl`
+  log.txt  what it prints
+  failed   why it failed the last time
+  claim    a file that is locked by whoever trains the run
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
+from shapleymix.files import atomic_write, read_once
+from shapleymix.tables.sizes import parse_size
+from shapleymix_sweep.mixtures import Floats, Mixtures
+
+ENDING, SUFFIX = ".jsonl", "-sweep"
+OUT, LOG, FAILED, CLAIM = "out", "log.txt", "failed", "claim"
+"""What the folder of a run holds."""
+
+DEFAULT = (
+    "shapleymix-irds train --languages {sources} --mixture {mixture} --model {model} --tokens {D} --seed {seed} "
+    "--no-irds --eval-untrained --out {out}"
+)
+"""The command of a run where none is given: the training script of this project."""
+EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name")
+"""Placeholders that are filled in when the plan is made; so is `{p_en}`, the ratio of en."""
+LATE = ("out", "id", "run")
+"""Placeholders that are filled in when the run starts: its folder, its id, and its name in the run log."""
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+Size = float | str
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run to train.
+
+    Attributes
+    ----------
+    name : str
+        Name of the mixture, for people: `en+de`, `random-07`.
+    mixture : dict of str to float
+        Ratio of every source of the plan.
+    N, D : float
+        Parameters without embeddings, and tokens.
+    seed : int
+        Seed of the run.
+    command : tuple of str
+        The words that start it; `{out}`, `{id}` and `{run}` are filled in then.
+    """
+
+    name: str
+    mixture: Mapping[str, float]
+    N: float
+    D: float
+    seed: int
+    command: tuple[str, ...]
+
+    @property
+    def content(self) -> dict[str, object]:
+        """All that decides what the run gives."""
+        budget = {"N": self.N, "D": self.D, "seed": self.seed}
+        return {"mixture": dict(self.mixture), **budget, "command": list(self.command)}
+
+    @cached_property
+    def id(self) -> str:
+        """A hash of the content, 16 hexadecimal digits."""
+        text = json.dumps(self.content, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """What a run log calls the run: `random-07-6e12526dea980b1f`."""
+        return f"{self.name}-{self.id}"
+
+    def words(self, place: Path) -> tuple[str, ...]:
+        """The words of its command as they are started in the folder of the run."""
+        late = {"out": str(place / OUT), "id": self.id, "run": self.label}
+        return tuple(_filled(word, late, again=False) for word in self.command)
+
+    def document(self, index: int) -> dict[str, object]:
+        """The object of `runs.jsonl`."""
+        budget = {"N": _whole(self.N), "D": _whole(self.D)}
+        return {"index": index, "id": self.id, "name": self.name, **self.content, **budget}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs to train, in their order.
+
+    Attributes
+    ----------
+    sources : tuple of str (M,)
+        Labels, the same in every run.
+    runs : tuple of PlannedRun
+        The runs; their places are their indices.
+    notices : tuple of str
+        What was left out.
+    file, digest : str
+        Name and SHA-256 of the file, of a plan that was read.
+    folder : Path, optional
+        Where the runs lie: beside the file of the plan.
+    """
+
+    sources: tuple[str, ...]
+    runs: tuple[PlannedRun, ...]
+    notices: tuple[str, ...] = ()
+    file: str = ""
+    digest: str = ""
+    folder: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def place(self, index: int) -> Path:
+        """The folder of a run.
+
+        Raises
+        ------
+        UsageError
+            If the plan was not read from a file.
+        """
+        if self.folder is None:
+            hint = "write the plan, and read it from its file: its runs lie in a folder beside that file"
+            raise UsageError("the plan is no file", location=Location(self.file or None), hint=hint)
+        return self.folder / self.runs[index].id
+
+    def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write `runs.jsonl`; the same plan gives the same bytes.
+
+        Raises
+        ------
+        UsageError
+            If the name does not end in `.jsonl`, or the file exists and `force` is not set.
+        """
+        if not os.fspath(path).lower().endswith(ENDING):
+            raise UsageError("is no name of a plan", hint=f"end it in {ENDING}", location=Location(os.fspath(path)))
+        lines = (json.dumps(run.document(index), ensure_ascii=False) for index, run in enumerate(self.runs))
+        atomic_write(path, "".join(f"{line}\n" for line in lines), force=force)
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read what `Plan.write` wrote.
+
+    Raises
+    ------
+    DataError
+        With every line that is no planned run, that was edited, or that was moved.
+    """
+    name = os.fspath(path)
+    try:
+        data, origin = read_once(path)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", location=Location(name)) from error
+    faults: list[Fault] = []
+    runs: list[PlannedRun] = []
+    for index, line in enumerate(data.splitlines()):
+        try:
+            runs.append(_run_of(line, index))
+        except ShapleyMixError as error:
+            faults.append(Fault(error.message, Location(name, index + 1), hint=error.hint))
+    if faults:
+        raise DataError.of(faults, name)
+    if not runs:
+        raise DataError("holds no runs", location=Location(name), hint="write it with `shapleymix plan`")
+    real = Path(os.path.realpath(path))
+    folder = real.with_name(real.name.removesuffix(ENDING) + SUFFIX) if real.is_file() else None
+    return Plan(tuple(runs[0].mixture), tuple(runs), file=name, digest=origin.sha256, folder=folder)
+
+
+def _run_of(line: bytes, index: int) -> PlannedRun:
+    hint = "a plan is not edited by hand: write it again with `shapleymix plan`"
+    try:
+        given = json.loads(line)
+        mixture = {str(name): float(ratio) for name, ratio in given["mixture"].items()}
+        budget = float(given["N"]), float(given["D"]), int(given["seed"])
+        run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])))
+        said = given["id"], given["index"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError("is no planned run", hint=hint) from error
+    if said != (run.id, index):
+        message = f"says id {said[0]!r} and index {said[1]!r}, its content and place have {run.id!r} and {index}"
+        raise DataError(message, hint=hint)
+    return run
+
+
+def grid(
+    mixtures: Mixtures,
+    N: Mapping[str, Size] | Sequence[Size] | Size,
+    D: Sequence[Size] | Size,
+    *,
+    seeds: Sequence[int] = (0,),
+    command: str = DEFAULT,
+) -> Plan:
+    """A plan of every mixture at every size, token count and seed; mixtures change fastest, sizes slowest.
+
+    Parameters
+    ----------
+    mixtures : Mixtures
+        What to train on.
+    N : size, sequence of sizes, or sizes by name
+        Parameters without embeddings; `{model}` of the command is the name of a size: `{"tiny": 23712}`.
+    D : size or sequence of sizes
+        Tokens.
+    seeds : sequence of int
+        Seeds of the runs.
+    command : str
+        How a run is started, with placeholders: `{mixture}` (en=0.5,de=0.5), `{p_en}` (the ratio of en), `{sources}`
+        (en,de), `{N}`, `{model}`, `{D}`, `{seed}`, `{name}` (of the mixture), `{out}` (the folder that the run writes
+        to), `{id}`, and `{run}` (its name in the run log). No shell reads it.
+
+    Raises
+    ------
+    UsageError
+        If a placeholder is unknown or `{out}` is missing, or two different runs have the same command.
+    """
+    by_name = N.items() if isinstance(N, Mapping) else [("", size) for size in _listed(N)]
+    sizes = [(name, parse_size(size, "N")) for name, size in by_name]
+    words = _template(command, mixtures.sources, named=all(name for name, _ in sizes))
+    tokens = [parse_size(size, "D") for size in _listed(D)]
+    ratios = [row / row.sum() for row in mixtures.p]
+    runs = [
+        _run(words, mixtures, place, ratios[place], *size, D, seed)
+        for size, D, seed, place in product(sizes, tokens, seeds, range(len(mixtures)))
+    ]
+    if not runs:
+        raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
+    kept: dict[tuple[str, ...], PlannedRun] = {}
+    for run in runs:
+        if (other := kept.setdefault(run.command, run)).id != run.id:
+            message = f"the command is the same for two runs, {_described(other)} and {_described(run)}"
+            raise UsageError(message, hint="put what differs into the command: {mixture}, {N}, {model}, {D} or {seed}")
+    again = len(runs) - len(kept)
+    said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
+    return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
+
+
+def _listed(given: Sequence[Size] | Size) -> Sequence[Size]:
+    return [given] if isinstance(given, (str, int, float)) else list(given)
+
+
+def _described(run: PlannedRun) -> str:
+    return f"{run.name} (N {run.N:g}, D {run.D:g}, seed {run.seed})"
+
+
+def _run(
+    words: Sequence[str], mixtures: Mixtures, place: int, p: Floats, model: str, N: float, D: float, seed: int
+) -> PlannedRun:
+    mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
+    values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
+    values |= {"mixture": ",".join(f"{name}={ratio!r}" for name, ratio in mixture.items() if ratio)}
+    values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model}
+    values |= {"N": repr(_whole(N)), "D": repr(_whole(D)), "seed": str(seed)}
+    return PlannedRun(mixtures.names[place], mixture, N, D, seed, tuple(_filled(word, values) for word in words))
+
+
+def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]:
+    """The words of a command, split as a shell would, with its placeholders checked."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the command cannot be split into words: {error}", hint="close its quotes") from error
+    known = (*LATE, *EARLY, *(f"p_{name}" for name in sources))
+    used = {found[1] for word in words for found in _PLACEHOLDER.finditer(word)} - {None}
+    for name in sorted(used - set(known)):
+        hint = f"{did_you_mean(name, known)}; write {{{{ and }}}} for braces that are meant"
+        raise UsageError(f"{{{name}}} of the command is no placeholder", hint=hint)
+    if "out" not in used:
+        raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
+    if "model" in used and not named:
+        hint = "name the sizes (tiny=23712,mini=97600), or write the model into the command"
+        raise UsageError("{model} of the command is the name of a size, and the sizes have no names", hint=hint)
+    return words
+
+
+def _filled(word: str, values: Mapping[str, str], *, again: bool = True) -> str:
+    """A word with its placeholders filled in; if it will be filled in `again`, late ones and meant braces stay."""
+
+    def part(found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return found[0] if again else found[0][0]
+        if not again:
+            return values[name]
+        return found[0] if name in LATE else values[name].replace("{", "{{").replace("}", "}}")
+
+    return _PLACEHOLDER.sub(part, word)
+
+
+def _whole(value: float) -> float:
+    """A whole number without `.0`, as people write it."""
+    return int(value) if float(value).is_integer() else value

@@ -1,0 +1,184 @@
+"""`optimize`: the best mixture at a budget, with its proof; several budgets, a trade-off curve, a compute budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import shapleymix as sm
+from shapleymix.errors import UsageError
+from shapleymix_cli.commands.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
+from shapleymix_cli.console import Output
+from shapleymix_cli.making import command, option, output
+from shapleymix_cli.tables import Part, Table, gains, intervals, score_or_loss, section, size
+
+if TYPE_CHECKING:
+    from shapleymix.mixing.mixture import MixtureGrid
+
+ROUNDING = 1e-12
+"""A gap below this, relative to the objective, is rounding."""
+
+
+@command(
+    "shapleymix fit example/runs.csv -o fit.json",
+    "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv --max-epochs 1 --what-if zh+1M",
+    "shapleymix optimize fit.json -N 97600 -D 2M --caps zh=0.3 --groups 'en+de<=0.5' --compare-to en=0.5,ja=0.5",
+    "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
+    "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights ja=5,en=1 -o grid.csv",
+    core=lambda: (sm.problem,),
+    without=("fit", "N", "D", "constraints", "smoothing"),
+)
+@fit_argument
+@sizes
+@tokens
+@option("--flops NUMBER", "Find N, D and the mixture together under flops = 6 N D.")
+@option("--frontier en:rest", "The trade-off curve between the mean losses of two sets.")
+@option("--points COUNT", "Points of that curve.  [default: 9]")
+@law_file
+@like
+@output("the mixture (.json), or its numbers as a table")
+def optimize(
+    out: Output, fit: sm.Fit, N: Sizes, D: Sizes, flops: float | None, frontier: str | None,
+    points: int | None, **keywords: Any,
+) -> None:  # fmt: skip
+    """Find the mixture that minimises the weighted loss, and prove it.
+
+    The proof is a lower bound: no mixture within the bounds is better by more than its gap. Intervals come from the
+    fit's bootstrap replicates and the scatter of single runs.
+    """
+    from shapleymix.mixing.mixture import MixtureGrid
+
+    if flops is not None:
+        if N or D:
+            raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
+        best: Any = sm.optimize_compute(fit, flops, **keywords)
+        out.answer(best, lambda: mixture_view(best, out.verbose))
+        return
+    Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
+    if len(Ns) * len(Ds) > 1:
+        if frontier is not None:
+            raise UsageError("--frontier takes one budget", hint="give one -N and one -D")
+        grid = MixtureGrid(fit.law.name, sm.optimize_scales(fit, Ns, Ds, **keywords), out.provenance())
+        out.answer(grid, lambda: grid_view(grid))
+    elif frontier is not None:
+        more = {} if points is None else {"points": points}
+        curve = sm.frontier(fit, Ns[0], Ds[0], frontier, **more, **keywords)
+        out.answer(curve, lambda: frontier_view(curve))
+    else:
+        found = sm.optimize(fit, Ns[0], Ds[0], **keywords)
+        out.answer(found, lambda: mixture_view(found, out.verbose))
+
+
+def grid_view(found: MixtureGrid) -> list[Part]:
+    """A row for each budget: objective, proof and ratios."""
+    entries = found.entries
+    table = {"N": [one.N for one in entries], "D": [one.D for one in entries]}
+    table["objective"] = [float(score_or_loss(one, one.objective)) for one in entries]
+    table["gap"] = [one.gap for one in entries]
+    table |= {f"p_{name}": [float(one.p[place]) for one in entries] for place, name in enumerate(entries[0].sources)}
+    return section(f"Optimal mixtures ({entries[0].weights_origin.split(':')[0]})", table, words=2)
+
+
+def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
+    """The mixture, its objective and proof, what binding bounds cost, and what it gains over other mixtures."""
+    noun, unit = "score" if found.measure == "error" else "loss", found.objective_unit
+    N, D = _sized(found.N, found.N_low, found.N_high), _sized(found.D, found.D_low, found.D_high)
+    parts = [*section(f"Optimal mixture at N = {N}, D = {D}", _ratios(found)), "", *_proof(found, noun, unit)]
+    if found.binding:
+        parts += section(f"What binding bounds cost: {unit} saved if the bound is relaxed", _prices(found))
+    if found.what_if:
+        parts += section(f"With different data (gain: {unit} saved by the new optimum)", _what_if(found))
+    if found.baselines:
+        parts += section(f"Against other mixtures (gain: predicted improvement in {unit})", _rivals(found))
+        parts += [found.verdict] if found.verdict else []
+    if everything:
+        losses: dict[str, Any] = {"target": found.targets, noun: score_or_loss(found, found.losses).tolist()}
+        losses |= intervals(found, found.losses_low, found.losses_high)
+        parts += section(f"Predicted {noun}", {**losses, "weight": found.weights.tolist()})
+    return parts
+
+
+def _sized(value: float, low: float, high: float) -> str:
+    """A size, with its interval where it was chosen too."""
+    return size(value) if low != low else f"{size(value)} ({size(low)} .. {size(high)})"
+
+
+def _ratios(found: sm.Mixture) -> Table:
+    """A row for each source, the largest first: its ratio and tokens, and its bounds and epochs where there are any."""
+    order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
+    columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
+    columns |= intervals(found, found.p_low, found.p_high, gain=True)
+    columns["tokens"] = (found.p * found.D).tolist()
+    if (found.floors > 0).any():
+        columns["floor"] = [value if value > 0 else None for value in found.floors.tolist()]
+    if (found.caps < 1).any():
+        columns["cap"] = [value if value < 1 else None for value in found.caps.tolist()]
+    if any(value == value for value in found.epochs.tolist()):
+        columns["epochs"] = found.epochs.tolist()
+    return Table({name: [values[place] for place in order] for name, values in columns.items()})
+
+
+def _proof(found: sm.Mixture, noun: str, unit: str) -> list[Part]:
+    """The objective with its interval, and the proof in one sentence."""
+    value = f"{score_or_loss(found, found.objective):.4f}" + ("" if noun == "score" else f" {unit}")
+    spread = intervals(found, [found.objective_low], [found.objective_high])
+    told = "".join(f", {name} {ends[0][0]:.4f} .. {ends[0][1]:.4f}" for name, ends in spread.items())
+    lines: list[Part] = [
+        f"Objective ({found.objective_kind} {noun}, {found.weights_origin.split(':')[0]}): {value}{told}"
+    ]
+    if found.gap != found.gap:
+        return [*lines, "No proof of optimality: this is the best mixture of a search."]
+    most = "rounding" if found.relative_gap < ROUNDING else f"{found.gap:.1e} {unit}"
+    return [*lines, f"Proof: no mixture within the bounds is better by more than {most}."]
+
+
+def _prices(found: sm.Mixture) -> Table:
+    """What the optimum saves where each binding bound gives way by a little."""
+    prices = found.binding
+    return Table({
+        "source": [one.source for one in prices],
+        "bound": [f"{one.side} {one.bound:.4f}" for one in prices],
+        "by": [f"{one.change:.2g}" if one.unit == "ratio" else f"{size(one.change)} tokens" for one in prices],
+        "saves": [one.saves for one in prices],
+        **intervals(found, [one.saves_low for one in prices], [one.saves_high for one in prices], gain=True),
+    }, words=2)  # fmt: skip
+
+
+def _what_if(found: sm.Mixture) -> Table:
+    """The gain of each change of the data, and the ratio that moves most."""
+    changes = found.what_if
+    moved = [max(range(len(found.p)), key=lambda place: abs(one.p[place] - found.p[place])) for one in changes]
+    pairs = zip(moved, changes, strict=True)
+    told = [f"{found.sources[at]} {found.p[at]:.3f} -> {one.p[at]:.3f}" for at, one in pairs]
+    objectives = [score_or_loss(found, one.objective) for one in changes]
+    names = [one.name for one in changes]
+    return Table({"data": names, "objective": objectives, **gains(found, changes), "largest change": told})
+
+
+def _rivals(found: sm.Mixture) -> Table:
+    """The gain over every other mixture."""
+    rivals = found.baselines
+    objectives = [one.reason or score_or_loss(found, one.objective) for one in rivals]
+    table = {"mixture": [one.name for one in rivals], "objective": objectives, **gains(found, rivals)}
+    if not all(one.within_bounds for one in rivals):
+        table["within bounds"] = [one.within_bounds for one in rivals]
+    return Table(table)
+
+
+def frontier_view(found: sm.Frontier) -> list[Part]:
+    """A row for each point: the two mean losses with their intervals, and the ratios."""
+    first, second = ("+".join(side) for side in (found.first_targets, found.second_targets))
+    table: dict[str, Sequence[object]] = {"point": [str(place + 1) for place in range(len(found.entries))]}
+    for side, name in (("first", first), ("second", second)):
+        table[name] = [getattr(one, side) for one in found.entries]
+        spread = [(getattr(one, f"{side}_low"), getattr(one, f"{side}_high")) for one in found.entries]
+        table |= {f"{name} interval": spread} if spread[0][0] == spread[0][0] else {}
+    table |= {f"p_{name}": [float(one.p[place]) for one in found.entries] for place, name in enumerate(found.sources)}
+    worst = max(one.certificate.relative_gap for one in found.entries)
+    most = "rounding" if worst < ROUNDING else f"{worst:.1e} of it"
+    title = f"Mean losses of {first} against {second} at N = {size(found.N)}, D = {size(found.D)}"
+    return [
+        *section(title, table),
+        f"Proof: no mixture improves a point's weighted sum of both losses by more than {most}.",
+    ]

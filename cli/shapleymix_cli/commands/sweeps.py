@@ -1,0 +1,298 @@
+"""`plan`, `launch`, `run` and `collect`: which runs to train, and training them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import shapleymix as sm
+from shapleymix.errors import DataError, Location, UsageError
+from shapleymix_cli.console import Output
+from shapleymix_cli.failures import DATA_SAY_NO
+from shapleymix_cli.inputs import names_of, read_log, read_plan
+from shapleymix_cli.making import SETTINGS, Group, argument, command, option, output
+from shapleymix_cli.tables import Heading, Table, Whole, percent, size
+
+if TYPE_CHECKING:
+    from shapleymix_sweep.mixtures import Mixtures
+    from shapleymix_sweep.plans import Plan
+
+GAME = "shapleymix plan game --sources a,b -N tiny=23712 -D 100k -o game.jsonl"
+BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
+"""What makes the value of an option one that may be left out."""
+BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups")
+PLACEHOLDERS = "{mixture} {sources} {p_en} {N} {model} {D} {seed} {name} {out} {id}"
+
+
+plan_argument = argument("plan", "PLAN")
+dry_run = option("--dry-run", "Show the commands, and start nothing.")
+
+
+def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that multiply mixtures into runs."""
+    function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
+    function = output("the plan (.jsonl)")(function)
+    function = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(function)
+    function = option("-D SIZE,...", "Tokens.", required=True)(function)
+    return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(function)
+
+
+@command(
+    "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja -N 97600 -D 2M -o plan.csv",
+    "shapleymix plan mixtures example/runs.csv --n 6 --caps en=0.4 --batches 2",
+    "shapleymix plan mixtures --sources a,b,c --controlled monolingual,uniform --random 4 -o mixtures.csv",
+    core=lambda: (sm.problem, sm.design),
+    only=("fit", "N", "D", "candidates", "region", "batches", "seed", *BOUNDS),
+)
+@argument("runs", "[LOG]...")
+@option("--n COUNT", "How many mixtures to plan next, the most informative ones.")
+@option("--sources en,de,...", "The sources, where no log and no --languages says them.")
+@option("--controlled monolingual,...", "List even mixtures: monolingual, uniform, families, en+de.")
+@option("--empirical MIX|TABLE", "List mixtures in use, such as natural or a table.", multiple=True)
+@option("--random COUNT", "List this many random mixtures within the bounds.")
+@output("the runs as a run log without losses (.csv, .parquet, ...), or the design (.json)")
+def mixtures(
+    out: Output, runs: list[str], n: int | None, sources: str | None,
+    controlled: str | None, empirical: list[str], random: int | None, **keywords: Any,
+) -> None:  # fmt: skip
+    """Plan the mixtures of the next runs: those that tell most, given the runs so far, which may be none.
+
+    Rows of LOG without any loss are runs that are planned already. With --controlled, --empirical or --random the
+    mixtures are listed instead of designed. `plan grid` makes runs of them.
+    """
+    names = names_of(sources)
+    if n is None:
+        _list(out, names, controlled, empirical, random, keywords)
+        return
+    for name in {"candidates", "region"} & keywords.keys():
+        keywords[name] = read_log(out, keywords[name], losses="optional")
+    log = read_log(out, runs, losses="optional") if runs else None
+    found = sm.design(n, log, sources=names, **keywords)
+    now = found.error[0]
+    columns = {"run": found.runs, "error": found.error[1:].tolist()}
+    columns |= {f"p_{name}": found.p[:, place].tolist() for place, name in enumerate(found.sources)}
+    title = f"{len(found)} runs; error: expected over all mixtures once the run is trained"
+    out.answer(found, lambda: [Heading(title + (f"; now {percent(now, 2)}" if now == now else "")), Table(columns)])
+
+
+def _list(
+    out: Output, names: list[str] | None, controlled: str | None, empirical: Sequence[str], random: int | None,
+    keywords: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """The mixtures of all kinds that are asked for, each once, as a run log without losses."""
+    from shapleymix_sweep import mixtures as made
+
+    from shapleymix.files import is_table_name
+    from shapleymix.mixing.polytope import polytope_of
+    from shapleymix.planning import moved_within
+    from shapleymix.tables.sizes import parse_size
+
+    languages = keywords.get("languages")
+    if not (controlled or empirical or random):
+        raise UsageError("nothing says what to plan", hint="give --n, --controlled, --empirical or --random")
+    sources = tuple(names or (() if languages is None else languages.names))
+    if not sources:
+        raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
+    budget = {name: parse_size(keywords[name]) for name in ("N", "D") if name in keywords}
+    tables = [made.read_mixtures(one) if is_table_name(one) else one for one in empirical]
+    parts = [made.controlled(controlled.split(","), sources, languages)] if controlled else []
+    parts += [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
+    if random:
+        bounds = {name: keywords[name] for name in BOUNDS if name in keywords}
+        within = partial(moved_within, polytope_of(sources, budget.get("D", 1.0), **bounds).checked())
+        parts += [made.random_mixtures(random, sources, seed=keywords.get("seed", 0), moved=within)]
+    pairs = [pair for part in parts for pair in zip(part.names, part.p, strict=True)]
+    listed = made.Mixtures.once(sources, pairs, [notice for part in parts for notice in part.notices])
+    out.note(listed.notices)
+    document = {"kind": "mixture-list", "sources": listed.sources, "names": listed.names, "p": listed.p, **budget}
+    out.save({**document, "columns": listed.columns(**budget)})
+    columns = {name: listed.p[:, place].tolist() for place, name in enumerate(listed.sources)}
+    out.emit(document, lambda: [Heading(f"{len(listed)} mixtures"), Table({"mixture": listed.names, **columns})])
+
+
+@command(GAME, "shapleymix plan game --sources a,b,c -N mini=97600 -D 2M --seeds 0,1 --json")
+@option("--sources en,de,...", "The languages of the game.", required=True)
+@option("--samples COUNT", "How many coalitions.  [default: all for up to 10 languages, else 12 per language]")
+@option("--seed COUNT", "Seed of that draw.", default=0)
+@_grid_options
+def game(out: Output, sources: str, samples: int | None, seed: int, **how: Any) -> None:
+    """Plan the runs that Shapley values need: the uniform mixture of every coalition of languages, or of a sample."""
+    from shapleymix_sweep.mixtures import coalitions
+
+    _write_plan(out, coalitions(names_of(sources) or [], samples, seed), **how)
+
+
+@command("shapleymix plan grid example/runs.csv -N tiny=23712,mini=97600 -D 500k,1M --seeds 0,1 -o grid.jsonl")
+@argument("tables", "MIXTURES...")
+@_grid_options
+def grid(out: Output, tables: list[str], **how: Any) -> None:
+    """Plan every mixture at every size, token count and seed.
+
+    MIXTURES are tables with p_<source>, such as `plan mixtures -o` writes, or run logs, whose mixtures count once.
+    """
+    from shapleymix_sweep.mixtures import empirical, read_mixtures
+
+    read = [read_mixtures(one) for one in tables]
+    _write_plan(out, empirical(read, read[0].sources), **how)
+
+
+def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None) -> None:
+    """Plan runs of mixtures, show them, and write them where a file is named."""
+    from shapleymix_sweep import plans
+
+    if not all(one.strip().isdecimal() for one in seeds.split(",")):
+        raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
+    each = [int(one) for one in seeds.split(",")]
+    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT)
+    out.note(plan.notices)
+    if out.path:
+        plan.write(out.path, force=out.force)
+        out.note([f"wrote {out.path}"])
+    runs = [run.document(index) for index, run in enumerate(plan.runs)]
+    title = f"{len(plan):,} runs, {size(sum(run.D for run in plan.runs))} tokens in all"
+    document = {"kind": "plan", "sources": plan.sources, "runs": runs, "notices": plan.notices}
+    out.emit(document, lambda: [Heading(title), Table.of(runs, ("index", "id", "name", "N", "D", "seed"), words=3)])
+
+
+def plan() -> click.Command:
+    """The group of `plan`."""
+    made = {"mixtures": mixtures(), "game": game(), "grid": grid()}
+    return Group("plan", made, context_settings=SETTINGS, help="Plan what to train, before it is trained.")
+
+
+@command(GAME, "shapleymix launch game.jsonl --jobs 2 --dry-run")
+@plan_argument
+@option("--jobs COUNT", "Runs at a time.  [default: one, or as many as --gpus allow]")
+@option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: every run sees all]")
+@option("--gpus-per-run COUNT", "GPUs of one run.", default=1)
+@option("--retries COUNT", "How often a failed run is tried again.", default=1)
+@option("--keep-going", "Continue even if the first five runs fail.")
+@option("--slurm [time=60,...]", "Submit to SLURM, with these options of sbatch; repeatable.", multiple=True, **BARE)
+@dry_run
+def launch(
+    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, keep_going: bool,
+    slurm: Sequence[str], dry_run: bool,
+) -> None:  # fmt: skip
+    """Train the runs of PLAN that are not finished, so many at a time.
+
+    Called again, it resumes: finished runs are skipped, and the others start again with the same command, which
+    continues where its program can. Programs start in the current folder. Several launchers may work at one plan: no
+    run is trained by two. Ctrl-C asks the programs to end and waits up to a minute for their checkpoints; a second
+    Ctrl-C ends them at once. Exit code 1 if a run failed.
+    """
+    from shapleymix_sweep.pool import Pool
+
+    if dry_run:
+        left = [*Pool(plan).waiting]
+        commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
+        document = {"kind": "launch", "runs": len(plan), "open": left, "commands": commands}
+        out.emit(document, lambda: [*map(Whole, commands), f"{len(left)} of {len(plan)} runs are to be trained"])
+    elif slurm:
+        _submit(out, plan, jobs, slurm)
+    else:
+        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries, keep_going)
+
+
+def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
+    from shapleymix_sweep.pool import Pool
+    from shapleymix_sweep.slurm import parse_options, submit
+
+    told, left = parse_options(texts), [*Pool(plan).waiting]
+    tasks = submit(plan, left, jobs=jobs, options=told) if left else []
+    if left and not {"time", "t"} & told.keys():
+        out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
+    arrays = ", ".join(dict.fromkeys(task.partition("_")[0] for task in tasks)) or "nothing is left to be done"
+    document = {"kind": "launch", "runs": len(plan), "submitted": tasks}
+    out.emit(document, lambda: [f"{len(tasks)} of {len(plan)} runs submitted: {arrays}"])
+
+
+def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int, keep_going: bool) -> None:
+    """Train on this machine, and say which runs failed and why."""
+    from shapleymix_sweep.pool import Pool
+
+    pool = Pool(plan, retries, keep_going, lambda text: out.warn([text]), out.progress or (lambda *_: None))
+    pool.run(*where)
+    failed = [
+        {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}
+        for index, reason in sorted(pool.failed.items())
+    ]
+    counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained, "given_up": len(pool.waiting)}
+    told = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
+    logs = [f"Each run has its log.txt below {plan.folder}."] if failed else []
+    shown = [Table.of(failed, ("index", "name", "reason"), words=3)] if failed else []
+    out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(told), *shown, *logs])
+    if pool.gave_up:
+        hint = "mend the command, and launch again; --keep-going goes on regardless"
+        out.warn([f"the first {len(failed)} runs failed, and {len(pool.waiting)} were not tried: {hint}"])
+    if failed:
+        click.get_current_context().exit(DATA_SAY_NO)
+
+
+@command(GAME, "shapleymix run game.jsonl --index 0 --dry-run")
+@plan_argument
+@option("--index COUNT", "Which run, from 0: $SLURM_ARRAY_TASK_ID.", required=True)
+@dry_run
+def run(out: Output, plan: Plan, index: int, dry_run: bool) -> None:
+    """Train one run of PLAN, unless it is finished: one call a run, for a scheduler of any kind.
+
+    Exit code 1 if the run fails, or another process trains it.
+    """
+    from shapleymix_sweep.plans import LOG
+    from shapleymix_sweep.running import Programs, attempt, stopping
+
+    if not 0 <= index < len(plan):
+        raise UsageError(f"--index {index}: the plan holds {len(plan)} runs", hint=f"0 to {len(plan) - 1}")
+    one, place = plan.runs[index], plan.place(index)
+    words = shlex.join(one.words(place))
+    told = {"kind": "sweep-run", "index": index, "id": one.id, "name": one.name, "command": words}
+    if dry_run:
+        out.emit({**told, "status": "planned"}, lambda: [Whole(words)])
+        return
+    programs = Programs()
+    with stopping(programs):
+        how, reason = attempt(one, place, programs)
+    if programs.stopped.is_set():
+        raise KeyboardInterrupt
+    if how == "held":
+        raise DataError(f"run {index} ({one.id}) is trained by another process", hint="wait until that has ended")
+    if how == "failed":
+        hint = "mend it, and call the same again: it continues where its program can"
+        raise DataError(f"run {index} failed: {reason}", hint=hint, location=Location(str(place / LOG)))
+    said = "was finished before" if how == "finished" else "is finished"
+    out.emit({**told, "status": "finished"}, lambda: [f"run {index} ({one.id}, {one.name}) {said}"])
+
+
+@command(GAME, "shapleymix collect game.jsonl")
+@argument("plans", "PLAN...")
+@option("--strict", "Fail, and write nothing, unless all runs are finished.")
+@output("the run log of the finished runs (.csv, .parquet, .jsonl)")
+def collect(out: Output, plans: list[str], strict: bool) -> None:
+    """Show how far each PLAN is; with -o, write one run log of their finished runs.
+
+    Each run is there once, under its name and id, with the N and D that it realised.
+    """
+    from shapleymix_sweep.results import collect as collected
+    from shapleymix_sweep.results import state_of
+
+    states = [state_of(read_plan(out, path)) for path in plans]
+    runs: list[dict[str, Any]] = []
+    for state in states:
+        for index, run in enumerate(state.plan.runs):
+            reason = state.failures.get(index, "")
+            status = "finished" if index in state.results else "failed" if reason else "open"
+            told = {"plan": state.plan.file, "index": index, "id": run.id, "name": run.name}
+            runs.append({**told, "status": status, "reason": reason})
+    missing = {run["id"] for run in runs} - {run["id"] for run in runs if run["status"] == "finished"}
+    if strict and missing:
+        raise DataError(f"{len(missing)} runs are missing", hint="launch the plan again, or leave out --strict")
+    if out.path is not None:
+        out.save(collected(states))
+        out.warn([f"{len(missing)} runs are missing"] if missing else [])
+    left = [run for run in runs if run["status"] != "finished"]
+    told = [Heading(f"{one.plan.file}: {len(one.results)} of {len(one.plan):,} runs finished") for one in states]
+    shown = [Table.of(left, ("plan", "index", "name", "status", "reason"), words=5)] if left else []
+    out.emit({"kind": "sweep-state", "runs": runs}, lambda: [*told, *shown])

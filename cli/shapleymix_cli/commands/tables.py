@@ -1,0 +1,195 @@
+"""`example`, `shapley`, `transfer`, `laws` and `baselines`: the tables of the work and what they hold."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import shapleymix as sm
+from shapleymix_cli.console import Output
+from shapleymix_cli.making import argument, command, option, output
+from shapleymix_cli.tables import Heading, Part, Whole, section, size
+
+if TYPE_CHECKING:
+    from shapleymix.tables.transfer import Similarity
+
+_INSTALLED = Path(__file__).resolve().parents[1] / "example"
+_CHECKOUT = Path(__file__).resolve().parents[3] / "fixtures"
+FILES = (
+    "runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv", "wandb.csv",
+    "shapleymix.toml",
+)  # fmt: skip
+
+
+@command("shapleymix example", "shapleymix example -o another-folder")
+@click.option("-o", "folder", metavar="DIR", default="example", show_default=True, help="Where to write.")
+@option("--force", "Overwrite files of these names.")
+def example(out: Output, folder: str) -> None:
+    """Write small tables to try the program on: real runs of tiny models on five languages.
+
+    A run log, coalition runs, a languages table, a transfer matrix measured within one run, paths of a corpus, scores
+    on tasks (made up), runs as W&B exports them, and a project file.
+    """
+    from shapleymix.files import atomic_write
+
+    goal = Path(folder)
+    goal.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        source = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / f"multilingual5_{name}"
+        content, copy = source.read_bytes(), goal / name
+        if not (copy.is_file() and copy.read_bytes() == content):
+            atomic_write(copy, content, force=out.force)
+    written = [str(goal / name) for name in FILES]
+    fit = f"shapleymix fit {goal / 'runs.csv'} -o fit.json"
+    best = "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json"
+    view = [*written, "", "Next:", Whole(f"  {fit}"), Whole(f"  {best}")]
+    out.emit({"kind": "example", "files": written}, lambda: view)
+
+
+@command(
+    "shapleymix shapley example/coalitions.csv -o sv.csv",
+    "shapleymix shapley example/coalitions.csv --sampled --json",
+    core=lambda: (sm.shapley_values,),
+    without=("log",),
+)
+@argument("games", "LOG...")
+@output("the matrix (.csv, .parquet, .jsonl or .json)")
+def shapley(out: Output, games: list[str], **keywords: Any) -> None:
+    """Compute Shapley values: how much each language lowers the loss of each.
+
+    LOG holds a run on the uniform mixture of each group of languages, and the untrained model (D = 0) as the empty
+    group. With all groups at one N and D the values are exact: those of a target add up to its whole loss drop.
+    """
+    from shapleymix_cli.inputs import read_log
+
+    matrix = sm.shapley_values(read_log(out, games), **keywords)
+    out.warn(matrix.provenance.get("notices", ()))
+    out.save(matrix)
+    out.emit(matrix, lambda: _matrix_view(matrix))
+
+
+@command(
+    "shapleymix transfer example/irds_raw.csv --calibrate",
+    "shapleymix shapley example/coalitions.csv -o exact.csv",
+    "shapleymix transfer example/irds_raw.csv exact.csv --calibrate",
+)
+@argument("matrix", "A")
+@argument("reference", "[B]")
+@option("--calibrate", "Scale each column of A to the measured loss drop in its column loss_drop.")
+@output("A, calibrated if asked for (.csv, .parquet, .jsonl or .json)")
+def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -> None:
+    """Show the transfer matrix A, or compare it with B by cosine and correlation.
+
+    Values that were measured within one run have an arbitrary scale in each column: they are nats only once they are
+    calibrated.
+    """
+    from shapleymix_cli.inputs import read_matrix
+
+    first = read_matrix(out, matrix)
+    if calibrate:
+        first = first.calibrated()
+    elif not _in_nats(first):
+        out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
+    out.save(first)
+    if reference is None:
+        out.emit(first, lambda: _matrix_view(first))
+        return
+    second = read_matrix(out, reference)
+    if calibrate and second.provenance.get("loss_drop"):
+        second = second.calibrated()
+    found = first.compare(second)
+    out.emit(found, lambda: _similarity_view(found, f"{matrix} against {reference}"))
+
+
+def _in_nats(matrix: sm.TransferMatrix) -> bool:
+    """Whether values were measured in nats, or calibrated since."""
+    return "loss_drop" not in matrix.provenance or "calibration" in matrix.provenance
+
+
+def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:
+    """Values where there are any, with their standard errors, and the normalised ones."""
+    parts: list[Part] = []
+    scale = "in nats" if _in_nats(matrix) else "on a scale of their own"
+    named = {f"Shapley values {scale}": matrix.sv, "Standard errors": matrix.stderr, "Normalised values": matrix.nsv}
+    for title, values in named.items():
+        if values is not None:
+            columns = {name: values[:, place].tolist() for place, name in enumerate(matrix.targets)}
+            parts += section(f"{title} (row: source, column: target)", {"source": matrix.sources, **columns})
+    return parts
+
+
+def _similarity_view(found: Similarity, title: str) -> list[Part]:
+    names = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+    kinds = {"normalised": found} | ({} if found.raw is None else {"raw": found.raw})
+    overall = {name.replace("_", " "): [getattr(one, name) for one in kinds.values()] for name in names}
+    targets = {name.replace("_", " "): getattr(found, f"{name}_by_target").tolist() for name in names}
+    by_target = section("Normalised values, by target", {"target": found.targets, **targets})
+    return [*section(title, {"values": list(kinds), **overall}), *by_target]
+
+
+@command("shapleymix laws")
+def laws(out: Output) -> None:
+    """List the laws, simplest first: formula, fitted symbols, what each needs and assumes, and where it is from."""
+    from shapleymix.laws import BLACK_BOXES, LAWS
+
+    found = [_described(law) for law in (*LAWS.values(), *BLACK_BOXES.values())]
+    out.emit({"kind": "laws", "laws": found}, lambda: [part for law in found for part in _law_view(law)])
+
+
+def _described(law: Any) -> dict[str, Any]:
+    fitted = law.fitted()
+    return {
+        "name": law.name,
+        "formula": " ".join((law.__doc__ or "").split("\n\n")[0].replace("`", "").split()),
+        "per_target": [symbol.name for symbol in fitted if symbol.axes == "K"],
+        "per_source_and_target": [symbol.name for symbol in fitted if symbol.axes == "MK"],
+        "needs": list(law.needs),
+        "assumption": law.assumption,
+        "reference": law.reference,
+    }
+
+
+def _law_view(law: dict[str, Any]) -> list[Part]:
+    needs = {"transfer": "--transfer", "families": "--languages"}
+    pairs = f"; for each source and target: {', '.join(law['per_source_and_target'])}"
+    return [
+        Heading(law["name"]),
+        f"  {law['formula']}",
+        f"  assumes    {law['assumption']}",
+        f"  fitted     for each target: {', '.join(law['per_target'])}{pairs if law['per_source_and_target'] else ''}",
+        f"  needs      {' and '.join(needs[name] for name in law['needs'] if name in needs) or 'nothing but the log'}",
+        f"  reference  {law['reference']}",
+        "",
+    ]
+
+
+@command(
+    "shapleymix baselines --languages example/languages.csv -D 8M",
+    "shapleymix baselines --languages example/languages.csv -D 8M --mixture temperature:3.3 --mixture unimax:2",
+)
+@option("--languages TABLE", "Languages table: available tokens.", required=True)
+@option("-D SIZE", "Tokens of the run.", "tokens", required=True)
+@option("--mixture [NAME=]MIX", "Show these: natural, uniform, temperature:T, unimax:E, en=0.5,de=50%.", multiple=True)
+@output("the mixtures (.csv, .parquet, .jsonl or .json)")
+def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[str]) -> None:
+    """Show mixtures by the names that practitioners use, with the epochs that each makes of every language.
+
+    `natural` is in proportion to the available tokens, `temperature:T` to their power 1/T, and `unimax:E` as even as
+    at most E epochs of each language allow.
+    """
+    from shapleymix.tables.baselines import table, usual
+    from shapleymix.tables.sizes import parse_budget
+
+    D, held = parse_budget(tokens, "-D"), languages.available_tokens
+    found = table(mixture or usual(held, D), languages.names, held, D)
+    names = {"mixture": [one.name for one in found for _ in languages.names], "language": languages.names * len(found)}
+    ratios, epochs = ({one.name: getattr(one, what).tolist() for one in found} for what in ("p", "epochs"))
+    columns = {**names, "ratio": [*chain(*ratios.values())], "epochs": [*chain(*epochs.values())]}
+    document = {"kind": "baselines", "D": D, "columns": columns, "provenance": out.provenance()}
+    out.save(document)
+    known = {"language": languages.names, "available": held.tolist()}
+    ratio_table = section(f"Ratios at D = {size(D)}", {**known, **ratios})
+    out.emit(document, lambda: [*ratio_table, *section("Epochs", {"language": languages.names, **epochs})])

@@ -1,0 +1,193 @@
+"""`import` and `export`: the runs that other tools keep, and a mixture as a trainer takes it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import shapleymix as sm
+from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.files import read_json
+from shapleymix.records import Record
+from shapleymix.tables.simplex import parse_mixture
+from shapleymix_cli.console import Output
+from shapleymix_cli.inputs import load
+from shapleymix_cli.making import argument, command, option, output
+from shapleymix_cli.tables import Part, Table, Whole, section
+
+if TYPE_CHECKING:
+    from shapleymix_io import Export
+    from shapleymix_io.proposing import Proposal
+
+
+@command(
+    "shapleymix import example/wandb.csv --show",
+    "shapleymix import example/wandb.csv --write-map map.toml",
+    "shapleymix import example/wandb.csv --map map.toml -o imported.csv",
+)
+@argument("sources", "SOURCE...")
+@option("--map FILE.toml|KEY=VALUE", "Which column is what; repeatable.", multiple=True)
+@option("--join TABLE", "A table with one row for each run (N, ratios).", multiple=True)
+@option("--as-is", "Accept values of N, D and losses that no language model has.")
+@option("--show", "List the columns, and print the command that may read them.")
+@option("--write-map FILE.toml", "Write a first map, to be edited, and stop.")
+@output("the run log (.csv, .parquet, .jsonl)")
+def import_(
+    out: Output, sources: list[str], map: list[str], join: list[str], as_is: bool, show: bool, write_map: str | None
+) -> None:  # fmt: skip
+    """Read the runs that other tools keep, and write them as a run log.
+
+    SOURCE is a table (CSV, Parquet, JSON), the trainer_state.json of Hugging Face, a log of Megatron, a folder of
+    TensorBoard events or of olmix, an MLflow store (sqlite:///mlflow.db, mlruns, a server) or wandb:ENTITY/PROJECT.
+
+    --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}
+    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed; language,
+    or name and value, of a table with a row a language or number; languages (other names for them); ignore; unit
+    (nats, bits, bpb with bytes_per_token, perplexity, percent); ratio_unit (fraction, percent, weights); decimal.
+    """
+    from shapleymix_io.column_map import ColumnMap, toml_text
+    from shapleymix_io.reading import imported, proposal
+
+    from shapleymix.files import atomic_write
+
+    if show or write_map is not None:
+        found = proposal(sources, map, join)
+        out.note(found.notices)
+        if write_map is not None:
+            atomic_write(write_map, toml_text(found.entries), force=out.force)
+            out.note([f"wrote {write_map}: look it over, and give it as --map"])
+        out.emit({"kind": "proposal", **vars(found)}, lambda: _proposal_view(found, [*sources], [*join]))
+        return
+    log = imported(sources, ColumnMap.of(map), join, as_is=as_is)
+    for one in log.files:
+        out.used(one.file, one.sha256)
+    runs = sm.read_runs(log.frame)
+    out.note([*log.notices, *runs.notices])
+    out.save(runs)
+    told = {"runs": len({*runs.runs}), "rows": len(runs), "losses": int(runs.measured.sum()), "taken": log.taken}
+    document = {"kind": "import", **told, "notices": log.notices, "provenance": out.provenance()}
+    head = f"{told['runs']} runs, {told['rows']} rows, {told['losses']} losses"
+    out.emit(document, lambda: _taken(head, log.taken))
+
+
+def _proposal_view(found: Proposal, sources: list[str], join: list[str]) -> list[Part]:
+    """Every column, what each thing of a log may be taken from, and the command that does so."""
+    from shapleymix_io.column_map import typed
+
+    pairs = [("--join", one) for one in join] + [("--map", pair) for pair in typed(found.entries)]
+    words = ["shapleymix", "import", *sources, *(word for pair in pairs for word in pair), "-o", "runs.csv"]
+    columns = {"column": list(found.columns), "such as": list(found.columns.values())}
+    parts = [*section(f"{found.origin}: its columns", columns, words=2), *_taken("may be read as", found.taken)]
+    parts += [f"Missing: {', '.join(found.missing)}. Fill in the dots."] if found.missing else []
+    return [*parts, "", Whole(shlex.join(words))]
+
+
+def _taken(title: str, found: Mapping[str, str]) -> list[Part]:
+    """What each thing of a log is taken from."""
+    return section(title, {"": list(found), "from": list(found.values())}, words=2)
+
+
+def _exporting() -> Any:
+    from shapleymix_io import export as made
+
+    return (made,)
+
+
+@command(
+    "shapleymix fit example/runs.csv -o fit.json",
+    "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv -o best.json",
+    "shapleymix export best.json --format megatron --paths example/paths.csv -o blend.txt",
+    "shapleymix export best.json --format hf --mean-tokens en=310,de=280,fr=290,zh=420,ja=380 -o mixing.py",
+    "shapleymix export unimax:4 --format olmo-core --paths example/paths.csv -D 8M",
+    core=_exporting,
+    without=("mixture", "format"),
+)
+@argument("mixture", "MIX")
+@option("--format TRAINER", "megatron, hf, mosaic, olmo-core, litdata, ...", "form", required=True)
+@option("--paths TABLE", "Where each language lies: language,path[,...].")
+@option("--languages TABLE", "Languages table: available tokens.")
+@option("--point COUNT", "Which mixture of a frontier or of several budgets, counted from 1.")
+@output("the trainer's file, and FILE.json beside it: shares, tokens and epochs")
+def export(
+    out: Output, mixture: str, form: str, paths: str | None, languages: sm.Languages | None, point: int | None,
+    **keywords: Any,
+) -> None:  # fmt: skip
+    """Write a mixture as a trainer's config.
+
+    MIX is what `optimize -o` wrote, ratios such as en=0.5,de=50%, or a baseline (natural, unimax:4) of the languages
+    in the tables. TRAINER is megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory
+    or json. Ratios are of tokens: a trainer that draws documents gets the weights that make it so, by --mean-tokens.
+    Languages of ratio 0 are left out, and without -o the file goes to standard output.
+    """
+    from shapleymix_io import export as exported
+    from shapleymix_io.blends import Corpora, read_corpora
+
+    corpora = Corpora() if paths is None else read_corpora(paths)
+    for one in corpora.files:
+        out.used(one.file, one.sha256)
+    found, keywords["available"] = _mixture(out, mixture, point, corpora, languages, keywords)
+    made = exported(found, form, paths=corpora, **keywords)
+    out.note(made.notes)
+    out.warn(made.notices)
+    if out.path:
+        made.write(out.path, force=out.force, provenance=out.provenance())
+        out.note([f"wrote {out.path}"])
+    out.as_json = out.as_json or not (made.text or out.path)
+    shown = (lambda: _streams_view(made)) if out.path else (lambda: [Whole(line) for line in made.text.splitlines()])
+    out.emit(made.to_document(out.provenance()), shown)
+
+
+def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any, keywords: dict[str, Any]) -> Any:
+    """A saved mixture, or ratios by language, and the unique tokens that are known."""
+    from shapleymix.tables.baselines import mixture_of
+    from shapleymix.tables.languages import tokens_at_hand
+    from shapleymix.tables.sizes import parse_size
+
+    saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
+    names = tuple(corpora.sources()) if table is None else table.names
+    if saved is not None:
+        names = tuple(getattr(saved, "mixture", saved))
+    elif "=" in text:
+        names = tuple(part.rpartition("=")[0].strip() for part in text.split(","))
+    held = tokens_at_hand(names, table, keywords.get("available"))
+    known = {name: value for name, value in zip(names, held.tolist(), strict=True) if not math.isnan(value)}
+    if saved is not None:
+        return saved, known
+    for place, name in enumerate(names):
+        held[place] = known.get(name, corpora.tokens(name))
+    D = parse_size(keywords["D"], "-D") if "D" in keywords else math.nan
+    return dict(zip(names, mixture_of(text, names, held, D).tolist(), strict=True)), known
+
+
+def _saved(out: Output, path: str, point: int | None) -> Any:
+    """The mixture that a command wrote, one of several by its number, or ratios by language."""
+    from shapleymix.mixing.mixture import MixtureGrid
+
+    known = {} if path == "-" else read_json(path)
+    if isinstance(known, dict) and known.get("kind", "export") == "export" and known:
+        names = tuple(known.get("mixture", known))
+        return dict(zip(names, parse_mixture(Path(path), names).tolist(), strict=True))
+
+    several = (sm.Frontier, MixtureGrid)  # named before the file is read: a record of an unknown kind is refused
+    found = load(out, Record, path)
+    if isinstance(found, several):
+        count = len(found.entries)
+        if point is None or not 1 <= point <= count:
+            raise UsageError(f"{path} holds {count} mixtures", hint=f"choose one by --point 1 to {count}")
+        return found.point(point) if isinstance(found, sm.Frontier) else found.entries[point - 1]
+    if not isinstance(found, sm.Mixture):
+        raise StoreError(f"holds no mixture, but a {found.kind}", location=Location(path))
+    return found
+
+
+def _streams_view(made: Export) -> list[Part]:
+    """A row for each stream."""
+    rows = [
+        {"stream": one.name, "weight": f"{one.weight:.6f}", "tokens": one.ratio * made.blend.asked.D,
+         "of tokens": f"{one.ratio:.6f}", "available": one.available, "epochs": made.epochs[one.source]}
+        for one in made.streams
+    ]  # fmt: skip
+    return [Table.of(rows, ("stream", "weight", "of tokens", "tokens", "available", "epochs"))]

@@ -1,0 +1,185 @@
+"""The question of a mixture, opened again: convex pieces and token caps at a grid of budgets, for the page's sliders.
+
+The page's script knows one law's pieces at each budget and bounds on single ratios, nothing of growth in N and D: the
+core is asked at every budget of the grid. What it does not know is told instead of shown: see `unmoved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import shapleymix as sm
+from shapleymix import Fit, Mixture
+from shapleymix.errors import InfeasibleError
+from shapleymix.files import Json
+from shapleymix.mixing.polytope import REGIME
+from shapleymix.mixing.problem import Problem
+from shapleymix.records import FloatArray
+from shapleymix.tables.amounts import amounts, parse_ratio
+from shapleymix.tables.languages import Languages
+
+STEPS = 5
+"""Sizes N and token counts D of the grid, beside the mixture's own."""
+AHEAD = 10.0
+"""The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
+FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate")
+USUAL: Mapping[str, object] = {
+    "smoothing": 0.5,
+    "level": 0.9,
+    "seed": 0,
+    "objective": "mean",
+    "distance": "l1",
+    "kl": 0.0,
+}
+"""Keywords that no command needs to say."""
+
+
+def opened(mixture: Mixture) -> dict[str, Any]:
+    """The keywords of `problem` that a stored mixture was asked with."""
+    asked: dict[str, Any] = dict(mixture.asked)
+    table = asked.get("languages")
+    if isinstance(table, Mapping):
+        numbers = {name: table[name] for name in ("available_tokens", "weight", "max_epochs")}
+        held: dict[str, Any] = {
+            name: None if one is None else np.array(one, dtype=np.float64) for name, one in numbers.items()
+        }
+        held |= {name: tuple(table[name]) for name in ("names", "family", "notices")}
+        asked["languages"] = Languages(**held, origin=table["origin"], digest=table["digest"])
+    if isinstance(asked.get("downstream"), Mapping):
+        asked["downstream"] = sm.Downstream.from_document(asked["downstream"])
+    return {name: value for name, value in asked.items() if name not in ("what_if", "compare_to", "constraints")}
+
+
+def unmoved(fit: Fit, mixture: Mixture) -> str:
+    """Why no slider can move this question; empty where they can."""
+    if (mixture.sources, mixture.targets) != (fit.sources, fit.targets):
+        return "the mixture is chosen by scores on tasks" if mixture.measure == "error" else "it is of another fit"
+    asked = mixture.asked
+    known = {
+        "bounds on sums of ratios": asked.get("groups"),
+        "a mixture to stay near": asked.get("near"),
+        "a pull towards a mixture": mixture.kl > 0,
+        "constraints of your own": asked.get("constraints"),
+        "the worst case": mixture.objective_kind != "mean",
+        "scores on tasks": mixture.measure == "error",
+        "a law without convex pieces": np.isnan(mixture.gap),
+    }
+    return ", ".join(name for name, there in known.items() if there)
+
+
+def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
+    """What the page's script is given.
+
+    Parameters
+    ----------
+    fit, mixture : Fit and Mixture
+        The fit, and the mixture at which the page begins.
+    name : str
+        What the command line that the page shows calls the fit.
+
+    Raises
+    ------
+    ShapleyMixError
+        If the question cannot be asked again, as where the fit is not the mixture's.
+    """
+    asked = opened(mixture)
+    own = sm.problem(fit, mixture.N, mixture.D, **asked)
+    given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "cap")
+    nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
+    wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
+    sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))
+    budgets = [_budget(fit, N, D, wider) for N in sizes for D in tokens]
+    first = next(one for one in budgets if "floor" in one)
+    shared = {key: first[key] for key in (*FIELDS, "unit", "own", "edge") if key in first}
+    ranges = {
+        "p": fit.coverage.whole_p_range.tolist(),
+        "N": list(map(float, fit.N_range)),
+        "D": list(map(float, fit.D_range)),
+    }
+    return {
+        "sources": list(mixture.sources),
+        "targets": list(mixture.targets),
+        "sizes": sizes,
+        "tokens": tokens,
+        "start": {
+            "n": sizes.index(mixture.N),
+            "d": tokens.index(mixture.D),
+            "weights": _sliders(own).tolist(),
+            "caps": given.tolist(),
+        },
+        "shared": shared,
+        "budgets": [{key: value for key, value in one.items() if shared.get(key) != value} for one in budgets],
+        "available": [None if np.isnan(one) else one for one in mixture.available.tolist()],
+        "rivals": [{"name": one.name, "p": one.p.tolist()} for one in mixture.baselines if np.isfinite(one.objective)],
+        "ranges": ranges,
+        "unit": own.unit,
+        "p": mixture.p.tolist(),
+        "closed": (own.within.upper <= 0).tolist(),
+        "weighed": own.asked["weights"] is not None,
+        "command": ["shapleymix", "optimize", name],
+        "flags": dict(_flags(asked)),
+    }
+
+
+def _steps(now: float, fitted: FloatArray) -> list[float]:
+    """A grid from the least fitted value to `AHEAD` times the mixture's, or the largest fitted, that holds its own."""
+    low, high = min(float(fitted[0]), now), max(float(fitted[1]), AHEAD * now)
+    return sorted({now, *(float(f"{one:.2g}") for one in np.geomspace(low, high, STEPS))})
+
+
+def _sliders(question: Problem) -> FloatArray:
+    """The weights (K,) as they were typed; ones where losses are divided by those of monolingual models."""
+    weights = question.weights
+    return np.ones_like(weights.raw) if weights.relative else weights.raw
+
+
+def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str, Json]:
+    """Bounds and pieces of the law at one budget; the reason why there are none."""
+    try:
+        question = sm.problem(fit, N, D, **asked)
+        pieces = question.goal.pieces
+    except InfeasibleError as error:
+        return {"reason": error.message}
+    within, surface = question.within, question.surface
+    raised = np.array([why == REGIME for why in within.floor_origin])
+    edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
+    edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
+    found: dict[str, Json] = {
+        "lower": np.where(raised, 0.0, within.lower).tolist(),
+        "upper": within.upper.tolist(),
+        "own": surface.own.tolist(),
+        "edge": edge.tolist(),
+        "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.relative else None,
+        "form": pieces.form,
+    }
+    for name in FIELDS:
+        value = getattr(pieces, name)
+        found[name] = None if value is None else _plain(np.broadcast_to(value, _shape(name, pieces.phi)))
+    return found
+
+
+def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:
+    M, K = phi.shape
+    return (M, K) if name in ("phi", "s") else ((M,) if name in ("unique", "rate") else (K,))
+
+
+def _plain(values: FloatArray) -> Json:
+    """Numbers as JSON has them; infinite ones, which are no limits, are null."""
+    return [_plain(one) if np.ndim(one) else (float(one) if np.isfinite(one) else None) for one in values]
+
+
+def _flags(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The other options of the command line that asks the same."""
+    for name, value in asked.items():
+        if name in ("weights", "caps", "downstream") or value in (None, False, (), []) or USUAL.get(name) == value:
+            continue
+        if isinstance(value, Languages):
+            text = value.origin
+        elif isinstance(value, Mapping):
+            text = ",".join(f"{key}={one}" for key, one in value.items())
+        else:
+            text = "" if value is True else str(value)
+        yield f"--{name.replace('_', '-')}", text

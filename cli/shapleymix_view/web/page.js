@@ -1,0 +1,299 @@
+// The sliders: what the reader asks (`asked`), the answer of the solver, and the elements that show both.
+"use strict";
+
+const data = JSON.parse(document.getElementById("page-data").textContent);
+const SMALL = 0.005,
+  MOST = 12;
+
+/** An element; texts are texts, whatever a name holds, and functions are listeners. */
+function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "rect", "line"].includes(tag),
+    made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function sized(value) {
+  const unit = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
+  return `${parseFloat((value / unit[0]).toPrecision(4))}${unit[1]}`;
+}
+
+const start = () => ({ ...data.start, weights: [...data.start.weights], caps: [...data.start.caps] });
+let asked = start(),
+  answer = null,
+  all = false;
+const pins = [];
+
+/** The law, the weights of the mean and the bounds at what is asked; a reason where there is no mixture. */
+function posed({ n, d, weights, caps }) {
+  const law = { ...data.shared, ...data.budgets[n * data.tokens.length + d] };
+  if (law.reason) return { reason: law.reason };
+  const total = sum(weights);
+  if (!(total > 0)) return { reason: "every weight is zero: raise one" };
+  const w = weights.map((value, j) => ((law.unit ? law.unit[j] : 1) * value) / total);
+  const upper = law.upper.map((value, i) => Math.min(value, caps[i])),
+    lower = [...law.lower];
+  law.own.forEach((i, j) => {
+    if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
+  });
+  return { law, w, lower, upper, reason: infeasible(lower, upper, data.sources) };
+}
+
+/** What lies outside of what was fitted, at most three things. */
+function warningsOf({ n, d }, p) {
+  const { N, D, p: ranges } = data.ranges,
+    [size, tokens] = [data.sizes[n], data.tokens[d]],
+    found = [];
+  const beyond = (value, [low, high]) => value < low * (1 - 1e-9) || value > high * (1 + 1e-9);
+  if (beyond(size, N)) found.push(`N = ${sized(size)} lies outside of the fitted ${sized(N[0])} to ${sized(N[1])}.`);
+  if (beyond(tokens, D)) found.push(`D = ${sized(tokens)} lies outside of the fitted ${sized(D[0])} to ${sized(D[1])}.`);
+  const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
+  if (odd.length) {
+    const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
+    found.push(`No fitted run held such a ratio of ${named}.`);
+  }
+  return found;
+}
+
+const pairs = (names, values) => names.map((name, i) => `${name}=${values[i]}`).join(",");
+const quoted = (text) => (/^[\w@%+=:,./-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** The same question as a command line. */
+function commandOf({ n, d, weights, caps }) {
+  const words = [...data.command, "-N", String(data.sizes[n]), "-D", String(data.tokens[d])];
+  const given = { ...data.flags },
+    limited = data.sources.filter((_, i) => caps[i] < 1);
+  if (limited.length) {
+    given["--caps"] = pairs(limited, limited.map((name) => caps[data.sources.indexOf(name)]));
+  }
+  const { unit } = { ...data.shared, ...data.budgets[n * data.tokens.length + d] },
+    moved = weights.some((value, j) => value !== data.start.weights[j]);
+  if (unit && !moved) given["--weights"] = "normalized";
+  else if (data.weighed || moved) {
+    given["--weights"] = pairs(data.targets, unit ? weights.map((value, j) => value * unit[j]) : weights);
+  }
+  for (const [flag, text] of Object.entries(given)) words.push(flag, ...(text === "" ? [] : [text]));
+  return words.map(quoted).join(" ");
+}
+
+/** Losses (K); null for a target that counts nothing and whose own source is below the edge of the law's regime. */
+function lossesOf({ law, w, p, upper, losses }) {
+  const beyond = (i, j) => i >= 0 && !(w[j] > 0) && upper[i] > 0 && p[i] < law.edge[j];
+  return [...losses].map((value, j) => (beyond(law.own[j], j) ? null : value));
+}
+
+/** A slider beside a number that may also be typed; what is typed stays as it is. */
+function control(label, value, most, set) {
+  const show = (from) => [slider, number].forEach((one) => one !== from && (one.value = String(value())));
+  const changed = (event) => {
+    const typed = Number(event.target.value),
+      valid = event.target.value.trim() !== "" && typed >= 0 && (most === 1 ? typed <= 1 : Number.isFinite(typed));
+    number.setAttribute("aria-invalid", String(!valid));
+    if (!valid) return;
+    set(typed);
+    if (typed > Number(slider.max)) slider.max = String(typed);
+    show(event.target);
+    refresh();
+  };
+  const shared = { min: "0", step: "any", input: changed };
+  const slider = make("input", { ...shared, type: "range", max: String(most), "aria-label": label });
+  const number = make("input", { ...shared, type: "number", "aria-label": `${label}, as a number` });
+  controls.push(show);
+  return [slider, number];
+}
+
+/** A slider over the steps of the grid. */
+function stepped(label, values, key) {
+  const told = make("output"),
+    set = (event) => {
+      asked[key] = Number(event.target.value);
+      show();
+      refresh();
+    };
+  const slider = make("input", { type: "range", min: "0", max: String(values.length - 1), step: "1", input: set });
+  slider.setAttribute("aria-label", label);
+  const show = () => {
+    slider.value = String(asked[key]);
+    told.textContent = sized(values[asked[key]]);
+    slider.setAttribute("aria-valuetext", told.textContent);
+  };
+  controls.push(show);
+  return make("label", { class: "control" }, make("span", {}, label), slider, told);
+}
+
+/** A group of controls with a name each; of many the first, and the others folded. */
+function groupOf(title, names, order, controlOf) {
+  const rows = order.map((i) => make("div", { class: "control" }, make("span", {}, names[i]), ...controlOf(i)));
+  const group = make("fieldset", {}, make("legend", {}, title), ...rows.slice(0, MOST));
+  if (rows.length > MOST) {
+    group.append(make("details", {}, make("summary", {}, `${rows.length - MOST} more`), ...rows.slice(MOST)));
+  }
+  return group;
+}
+
+function tableOf(caption, heads, rows) {
+  const cell = (value) =>
+    value instanceof Node ? make("td", {}, value) : make("td", { class: "number" }, String(value));
+  const body = rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(cell)));
+  const head = make("tr", {}, ...heads.map((name, i) => make("th", { scope: "col", class: i ? "number" : null }, name)));
+  const table = make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+}
+
+function barOf(value, cap, top) {
+  const wide = (ratio) => ((100 * ratio) / top).toFixed(2),
+    parts = [make("rect", { class: "bar", width: wide(value), height: "8", y: "1" })];
+  if (cap < 1 && cap <= top) {
+    parts.push(make("line", { class: "cap", x1: wide(cap), x2: wide(cap), y1: "0", y2: "10" }));
+  }
+  const shape = { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" };
+  return make("svg", { class: "strip", ...shape }, ...parts);
+}
+
+/** The ratios by size; of many sources the small ones as one row, until all are asked for. */
+function ratiosOf({ p, upper }) {
+  const order = [...p.keys()].sort((a, b) => p[b] - p[a] || a - b),
+    tokens = data.tokens[asked.d];
+  const few = all || order.length <= MOST ? order : order.filter((i) => p[i] >= SMALL),
+    top = Math.max(...p);
+  const epochs = (i) => (data.available[i] ? ((p[i] * tokens) / data.available[i]).toFixed(2) : "–");
+  const rows = few.map((i) => [data.sources[i], p[i].toFixed(4), barOf(p[i], upper[i], top), epochs(i)]);
+  if (few.length < order.length) {
+    const rest = sum(order.filter((i) => !few.includes(i)).map((i) => p[i]));
+    rows.push([`${order.length - few.length} others`, rest.toFixed(4), barOf(rest, 1, top), ""]);
+  }
+  const table = tableOf("The best mixture", ["source", "ratio", "", "epochs"], rows);
+  if (order.length <= MOST) return [table];
+  const flip = () => {
+    all = !all;
+    refresh();
+  };
+  return [table, make("button", { type: "button", click: flip }, all ? "Fold small sources" : "Show all sources")];
+}
+
+/** What other mixtures have at this budget, in the same ratios. */
+function rivalsOf({ law, w, objective }) {
+  return data.rivals.map(({ name, p }) => {
+    const other = evaluate(law, p, w).objective;
+    if (law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j])) return [name, "–", "–"]; // another law
+    return [name, other.toFixed(4), (other - objective).toFixed(4)];
+  });
+}
+
+function showAnswer() {
+  if (answer.reason) {
+    objective.textContent = `No mixture: ${answer.reason}.`;
+    shown.replaceChildren();
+    warned.replaceChildren();
+    return;
+  }
+  const { p, gap, w } = answer,
+    losses = lossesOf(answer);
+  objective.textContent =
+    `Mean loss ${answer.objective.toFixed(4)} ${data.unit}. ` +
+    `No mixture within the bounds is better by more than ${
+      gap < 1e-12 * Math.abs(answer.objective) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`
+    }.`;
+  warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
+  const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
+  const parts = [...ratiosOf(answer), tableOf("Predicted losses, nats", ["target", "loss", "weight"], targets)];
+  if (data.rivals.length) {
+    parts.push(tableOf("Other mixtures at this budget", ["mixture", "mean loss", "gain over it"], rivalsOf(answer)));
+  }
+  shown.replaceChildren(...parts);
+}
+
+function refresh() {
+  const question = posed(asked);
+  answer = question.reason
+    ? question
+    : { ...question, ...solve(question.law, question.w, question.lower, question.upper) };
+  showAnswer();
+  command.textContent = commandOf(asked);
+}
+
+/** Keeps the answer in a table below, to be compared with later ones. */
+function pin() {
+  if (answer.reason) return;
+  const order = [...answer.p.keys()].sort((a, b) => answer.p[b] - answer.p[a]).slice(0, 4),
+    ratios = order.map((i) => `${data.sources[i]} ${answer.p[i].toFixed(3)}`).join(", ");
+  const [N, D] = [data.sizes[asked.n], data.tokens[asked.d]].map(sized);
+  pins.push([`${pins.length + 1}: N = ${N}, D = ${D}`, answer.objective.toFixed(4), ratios]);
+  pinned.replaceChildren(tableOf("Pinned answers", ["answer", "mean loss", "largest ratios"], pins));
+}
+
+function reset() {
+  asked = start();
+  controls.forEach((show) => show());
+  refresh();
+}
+
+/** The answer as JSON: what was asked, and what was found. */
+function documentOf() {
+  const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  const question = {
+    N: data.sizes[asked.n],
+    D: data.tokens[asked.d],
+    weights: named(data.targets, asked.weights),
+    caps: named(data.sources, asked.caps),
+    command: commandOf(asked),
+  };
+  if (answer.reason) return { ...question, reason: answer.reason };
+  const { p, objective: value, gap } = answer,
+    losses = named(data.targets, lossesOf(answer)),
+    found = { mixture: named(data.sources, p), losses, objective: value, gap };
+  return { ...question, ...found, warnings: warningsOf(asked, p) };
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    said.textContent = "Copied.";
+  } catch {
+    said.textContent = "The browser does not let a page copy here: select the text instead.";
+  }
+}
+
+const controls = [],
+  objective = make("p", { class: "objective", "aria-live": "polite" }),
+  warned = make("ul", { class: "warnings" }),
+  shown = make("div"),
+  command = make("pre", { tabindex: "0", "aria-label": "The same question as a command" }),
+  pinned = make("div"),
+  said = make("span", { role: "status" });
+const button = (id, text, click) => make("button", { type: "button", id, click }, text);
+const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
+  byRatio = [...data.sources.keys()].sort((a, b) => data.p[b] - data.p[a] || a - b);
+const heaviest = 2 * Math.max(...data.start.weights);
+document.getElementById("panel").append(
+  make(
+    "div",
+    { class: "controls" },
+    stepped("N, parameters", data.sizes, "n"),
+    stepped("D, tokens", data.tokens, "d"),
+    groupOf("Weights of targets", data.targets, byWeight, (j) =>
+      control(`weight of ${data.targets[j]}`, () => asked.weights[j], heaviest, (value) => (asked.weights[j] = value)),
+    ),
+    groupOf("Caps of sources", data.sources, byRatio.filter((i) => !data.closed[i]), (i) =>
+      control(`cap of ${data.sources[i]}`, () => asked.caps[i], 1, (value) => (asked.caps[i] = value)),
+    ),
+  ),
+  make("div", { class: "answer" }, objective, warned, shown),
+  make(
+    "div",
+    { class: "after" },
+    make("h3", {}, "The same question as a command"),
+    command,
+    button("copy", "Copy the command", () => copy(command.textContent)),
+    button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
+    button("pin", "Pin this answer", pin),
+    button("reset", "Reset", reset),
+    said,
+    pinned,
+  ),
+);
+reset();

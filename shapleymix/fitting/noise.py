@@ -1,0 +1,219 @@
+"""How runs scatter about a law: one model of log losses, told by held-out residuals, in K + 3 numbers.
+
+    log L_j(p, N, D) = law_j + (replicate_bj - median_b replicate_bj) + T (scale_j z_j(p) + form(N, D) z_0)
+
+The replicates say how little the law is known; they are moved to lie about the law, since with few runs what is
+believed draws their middle off it. `z` is a Gaussian field of covariance `c_jl ((1 - common) k(p, q) + common)`:
+
+    c_jl = 1 for a target with itself, `shared` for two;   k(p, p) = 1,  k(p, q) = SMOOTH exp(-H2(p, q) / REACH)
+
+with `H2 = 1 - sum_i sqrt(p_i q_i)`, Hellinger's squared distance. `z_0` is one draw for all mixtures and targets: that
+the law's form is another far from the runs, and that checkpoints of a decaying learning rate are no final losses.
+`T = sqrt(runs / chi2(runs))` makes all of it Student's t with as many degrees of freedom as there are independent runs.
+
+A held-out loss also misses its prediction by how little the law is known, which replicates hold already. Where a run
+of leverage h scatters about the law by sigma, a fit to it is left with sigma^2 (1 - h), and one without it errs by
+sigma^2 / (1 - h) (Allen's PRESS, 1974): sigma^2 is the geometric mean of the two.
+Axes: S samples, R rows or mixtures, M sources, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.fitting.coverage import Coverage
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.streams import Stream
+
+BEYOND_N, BEYOND_D = 0.010, 0.030
+"""Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
+
+What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
+had not seen, after replicates and scatter (bench_coverage.py); a fifth of what the loss itself changes on the way.
+"""
+SMOOTH, REACH = 0.3, 0.2
+"""Share of the scatter that near mixtures have in common, and the squared Hellinger distance of "near"."""
+POOLED = 4.0
+"""Runs' worth of the median target's scatter in that of each."""
+TAMED = 4.0
+"""Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
+LEAST = 0.5
+"""Of the variance of held-out residuals is scatter at least, whatever little is left of the fitted ones."""
+FEWEST_RUNS = 2.5
+"""Degrees of freedom at least."""
+CELL = 4
+"""Mixtures of one N and D below which it tells nothing of what they have in common."""
+MOST_COMMON = 0.9
+NORMAL_MEDIAN = 0.6745
+"""The median absolute value of a standard normal."""
+SAME = 1e-9
+"""Mixtures whose ratios all differ by less are one."""
+JITTER = 1e-10
+
+
+@dataclass(frozen=True)
+class Noise(Record):
+    """The scatter of runs about a law.
+
+    Attributes
+    ----------
+    scale : array (K,)
+        Standard deviation of the log loss of one run.
+    shared : float
+        Correlation of two targets.
+    common : float
+        Share of the variance that all mixtures of one budget have in common.
+    runs : float
+        Independent runs behind this, the degrees of freedom.
+    """
+
+    kind = "fit/noise"
+    axes: ClassVar[Mapping[str, str]] = {"scale": "K"}
+
+    scale: FloatArray
+    shared: float
+    common: float
+    runs: float
+
+    @classmethod
+    def of(
+        cls, held: FloatArray, fitted: FloatArray, groups: IntArray, cells: IntArray, *, replicated: bool = True
+    ) -> Noise | None:
+        """The scatter that residuals show; None without any.
+
+        Parameters
+        ----------
+        held, fitted : array (R, K)
+            log(loss / prediction) by fits that did not see the run, and by the fit to all; NaN where none counts.
+        groups, cells : int array (R,)
+            The number of each row's mixture, and of its budget (N, D).
+        replicated : bool
+            Whether replicates hold how little the law is known, so that the noise must not.
+        """
+        there = ~np.isnan(held)
+        if not there.any():
+            return None
+        held, fitted = _tamed(held), _tamed(np.where(there, fitted, np.nan))
+        size, left = _mean_square(held), _mean_square(fitted)
+        unit = np.where(there, held, 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
+        count = _independent(unit, there, groups)
+        share = np.clip(np.sqrt(left / np.where(size > 0, size, 1.0)), LEAST, 1.0) if replicated else 1.0
+        variance, known = size * share, size > 0
+        usual = np.median(variance[known]) if known.any() else 0.0
+        pooled = np.where(known, (count * variance + POOLED * usual) / (count + POOLED), 0.0)
+        runs = max(float(np.median(count[count > 0])), FEWEST_RUNS)
+        return cls(np.sqrt(pooled), _shared(unit), _common(np.where(there, unit, np.nan), cells, groups), runs)
+
+    def check(self, targets: int) -> None:
+        """Raise a ValueError unless there is one scale for each of so many targets."""
+        if self.scale.shape != (targets,):
+            raise ValueError(f"noise: {self.scale.size} scales for {targets} targets")
+
+    def field(self, p: FloatArray, samples: int, seed: int, *, runs: bool = True) -> FloatArray:
+        """T z (S, R, K) at mixtures p (R, M): of single runs, or of what many would have in the mean.
+
+        The draws of a row are its own whatever rows follow it, and mixtures that are one have one draw.
+        """
+        first = first_alike(p)
+        kept = np.unique(first)
+        root = np.linalg.cholesky(self._over_mixtures(p[kept], runs))
+        own = [_normal(seed, place, samples, len(self.scale)) for place in range(len(kept))]
+        unit = np.stack([_correlated(one, self.shared) for one in own], axis=1)
+        field = np.einsum("rq,sqk->srk", root, unit) if len(kept) > 1 else root[0, 0] * unit
+        return field[:, np.searchsorted(kept, first)] * self.heavy(samples, seed)[:, None, None]
+
+    def heavy(self, samples: int, seed: int) -> FloatArray:
+        """T (S,)."""
+        chi2 = np.random.default_rng([seed, Stream.NOISE, 0]).chisquare(self.runs, samples)
+        return np.sqrt(self.runs / chi2)
+
+    def _over_mixtures(self, p: FloatArray, runs: bool) -> FloatArray:
+        """Covariance (R, R) of unit fields at different mixtures."""
+        near = SMOOTH * np.exp(-_hellinger(p) / REACH)
+        alone = (1 - SMOOTH if runs else JITTER) * np.eye(len(p))
+        return (1 - self.common) * (near + alone) + self.common
+
+
+def form_error(coverage: Coverage, N: float, D: float) -> FloatArray:
+    """Standard deviation (K,) of log loss for the form's sake at a budget; 0 within the fitted ones."""
+    sizes, tokens = coverage.beyond_budgets(np.array([N]), np.array([D]))
+    return np.hypot(BEYOND_N * np.log(sizes[0]), BEYOND_D * np.log(tokens[0]))
+
+
+def form_draws(samples: int, seed: int) -> FloatArray:
+    """z_0 (S,), alike at every budget."""
+    return np.random.default_rng([seed, Stream.NOISE, 1]).standard_normal(samples)
+
+
+@lru_cache(maxsize=64)
+def _normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
+    """Draws (S, K + 1) for the row at a place: one for all targets, then one for each."""
+    return np.random.default_rng([seed, Stream.NOISE, 2 + place]).standard_normal((samples, targets + 1))
+
+
+def _correlated(draws: FloatArray, shared: float) -> FloatArray:
+    return np.sqrt(shared) * draws[:, :1] + np.sqrt(1 - shared) * draws[:, 1:]
+
+
+def first_alike(p: FloatArray) -> IntArray:
+    """For each mixture (R, M) the first that is the same (R,)."""
+    return np.array([int(np.all(np.abs(p - one) <= SAME, axis=1).argmax()) for one in p], dtype=np.int64)
+
+
+def _hellinger(p: FloatArray) -> FloatArray:
+    root = np.sqrt(np.maximum(p, 0.0))
+    return np.square(root[:, None] - root[None]).sum(axis=2) / 2
+
+
+def _mean_square(x: FloatArray) -> FloatArray:
+    """(K,) of what is there; 0 for a target without any."""
+    there = ~np.isnan(x)
+    return np.square(np.where(there, x, 0.0)).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+
+
+def _tamed(x: FloatArray) -> FloatArray:
+    """Residuals (R, K), the outlying ones moved in."""
+    known = (~np.isnan(x)).any(axis=0)
+    limit = np.full(x.shape[1], np.inf)
+    limit[known] = TAMED / NORMAL_MEDIAN * np.nanmedian(np.abs(x[:, known]), axis=0)
+    limit = np.where(limit > 0, limit, np.inf)
+    return np.clip(x, -limit, limit)
+
+
+def _independent(unit: FloatArray, there: BoolArray, groups: IntArray) -> FloatArray:
+    """Independent runs (K,): rows of one mixture err alike (Kish 1965, with the mean correlation within)."""
+    together = (groups[:, None] == np.unique(groups)).astype(np.float64)
+    count = together.T @ there
+    pairs = count**2 - count
+    alike = (np.square(together.T @ unit).sum() - np.square(unit).sum()) / max(float(pairs.sum()), 1.0)
+    rows = there.sum(axis=0)
+    return rows**2 / np.maximum(rows + np.clip(alike, 0.0, 1.0) * pairs.sum(axis=0), 1.0)
+
+
+def _shared(unit: FloatArray) -> float:
+    """The mean correlation of two targets, at least 0; of one target with itself 1."""
+    targets = int((unit != 0).any(axis=0).sum())
+    if targets < 2:
+        return 1.0
+    of_pairs = (np.square(unit.sum(axis=1)).mean() - np.square(unit).sum(axis=1).mean()) / (targets * (targets - 1))
+    return float(np.clip(of_pairs, 0.0, 1.0))
+
+
+def _common(unit: FloatArray, cells: IntArray, groups: IntArray) -> float:
+    """Share of the variance between budgets of enough mixtures, by analysis of variance; 0 with fewer than two."""
+    parts = [unit[cells == cell] for cell in np.unique(cells) if len(np.unique(groups[cells == cell])) >= CELL]
+    if len(parts) < 2:
+        return 0.0
+    found = []
+    for part in parts:
+        count = (~np.isnan(part)).sum(axis=0)
+        known = part[:, count > 1]
+        if known.size:
+            chance = np.nanvar(known, axis=0, ddof=1) / count[count > 1]
+            found.append(float((np.nanmean(known, axis=0) ** 2 - chance).mean()))
+    return float(np.clip(np.mean(found), 0.0, MOST_COMMON)) if found else 0.0

@@ -1,0 +1,225 @@
+"""Whether runs without a target's own language are another regime, and the fits of both.
+
+A model that never saw a language predicts it far worse than the law of those that did says, however little they saw.
+One law for both is pulled off by such runs; without them it knows nothing of such mixtures. So where the log tells the
+two regimes apart, its losses of runs with the language are fitted alone, and mixtures without it are predicted by the
+fit to all runs, which knows how all other sources help. Held-out errors of the law that is fitted tell them apart,
+paired by mixture; where none is named, those of `learned-base`, before any law is chosen or compared.
+
+Legend: R rows or points, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.display import short
+from shapleymix.errors import FitError
+from shapleymix.fitting.coverage import TRACE, Coverage
+from shapleymix.fitting.evidence import own_source, own_tokens, without
+from shapleymix.fitting.fitted import Fitted, fitted_to, held_out_losses, noise_of, point_of
+from shapleymix.fitting.noise import Noise
+from shapleymix.fitting.repetition import Told, at_rate
+from shapleymix.fitting.scores import surely
+from shapleymix.fitting.study import Progress, Study
+from shapleymix.laws import Law
+from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+
+
+@dataclass(frozen=True)
+class Absent(Record):
+    """What tells the losses of mixtures without a target's own language.
+
+    Attributes
+    ----------
+    law, replicates : Law
+        The law fitted to all runs, with its bootstrap replicates.
+    coverage : Coverage
+        What all runs cover.
+    own : int array (K,)
+        Each target's own source; -1 where no fitted run was without it, and there is nothing to tell apart.
+    noise : Noise, optional
+        How held-out losses of runs without the target's own language scatter.
+    """
+
+    kind = "fit/absent"
+    axes: ClassVar[Mapping[str, str]] = {"own": "K"}
+
+    law: Law
+    replicates: Law | None
+    coverage: Coverage
+    own: IntArray
+    noise: Noise | None
+
+    def check(self, sources: tuple[str, ...], targets: int, replicates: Law | None) -> None:
+        """Refuse arrays that do not fit the labels, and other numbers of replicates than the fit has, if any.
+
+        Raises
+        ------
+        ValueError
+            If a shape is wrong, or `own` names no source.
+        """
+        for law, leading in ((self.law, 0), (self.replicates, 1)):
+            if law is not None:
+                law.check(len(sources), targets, leading)
+        counts = [() if one is None else one.batch() for one in (self.replicates, replicates)]
+        if replicates is not None and counts[0] != counts[1]:
+            raise ValueError(f"absent: {counts[0] or 'no'} replicates beside {counts[1]} of the fit")
+        self.coverage.check(len(sources), targets)
+        if self.own.shape != (targets,) or not ((self.own >= -1) & (self.own < len(sources))).all():
+            raise ValueError(f"absent: own names one of {len(sources)} sources for each of {targets} targets, or -1")
+
+    def entries(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, K) of mixtures p (R, M) are of this regime."""
+        return (self.own >= 0) & (p[:, self.own] < TRACE)
+
+    def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
+        """Which targets' losses are of this regime at points p (R, M)."""
+        there = np.any(self.entries(p), axis=0)
+        if not there.any():
+            return ()
+        names = short([name for name, off in zip(targets, there, strict=True) if off])
+        return (
+            f"for mixtures without {names}, the loss on {'each' if there.sum() > 1 else 'it'} comes from a fit to all "
+            "runs; an optimum keeps some of it unless the bounds forbid that",
+        )
+
+
+ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
+APART = 2.0
+"""Where one law errs so many times as much on held-out runs without the language as on the others, they are apart
+unless the fit to the others alone is surely worse; else only if it is surely better."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A study, and its regimes.
+
+    Attributes
+    ----------
+    whole, study : Study
+        All losses; and those to which laws are fitted, which are the same where there is one regime.
+    lacking : bool array (R, K)
+        The losses of the other regime.
+    """
+
+    whole: Study
+    study: Study
+    lacking: BoolArray
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """That there are two regimes, and what told them apart."""
+        return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
+
+
+def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None = None) -> Parted:
+    """The study without the losses of another regime, where held-out errors of a law tell of one.
+
+    They are apart if the law fitted to the others alone surely errs less on these (paired by mixture, as laws are
+    compared); or if one law errs `APART` times as much on runs without the target's own language, and that fit does not
+    surely err more. A filter on own tokens, 0 too, says otherwise.
+    """
+    rows = _separable(study)
+    one = Parted(study, study, np.zeros_like(rows))
+    if study.settings.min_own_tokens is not None or not study.settings.folds or not rows.any():
+        return one
+    with_own = (study.evidence.weight > 0) & ~rows
+    alone = replace(study, evidence=without(study.evidence, rows))
+    try:
+        whole, others = _errors(study, law, progress), _errors(alone, law, progress)
+    except FitError:  # too few runs
+        return one
+    there, before = _mean(whole, rows), _mean(whole, with_own)
+    gained = _surely(np.where(with_own, whole - others, np.nan), study.log.groups)
+    if not (gained > 0 or (gained == 0 and there > APART * before)):
+        return one
+    text = (
+        f"{int(rows.sum())} of {int((rows | with_own).sum())} losses come from runs that saw none of the target's "
+        "language. They get a model of their own (min_own_tokens=0 fits one law to all)"
+    )
+    evidence = replace(alone.evidence, notices=(*alone.evidence.notices, text))
+    return Parted(study, replace(alone, evidence=evidence), rows)
+
+
+def parted_by(study: Study, rows: BoolArray, progress: Progress | None = None) -> Parted:
+    """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
+
+    Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
+    target's own language and the rows that are fitted show that for another regime.
+    """
+    parts = parted(study.only(rows), progress=progress)
+    lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
+    if not lacking.any():
+        return Parted(study, study, lacking)
+    evidence = without(study.evidence, lacking)
+    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
+    return Parted(study, alone, lacking)
+
+
+def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Told, Fitted, Absent | None]:
+    """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
+    if parts.lacking.any():
+        try:
+            told = Told.of(parts.study, law)
+            return told, fitted_to(told, law, progress), _absent(parts, told, progress)
+        except FitError:  # too few runs for this law
+            pass
+    whole = Told.of(parts.whole, law)
+    return whole, fitted_to(whole, law, progress), None
+
+
+def _absent(parts: Parted, told: Told, progress: Progress | None) -> Absent:
+    """The law that `told` a rate fitted to all losses, for those without the target's own language.
+
+    The rate of repetition stays: one log has one rate, and the other regime would pull it off.
+    """
+    law, log = told.law, parts.whole.log
+    if told.profile is None:
+        whole = Told.of(parts.whole, law)
+        point = fitted_to(whole, law, progress)
+    else:
+        whole = replace(told, study=at_rate(parts.whole, told.rate))
+        point = replace(point_of(whole, law, progress), held_out=held_out_losses(Told.of(parts.whole, law))[0])
+    own = np.where(parts.lacking.any(axis=0), own_source(log.sources, log.targets), -1)
+    noise = noise_of(whole.study, point, parts.lacking)
+    return Absent(point.law, point.replicates, point.coverage, own, noise)
+
+
+def _separable(study: Study) -> BoolArray:
+    """Losses (R, K) of runs without the target's own language, of targets that enough other mixtures hold."""
+    counts, log = study.evidence.weight > 0, study.log
+    lacking = own_tokens(log) == 0
+    enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
+    return counts & lacking & np.array(enough)
+
+
+def _errors(study: Study, law: type[Law], progress: Progress | None) -> FloatArray:
+    """Held-out errors (R, K) of a law's log losses; NaN where there is none."""
+    plain = replace(study, settings=replace(study.settings, bootstrap=0))
+    predicted = fitted_to(Told.of(plain, law), law, progress).held_out
+    return np.full(study.log.loss.shape, np.nan) if predicted is None else np.abs(np.log(predicted / study.log.loss))
+
+
+def _mean(errors: FloatArray, of: BoolArray) -> float:
+    known = of & ~np.isnan(errors)
+    return float(errors[known].mean()) if known.any() else float("nan")
+
+
+def _surely(gains: FloatArray, groups: IntArray) -> int:
+    """1 or -1 if the mean of gains (R, K; NaN = none) is surely above or below 0 over mixtures, else 0."""
+    known = ~np.isnan(gains)
+    among = np.flatnonzero(known.any(axis=1))
+    if len(np.unique(groups[among])) < ENOUGH:
+        return 0
+    _, place = np.unique(groups[among], return_inverse=True)
+    sums = np.bincount(place, np.where(known, gains, 0.0)[among].sum(axis=1))
+    counts = np.bincount(place, known[among].sum(axis=1))
+    mean, n = sums.sum() / counts.sum(), len(sums)
+    error = np.sqrt(((sums - mean * counts) ** 2).sum() * n / (n - 1)) / counts.sum()
+    return surely(mean, error, n)

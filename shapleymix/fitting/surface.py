@@ -1,0 +1,461 @@
+"""All that is known of losses at one budget: values, joint samples, and convex pieces where there are any.
+
+Predicting, comparing, optimising and planning ask a `Surface`; every interval, gain and probability is a quantile of
+its samples, `exp(law + replicate - median replicate + noise)` as `noise` has it. So two commands that ask the same
+question print the same number. Where the log shows that mixtures without a target's own language are another regime,
+their losses come from that regime's law; scores of tasks are curves of the losses, drawn with them.
+Axes: S samples, B replicates, R rows or mixtures, M sources, K targets (T tasks where scores are meant).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from shapleymix.display import short
+from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.fitting.noise import first_alike
+from shapleymix.laws import Law
+from shapleymix.laws.lines import Lines
+from shapleymix.laws.pieces import Pieces, effective
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.streams import Stream
+
+UNCALIBRATED = 0.05
+"""Of the span of the calibrated losses: a loss further outside of it has a score that no run has shown."""
+SAMPLES = 2000
+"""Samples at least; every replicate has as many."""
+Measure = Literal["loss", "error"]
+Functional = Callable[[FloatArray], FloatArray]
+"""What is asked of losses: (..., K) -> (...)."""
+
+
+class Score(Protocol):
+    """Tasks whose error rates are curves of the losses of their languages (see `scores`)."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the T tasks."""
+        ...
+
+    @property
+    def lines(self) -> Lines:
+        """The curves."""
+        ...
+
+    @property
+    def scatter(self) -> FloatArray:
+        """(T,) standard deviation of the scores of single runs about the curves."""
+        ...
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """(T,) the language of each task, a target of the law."""
+        ...
+
+    @property
+    def calibrated(self) -> FloatArray:
+        """(T, 2) lowest and highest loss that a curve was drawn through."""
+        ...
+
+    def drawn(self, count: int) -> Lines:
+        """So many draws of curves as the scores leave possible, (count, T); the same on every call."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better one mixture is than another, with an interval and the probability that it is better at all."""
+
+    value: float
+    low: float
+    high: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One law at a budget and a supply: its pieces and those of its replicates, or what it says without pieces."""
+
+    law: Law
+    replicates: Law | None
+    N: float
+    D: float
+    supply: FloatArray | None  # (M,) unique tokens as shares of D; None where the law knows nothing of repetition
+    rate: float
+    rates: FloatArray | None  # (B,)
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """The law's convex pieces.
+
+        Raises
+        ------
+        SolveError
+            If the budget lies so far out that they overflow.
+        """
+        found = self.law.pieces(self.N, self.D)
+        if found is not None and not (np.isfinite(found.floor).all() and np.isfinite(found.scale).all()):
+            message = f"law {self.law.name!r} overflows at N = {self.N:g}, D = {self.D:g}"
+            raise SolveError(message, hint="give a larger N and D")
+        return found if found is None or self.supply is None else found.supplied(self.supply, self.rate)
+
+    @cached_property
+    def draws(self) -> Pieces | None:
+        """Those of the replicates (B,), as they were fitted."""
+        found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
+        if found is None:
+            return None
+        if self.supply is not None and self.rates is not None:
+            found = found.supplied(self.supply, self.rates)
+        return found.flat()
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
+        if self.pieces is None:
+            return self._asked(self.law, self._ratios(p, self.rate))
+        found = self.pieces.losses(p)
+        return np.where(np.isfinite(found), found, np.nan)
+
+    def of_replicates(self, p: FloatArray) -> FloatArray | None:
+        """Losses (B, K) of the replicates at one mixture (M,)."""
+        if self.draws is not None:
+            return self.draws.losses(p)
+        if self.replicates is None:
+            return None
+        if self.rates is None or self.supply is None or not (p > self.supply).any():
+            return self._asked(self.replicates, p)
+        each = [self._asked(_member(self.replicates, b), self._ratios(p, rate)) for b, rate in enumerate(self.rates)]
+        return np.stack(each)
+
+    def _asked(self, law: Law, q: FloatArray) -> FloatArray:
+        return law.losses(q[None], np.array([self.N]), np.array([self.D]))[..., 0, :]
+
+    def _ratios(self, p: FloatArray, rate: float) -> FloatArray:
+        return p if self.supply is None else effective(p, self.supply, rate)
+
+
+def _member(law: Law, number: int) -> Law:
+    """One replicate of a law."""
+    return law.mapped(lambda known, value: value[number] if np.ndim(value) > len(known.axes) else value)
+
+
+class Known:
+    """Where a surface's numbers come from: a fit, or an object of the user's own, of which nothing else is known."""
+
+    targets: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        """S; 1 where nothing is known of how sure the numbers are."""
+        return 1
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        """Losses (K,) at one mixture (M,), as they are shown."""
+        raise NotImplementedError
+
+    def raw(self, p: FloatArray) -> FloatArray:
+        """Losses (R, K) at mixtures (R, M), those that no model can have, too."""
+        return np.stack([self.losses(one) for one in p])
+
+    def base(self, p: FloatArray, samples: int) -> FloatArray:
+        """Log losses (S, K) of the replicates, moved to lie about the law."""
+        return np.log(self.losses(p))[None]
+
+    def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
+        """Unit noise (S, R, K) at mixtures (R, M), alike at every budget."""
+        return np.zeros((samples, len(p), len(self.targets)))
+
+    def scale(self, p: FloatArray) -> FloatArray:
+        """By what unit noise is multiplied at one mixture, (K,)."""
+        return np.zeros(len(self.targets))
+
+    def form(self, samples: int) -> FloatArray:
+        """Errors (S, K) that all mixtures have in common."""
+        return np.zeros((samples, len(self.targets)))
+
+    def outside(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, K) lie outside of what was fitted."""
+        return np.zeros((len(p), len(self.targets)), dtype=bool)
+
+    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+        """What a reader of the numbers should know."""
+        return ()
+
+
+def moved(regime: Regime, p: FloatArray, samples: int) -> FloatArray:
+    """Log losses (S, K) of the replicates, moved to lie about the law; the law's own without replicates."""
+    with np.errstate(invalid="ignore"):
+        law, again = np.log(regime.losses(p)), regime.of_replicates(p)
+        if again is None:
+            return np.broadcast_to(law, (samples, *law.shape))
+        logs = np.log(np.where(np.isfinite(again), again, np.nan))
+        moved = law + logs - np.median(logs, axis=0)
+    return np.repeat(moved, samples // len(moved), axis=0)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What is known of the losses of any mixtures at one budget.
+
+    Attributes
+    ----------
+    sources, targets : tuple of str
+        M labels, and K: of targets, or of tasks.
+    N, D : float
+        Parameters and tokens.
+    measure : str
+        `"loss"`, nats per token; or `"error"`, error rates of tasks.
+    available : array (M,)
+        Unique tokens; NaN where there is no limit.
+    pieces, draws : Pieces, optional
+        Convex pieces where every target has its own language, supply and score inside; and those of the replicates
+        (B,), moved to lie about the law at the middle of the fitted mixtures. None for a law without pieces.
+    own : int array (K,)
+        The source without which the target follows a model of its own; -1 where there is none.
+    edge : array (K,)
+        The smallest ratio of it that a fitted run had, at least `TRACE`; 0 where `own` is -1.
+    absent : Pieces, optional
+        Convex pieces of the other regime.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    measure: Measure
+    available: FloatArray
+    pieces: Pieces | None
+    draws: Pieces | None
+    own: IntArray
+    edge: FloatArray
+    absent: Pieces | None
+    known: Known
+    score: Score | None = None
+    places: IntArray | None = None  # (T,) of the tasks' languages among the law's targets
+
+    def mean(self, p: FloatArray) -> FloatArray:
+        """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
+        found = np.stack([self.known.losses(one) for one in np.atleast_2d(p)])
+        return found if self.score is None else self.score.lines.errors(found[:, self.places])
+
+    def sample(self, p: FloatArray, *, runs: bool = True) -> FloatArray:
+        """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
+
+        Parameters
+        ----------
+        p : array (R, M)
+            Mixtures.
+        runs : bool
+            Whether single runs are meant, or what many runs of each mixture would have in the mean.
+        """
+        return _sampled([(self, one) for one in np.atleast_2d(p)], runs=runs)
+
+    def interval(self, p: FloatArray, level: float) -> FloatArray:
+        """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
+        middle = self.mean(p)
+        ends = [self._ends(self.sample(one), level) for one in np.atleast_2d(p)]
+        return _holding(np.stack(ends, axis=1)[:, :, 0], middle)
+
+    def objective_interval(self, p: FloatArray, of: Functional, level: float) -> FloatArray:
+        """(2, R) the same for what is asked of the losses."""
+        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in np.atleast_2d(p)]
+        return _holding(np.stack(ends, axis=1), of(self.mean(p)))
+
+    def gain(self, p: FloatArray, q: FloatArray, of: Functional, level: float, *, runs: bool = True) -> Gain:
+        """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
+        return gain_between(self, p, self, q, of, level, runs=runs)
+
+    def outside(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, K) lie outside of what was fitted."""
+        p = np.atleast_2d(p)
+        found = self.known.outside(p)
+        return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
+
+    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+        """What a reader of numbers at these mixtures (R, M) should know."""
+        p = np.atleast_2d(p)
+        return (*self.known.warnings(p), *([] if self.score is None else self._of_scores(p)))
+
+    def _uncalibrated(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, T) lie outside of what their task's curve was drawn through."""
+        assert self.score is not None
+        loss, (low, high) = self.known.raw(p)[:, self.places], self.score.calibrated.T
+        room = UNCALIBRATED * (high - low)
+        return (loss < low - room) | (loss > high + room)
+
+    def _of_scores(self, p: FloatArray) -> Iterator[str]:
+        """Which tasks are asked about losses, or answer with scores, that no run had."""
+        errors = self.mean(p)
+        with np.errstate(invalid="ignore"):
+            masks = self._uncalibrated(p), (errors < 0) | (errors > 1)
+        far, none = (
+            [name for name, off in zip(self.targets, np.any(mask, axis=0).tolist(), strict=True) if off]
+            for mask in masks
+        )
+        if far:
+            yield f"the loss is outside the range on which {short(far)} was calibrated: the curve is extrapolated"
+        if none:
+            yield f"the curve of {short(none)} gives a score below 0 or above 1"
+
+    def scored(self, losses: FloatArray, mixture: int, *, runs: bool) -> FloatArray:
+        """Samples of error rates (S, T) from those of losses (S, K) of a question's mixture of that number."""
+        assert self.score is not None
+        if len(losses) == 1:
+            return self.score.lines.errors(losses[:, self.places])
+        count = len(losses) if self.draws is None else self.draws.batch[0]
+        lines = self.score.drawn(count).repeated(len(losses) // count)
+        errors = lines.errors(losses[:, self.places])
+        if not runs:
+            return errors
+        drawn = np.random.default_rng([0, Stream.SCORES, mixture]).standard_normal(errors.shape)
+        return errors + self.score.scatter * drawn
+
+    def _ends(self, samples: FloatArray, level: float) -> FloatArray:
+        if len(samples) == 1:  # nothing is known of how sure the numbers are
+            return np.full((2, *samples.shape[1:]), np.nan)
+        return np.quantile(samples, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+
+
+def gain_between(
+    before: Surface, p: FloatArray, after: Surface, q: FloatArray, of: Functional, level: float, *, runs: bool = True
+) -> Gain:
+    """What mixture p at one surface saves, against q at another, of what is asked of the losses.
+
+    The two may have other budgets or supplies; replicates, scatter and the form's error are drawn in common. With
+    `runs` single runs are meant, else what many of each would have in the mean.
+    """
+    value = float(of(after.mean(q))[0] - of(before.mean(p))[0])
+    pair, turn = [(before, p), (after, q)], 1 if tuple(p) <= tuple(q) else -1
+    # drawn in one order, so that the gain of one over the other is minus that of the other over the one
+    losses = _sampled(pair[::turn], runs=runs)[:, ::turn]
+    gained = of(losses[:, 1]) - of(losses[:, 0])
+    if len(gained) == 1:
+        return Gain(value, float("nan"), float("nan"), float("nan"))
+    low, high = np.quantile(gained, [0.5 - level / 2, 0.5 + level / 2]).tolist()
+    probability = float((gained > 0).mean() + (gained == 0).mean() / 2)
+    return Gain(value, min(low, value), max(high, value), probability)
+
+
+def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> FloatArray:
+    """Samples (S, R, K) of points, each at a surface of its own."""
+    first, p_RM = points[0][0].known, np.stack([p for _, p in points])
+    count, mixtures = first.samples, first_alike(p_RM)
+    field = first.scatter(p_RM, count, runs=runs)
+    found = []
+    for place, (surface, p) in enumerate(points):
+        known = surface.known
+        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(count)
+        with np.errstate(over="ignore"):
+            losses = np.exp(logs)
+        found.append(losses if surface.score is None else surface.scored(losses, int(mixtures[place]), runs=runs))
+    return np.stack(found, axis=1)
+
+
+def _holding(ends: FloatArray, middle: FloatArray) -> FloatArray:
+    """An interval never excludes its own number."""
+    return np.stack([np.minimum(ends[0], middle), np.maximum(ends[1], middle)])
+
+
+def with_score(surface: Surface, score: Score) -> Surface:
+    """The same of the error rates of tasks."""
+    if strange := sorted(set(score.targets) - set(surface.targets)):
+        hint = "calibrate by the losses of the fit's targets"
+        raise UsageError(f"the fit has no target {', '.join(strange)}, by whose loss tasks are calibrated", hint=hint)
+    places = np.array([surface.targets.index(name) for name in score.targets], dtype=np.int64)
+    pieces, draws, absent = surface.pieces, surface.draws, surface.absent
+    return replace(
+        surface,
+        targets=score.labels,
+        measure="error",
+        pieces=None if pieces is None else pieces.scored(score.lines, places),
+        draws=None if draws is None else draws.scored(score.drawn(draws.batch[0]), places),
+        absent=None if absent is None else absent.scored(score.lines, places),
+        own=surface.own[places],
+        edge=surface.edge[places],
+        score=score,
+        places=places,
+    )
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """An object of the user's own: losses (R, K), or a result with `losses`, from p (R, M), N (R,) and D (R,).
+
+    It may give convex pieces besides, `pieces(N, D) -> Pieces`, and such of draws, `draws(N, D) -> Pieces`.
+    """
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
+
+
+@runtime_checkable
+class HasSurface(Protocol):
+    """A fit of ours, or an object that gives surfaces as one does."""
+
+    def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface: ...
+
+
+@dataclass(frozen=True)
+class OfObject(Known):
+    """What an object of the user's own says at one budget."""
+
+    given: Predicts
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    pieces: Pieces | None
+    draws: Pieces | None
+
+    @property
+    def samples(self) -> int:
+        return 1 if self.draws is None else self.draws.batch[0]
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        if self.pieces is not None:
+            return self.pieces.losses(p)
+        answer = self.given.predict(p[None], np.array([self.N]), np.array([self.D]))
+        return np.asarray(getattr(answer, "losses", answer), dtype=np.float64).reshape(-1)
+
+    def base(self, p: FloatArray, samples: int) -> FloatArray:
+        if self.draws is None:
+            return super().base(p, samples)
+        logs = np.log(self.draws.losses(p))
+        return np.log(self.losses(p)) + logs - np.median(logs, axis=0)
+
+
+def as_surface(
+    fit_like: object, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None
+) -> Surface:
+    """The surface of a fit, or of an object of the user's own that predicts; wrapped once, at the door.
+
+    Raises
+    ------
+    UsageError
+        If it predicts nothing.
+    """
+    if isinstance(fit_like, HasSurface):
+        return fit_like.at(N, D, available=available, score=score)
+    if not isinstance(fit_like, Predicts):
+        hint = "give a Fit, its file, or an object with sources, targets and predict(p, N, D)"
+        raise UsageError(f"{described(fit_like)} is no fit", hint=hint)
+    pieces, draws = (_pieces_of(fit_like, name, N, D) for name in ("pieces", "draws"))
+    known = OfObject(fit_like, fit_like.targets, N, D, pieces, draws)
+    M, K = len(fit_like.sources), len(fit_like.targets)
+    supply = np.full(M, np.nan) if available is None else available
+    own, edge = np.full(K, -1), np.zeros(K)
+    found = Surface(fit_like.sources, fit_like.targets, N, D, "loss", supply, pieces, draws, own, edge, None, known)
+    return found if score is None else with_score(found, score)
+
+
+def _pieces_of(given: object, name: str, N: float, D: float) -> Pieces | None:
+    stated = getattr(given, name, None)
+    found = stated(N, D) if callable(stated) else None
+    return found if isinstance(found, Pieces) else None

@@ -1,0 +1,358 @@
+"""Between a law's named symbols and the vectors that the search works on: layout, starts, beliefs, thin sources.
+
+Starting points come by variable projection: a grid over exponents, with the linear symbols (E, A, B) solved exactly at
+each by non-negative least squares over a few columns, for all problems at once by trying every subset.
+
+A source that the runs show too little of is taken for one like those that were seen. Where no run holds it, its
+coefficients lie in the middle of the range of theirs; in the replicates they are drawn from that range and a little
+beyond, so that intervals are as wide as what is not known (see `Coverage.told`).
+
+Legend: Q problems (a target, a start and a replicate each), P unknowns, V weightings of the rows, K targets, M sources.
+In a problem every array of the law has one target, and the problems are its replicates: shapes (Q, 1) and (Q, M, 1).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shapleymix.display import short
+from shapleymix.fitting.least_squares import Prior
+from shapleymix.laws import Inputs, Law, Observations, Parameter
+from shapleymix.laws.base import ABSURD
+from shapleymix.laws.symbols import Knobs
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.streams import Stream
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The layout of one law's unknowns for M sources, with the symbols that the data cannot tell held fixed."""
+
+    law: type[Law]
+    sources: int
+    held: dict[str, float]
+
+    @property
+    def free(self) -> tuple[Parameter, ...]:
+        """The symbols that are searched over."""
+        return tuple(parameter for parameter in self.law.fitted() if parameter.name not in self.held)
+
+    def width(self, parameter: Parameter) -> int:
+        """How many unknowns a symbol takes."""
+        return self.sources if parameter.axes == "MK" else 1
+
+    @property
+    def owners(self) -> tuple[Parameter, ...]:
+        """The declaration of every unknown's symbol, length P."""
+        return tuple(parameter for parameter in self.free for _ in range(self.width(parameter)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbol of every unknown, length P."""
+        return tuple(parameter.name for parameter in self.owners)
+
+    def slices(self) -> dict[str, slice]:
+        """Where each symbol lies in the vector."""
+        ends = np.cumsum([self.width(parameter) for parameter in self.free])
+        return {known.name: slice(end - self.width(known), end) for known, end in zip(self.free, ends, strict=True)}
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The box of the search, two arrays (P,)."""
+        pairs = [
+            (float(known.encode(np.array(known.low))), float(known.encode(np.array(known.high))))
+            for known in self.owners
+        ]
+        low, high = np.array(pairs).reshape(-1, 2).T
+        return low, high
+
+    def pack(self, symbols: dict[str, FloatArray]) -> FloatArray:
+        """Vectors (Q, P) from symbols of shape (Q,) or (Q, M)."""
+        rows = max(len(value) for value in symbols.values())
+        x = np.empty((rows, len(self.names)))
+        place = self.slices()
+        for known in self.free:
+            x[:, place[known.name]] = known.encode(symbols[known.name]).reshape(rows, -1)
+        return x
+
+    def unpack(self, x: FloatArray, givens: dict[str, FloatArray]) -> Law:
+        """The law with one target a problem, from vectors (Q, P) and given symbols (Q, M, 1)."""
+        place = self.slices()
+        symbols: dict[str, FloatArray] = dict(givens)
+        for known in self.law.fitted():
+            if known.name in self.held:
+                symbols[known.name] = np.full((len(x), 1), self.held[known.name])
+            else:
+                symbols[known.name] = known.decode(x[:, place[known.name], None].reshape(len(x), -1, 1))
+                if known.axes == "K":
+                    symbols[known.name] = symbols[known.name][:, :, 0]
+        return self.law(**symbols)
+
+    def jacobian(self, slopes: dict[str, FloatArray]) -> FloatArray:
+        """Derivatives (Q, R, P) from the law's named slopes."""
+        first = slopes[self.free[0].name]
+        out = np.empty((*first.shape[:2], len(self.names)))
+        place = self.slices()
+        for known in self.free:
+            out[:, :, place[known.name]] = slopes[known.name][..., 0].reshape(*first.shape[:2], -1)
+        return out
+
+    def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
+        """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
+        targets = observed.log_loss.shape[1]
+        columns = {name: value.T[..., None] for name, value in givens.items()}
+        law = self.unpack(np.zeros((targets, len(self.names))), columns)
+        return law.defined(observed.p).reshape(-1, len(observed.p)).T
+
+
+def starting_points(
+    packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray], keep: int
+) -> FloatArray:
+    """The `keep` best starts of every target, shape (keep, K, P)."""
+    symbols = _crossed(packing, observed, inputs, givens)
+    linear = tuple(name for name in packing.law.of_role("linear") if name not in packing.held)
+    offset, columns = _columns(packing, symbols, linear, observed, givens)
+    relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
+    gap = np.exp(observed.log_loss) - offset
+    gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
+    right = np.einsum("rk,csrk,srk->skc", relative, columns, gap, optimize=True)
+    solved = _nonnegative(gram, right)
+    error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
+    error += np.einsum("rk,srk->sk", relative, gap**2)
+    symbols |= {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(linear)}
+    return _best(packing, symbols, error, keep)
+
+
+def lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
+    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
+    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(x, order[..., None], axis=1)
+
+
+def _crossed(
+    packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
+    """The law's own starts crossed with the declared ones of every other free symbol; leading axis S."""
+    symbols = packing.law.starts(observed, inputs, givens)
+    shapes = {"K": observed.log_loss.shape[1:], "MK": (packing.sources, observed.log_loss.shape[1])}
+    rows = max((len(value) for value in symbols.values()), default=1)
+    for known in packing.free:
+        if known.name in symbols:
+            continue
+        values = np.ones(1) if known.role == "linear" else known.starts  # linear symbols are solved for later
+        symbols = {name: np.concatenate([value] * len(values)) for name, value in symbols.items()}
+        flat = np.repeat(values, rows).reshape(-1, *(1 for _ in shapes[known.axes]))
+        symbols[known.name] = flat * np.ones(shapes[known.axes])
+        rows *= len(values)
+    return symbols
+
+
+def _columns(
+    packing: Packing,
+    symbols: dict[str, FloatArray],
+    linear: tuple[str, ...],
+    observed: Observations,
+    givens: dict[str, FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """The loss with every linear symbol zero (S, R, K), and what one unit of each adds (C, S, R, K)."""
+    rows, targets = len(next(iter(symbols.values()))), observed.log_loss.shape[1]
+    fixed = {name: np.full((rows, targets), value) for name, value in packing.held.items()}
+
+    def loss(**units: float) -> FloatArray:
+        amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in linear}
+        law = packing.law(**(symbols | fixed | amounts | givens))
+        losses = law.losses(observed.p, observed.N, observed.D)
+        return np.where(np.abs(losses) < ABSURD, losses, 0.0)  # NaN is 0, too
+
+    offset = loss()
+    columns = [loss(**{name: 1.0}) - offset for name in linear]
+    return offset, np.array(columns).reshape(len(linear), *offset.shape)
+
+
+def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
+    """Minimise `x.gram.x / 2 - right.x` over `x >= 0` for every problem, by trying all subsets of columns."""
+    columns = right.shape[-1]
+    best, value = np.zeros_like(right), np.zeros(right.shape[:-1])
+    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, keepdims=True, initial=0.0) + 1e-300
+    for size in range(1, columns + 1):
+        for subset in itertools.combinations(range(columns), size):
+            inside = np.array(subset)
+            matrix = gram[..., inside[:, None], inside] + ridge[..., None] * np.eye(size)
+            x = np.linalg.solve(matrix, right[..., inside, None])[..., 0]
+            lower = -0.5 * (right[..., inside] * x).sum(axis=-1)
+            better = (x >= 0).all(axis=-1) & (lower < value)
+            full = np.zeros_like(right)
+            full[..., inside] = x
+            best, value = np.where(better[..., None], full, best), np.where(better, lower, value)
+    return best
+
+
+def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, keep: int) -> FloatArray:
+    order = np.argsort(error, axis=0, kind="stable")[:keep]
+    chosen: dict[str, FloatArray] = {}
+    for known in packing.free:
+        value = symbols[known.name]
+        pair = known.axes == "MK"
+        index = order[:, None, :] if pair else order
+        flat = np.moveaxis(np.take_along_axis(value, index, axis=0), -1, 1)
+        chosen[known.name] = flat.reshape(flat.shape[0] * flat.shape[1], *flat.shape[2:])
+    return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
+
+
+SPAN = 5.0  # of logarithms below the highest: a source with 1/150 of the best one's coefficient is as good as none
+BEYOND = 1.5  # logarithms: a source may help 4.5 times as much as the best that was seen, as a target's own one does
+WIDER = 2.0  # times the best of the seen sources' coefficients, where they are searched over as they are
+
+
+def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
+    """Unknowns x (V, K, P) with those of sources not `seen` (V, K, M) in the middle of the range of the others."""
+    if seen.all():
+        return x
+    x = x.copy()
+    for place in _of_sources(packing):
+        if _above_zero(packing, place):  # most sources help little, and the target's own one is no usual source
+            donors = seen | ~seen.any(axis=-1, keepdims=True)  # of a target that nothing is told of, all as they are
+            usual = np.nanmedian(np.where(donors, x[..., place], np.nan), axis=-1, keepdims=True)
+        else:
+            low, high = _range(x[..., place], seen)
+            usual = 0.5 * (low + high)
+        x[..., place] = np.where(seen, x[..., place], usual)
+    return x
+
+
+def drawn(packing: Packing, x: FloatArray, told: FloatArray, seed: int) -> FloatArray:
+    """Replicates x (V, K, P) with the unknowns of sources drawn anew where the runs tell too little of them.
+
+    Parameters
+    ----------
+    told : array (K, M)
+        Share of the replicates in which a source keeps the unknowns that were fitted.
+    seed : int
+        Of the draws.
+    """
+    if (told == 1).all():
+        return x
+    rng, x = np.random.default_rng([seed, Stream.UNSEEN]), x.copy()
+    anew = rng.random((len(x), 1, told.shape[1])) >= told  # one answer for all targets alike
+    donors = np.broadcast_to(np.where((told == 1).any(axis=1, keepdims=True), told == 1, told > 0), anew.shape)
+    lowest, highest = packing.bounds()
+    for place in _of_sources(packing):
+        low, high = _range(x[..., place], donors)
+        if _above_zero(packing, place):  # any target's best source may be the one that was not seen: its own
+            low, high = np.zeros_like(low), WIDER * np.maximum(high, np.median(high, axis=1, keepdims=True))
+        else:
+            low, high = low - BEYOND, high + BEYOND
+        low, high = np.maximum(low, lowest[place]), np.minimum(high, highest[place])
+        x[..., place] = np.where(anew, low + (high - low) * rng.random(anew.shape), x[..., place])
+    return x
+
+
+def _of_sources(packing: Packing) -> list[slice]:
+    """Where the unknowns lie of each symbol that has one value a source."""
+    return [packing.slices()[known.name] for known in packing.free if known.axes == "MK"]
+
+
+def _above_zero(packing: Packing, place: slice) -> bool:
+    """Whether a symbol is searched over as it is and never negative: zero is then as natural as any other value."""
+    return not packing.owners[place.start].positive and packing.owners[place.start].low == 0
+
+
+def _range(x: FloatArray, donors: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Range (V, K, 1) of one symbol's unknowns (V, K, M) over the donors, no more than SPAN wide."""
+    high = np.where(donors, x, -np.inf).max(axis=-1, keepdims=True)
+    low = np.where(donors, x, np.inf).min(axis=-1, keepdims=True)
+    there = np.isfinite(high)
+    return np.where(there, np.maximum(low, high - SPAN), 0.0), np.where(there, high, 0.0)
+
+
+NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
+
+
+@dataclass(frozen=True)
+class Believed:
+    """Centre and spread of every unknown of every target, both (K, P); an infinite spread believes nothing.
+
+    `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run.
+    """
+
+    center: FloatArray
+    spread: FloatArray
+    noise: FloatArray
+
+    @classmethod
+    def of(cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray) -> Believed:
+        """What the law says at one value of its knobs."""
+        shape = (len(noise), len(packing.names))
+        center, spread = np.zeros(shape), np.full(shape, np.inf)
+        place = packing.slices()
+        for name, belief in packing.law.beliefs(knobs, givens).items():
+            if name not in place:
+                continue  # held: the log cannot tell it, and nothing is searched
+            for array, value in ((center, belief.center), (spread, belief.spread)):
+                array[:, place[name]] = _by_target(np.asarray(value, dtype=np.float64), len(noise))
+        return cls(center, spread, noise)
+
+    @classmethod
+    def chosen(cls, several: Sequence[Believed], which: IntArray) -> Believed:
+        """Of several beliefs, for each target the one of that number (K,)."""
+        place = (which, np.arange(len(which)))
+        center, spread = (np.stack([getattr(one, name) for one in several])[place] for name in ("center", "spread"))
+        return cls(center, spread, several[0].noise)
+
+    def same(self, other: Believed) -> bool:
+        """Whether two beliefs are one."""
+        return np.array_equal(self.center, other.center) and np.array_equal(self.spread, other.spread)
+
+    def only(self, targets: IntArray) -> Believed:
+        """The same for some targets alone."""
+        return Believed(self.center[targets], self.spread[targets], self.noise[targets])
+
+    def prior(self, target: IntArray, alone: FloatArray, draws: FloatArray | None = None) -> Prior:
+        """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one run, of 1 for all.
+
+        Parameters
+        ----------
+        draws : array (Q, P), optional
+            Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
+        """
+        center = self.center[target]
+        if draws is not None:
+            center = center + np.where(np.isfinite(self.spread[target]), self.spread[target], 0.0) * draws
+        return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / self.spread[target] ** 2)
+
+
+def _by_target(value: FloatArray, targets: int) -> FloatArray:
+    """(K, 1) or (K, M) of a number, a value a target, or one a source and target."""
+    if value.ndim == 2:
+        return value.T
+    return np.broadcast_to(value, (targets,))[:, None]
+
+
+def check_knobs(knobs: Mapping[str, FloatArray], targets: int) -> None:
+    """Refuse what no choice of beliefs gives: not one finite number for each of so many targets.
+
+    Raises
+    ------
+    ValueError
+        Naming the knob.
+    """
+    for name, values in knobs.items():
+        if values.shape != (targets,) or not np.isfinite(values).all():
+            raise ValueError(f"knobs: {name} holds not one finite number for each of {targets} targets")
+
+
+def knobs_told(knobs: Mapping[str, FloatArray], targets: Sequence[str]) -> list[str]:
+    """What cross-validation chose, in words: nothing where it chose nothing."""
+    told = [f"{name} {_usual_and_others(values, targets)}" for name, values in knobs.items()]
+    return [f"prior strengths, chosen by cross-validation: {', '.join(told)}"] if told else []
+
+
+def _usual_and_others(values: FloatArray, targets: Sequence[str]) -> str:
+    """The value (K,) of most targets, then the others, each with its targets."""
+    found, count = np.unique(values, return_counts=True)
+    first, *rest = found[np.argsort(-count, kind="stable")].tolist()
+    others = [f"{one:g} for {short([targets[j] for j in np.flatnonzero(values == one).tolist()])}" for one in rest]
+    return f"{first:g} ({'; '.join(others)})" if others else f"{first:g}"

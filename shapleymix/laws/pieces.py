@@ -1,0 +1,485 @@
+"""The convex pieces of a law in the mixture, at one budget or several: the one place of value, gradient and curvature.
+
+A law at fixed N and D is, for each target j, an outer function of one inner quantity of the mixture:
+
+- power:        loss_j(p) = floor_j + scale_j Theta_j^(-gamma_j),  Theta_j = base_j + sum_i phi_ij q_i^s_ij,  0 < s <= 1
+- exponential:  loss_j(p) = floor_j + scale_j exp(sum_i phi_ij q_i)
+
+Both are convex in p when scale, gamma and (of power) phi are at least 0 (ShapleyLaw paper, "Convexity and optimality
+conditions"; q^s is concave and Theta^(-gamma) decreasing and convex). Where tokens are repeated, q(p) are effective
+ratios, which are concave in p. Axes: any leading axes (replicates, budgets), then M sources, then K targets; leading
+axes broadcast. Theta = 0 is an infinite loss, without a warning, and zero wins over infinity in every product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+
+import numpy as np
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.lines import Lines
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from cvxpy import Constraint, Expression
+
+PUBLISHED = 1 / 15.39
+"""The rate of Muennighoff et al. 2023 (R*_D = 15.39, C4, up to 9B parameters): a token is worth little beyond some 15
+repetitions of it."""
+PUBLISHED_SPREAD = 0.6
+"""Standard deviation of the rate's logarithm: 90% of R* from 5.7 to 41. No paper gives one; this holds what they say of
+theirs: hardly a loss up to 4 epochs, and nothing left to gain at 40."""
+Form = Literal["power", "exponential"]
+Rows = int | IntArray | BoolArray
+"""A place, places, or a mask."""
+
+SMALLEST = 1e-300
+NOTHING = -1e300
+"""For the logarithm of a ratio of zero: any exponent makes a power of 0 of it."""
+TINY_SUPPLY = 1e-12
+LARGEST_EXPONENT = 60.0
+MATRICES, SOURCES = frozenset({"phi", "s"}), frozenset({"unique", "rate"})
+"""Fields with a value for each source and target, and those with one for each source; others have one a target."""
+
+
+class Slopes(NamedTuple):
+    """First and second derivatives of the pieces at one mixture.
+
+    `inner` (..., M, K) is d z_j / d p_i of the inner quantity z_j, `bend` (..., M, K) its second derivative (None where
+    it is zero); `first` and `second` (..., K) are the outer function's derivatives in z.
+    """
+
+    inner: FloatArray
+    bend: FloatArray | None
+    first: FloatArray
+    second: FloatArray
+
+
+class Effective(NamedTuple):
+    """Effective ratios q, and their first and second derivative in p."""
+
+    q: FloatArray
+    slope: FloatArray
+    bend: FloatArray
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """One law at its budgets, as convex functions of the mixture.
+
+    Attributes
+    ----------
+    form : str
+        `"power"` or `"exponential"`, as in the module's text.
+    floor, scale : array (..., K)
+        Loss that no mixture removes, of either sign, and the size (>= 0) of what it can, nats.
+    gamma : array (..., K)
+        Exponent of Theta (>= 0); 1 for exponential pieces, which have none.
+    phi : array (..., M, K)
+        What source i does for target j; >= 0 for power pieces.
+    s : array (..., M, K), optional
+        Exponents of the ratios, in (0, 1]; None for all ones.
+    base : array (..., K), optional
+        What Theta is without any source's help, > 0; None for zero.
+    unique, rate : array (..., M), optional
+        Unique tokens as shares of D (infinite where nothing is repeated), and the rate at which repeated ones lose
+        their worth; None where no token is repeated.
+    lines : Lines, optional
+        The curves of tasks: then the targets are tasks, each with the columns of its language, and `losses` are their
+        error rates.
+    """
+
+    form: Form
+    floor: FloatArray
+    scale: FloatArray
+    gamma: FloatArray
+    phi: FloatArray
+    s: FloatArray | None = None
+    base: FloatArray | None = None
+    unique: FloatArray | None = None
+    rate: FloatArray | None = None
+    lines: Lines | None = None
+
+    @property
+    def n_sources(self) -> int:
+        """M, the number of training languages."""
+        return self.phi.shape[-2]
+
+    @property
+    def n_targets(self) -> int:
+        """K, the number of targets."""
+        return self.phi.shape[-1]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The leading axes, broadcast over all fields."""
+        return np.broadcast_shapes(*{np.shape(v)[: -2 if n in MATRICES else -1] for n, v in self._arrays()})
+
+    @property
+    def kappa(self) -> FloatArray:
+        """(..., K) loss'' u / loss'^2 in derivatives of the inner quantity, u the loss less its floor."""
+        if self.form == "exponential":
+            return np.ones_like(self.scale)
+        with np.errstate(divide="ignore"):
+            return (self.gamma + 1) / self.gamma
+
+    def effective(self, p: FloatArray) -> FloatArray:
+        """The ratios q (..., M) that the law takes in place of p: fewer where tokens are repeated."""
+        return p if self.unique is None or self.rate is None else effective(p, self.unique, self.rate)
+
+    def theta(self, p: FloatArray) -> FloatArray:
+        """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
+        q = self.effective(p)
+        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(q, self.s))
+        return found if self.base is None else self.base + found
+
+    def plain_losses(self, p: FloatArray) -> FloatArray:
+        """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""
+        return self.floor + self._reducible(self.theta(p))
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        """Loss of every target, or error rate of every task, (..., K), at mixtures p (..., M).
+
+        Losses are in nats per token, and +inf where a target's Theta is zero. Leading axes broadcast.
+        """
+        plain = self.plain_losses(p)
+        return plain if self.lines is None else self.lines.errors(plain)
+
+    def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
+        return np.sum(product(w, self.losses(p)), axis=-1)
+
+    def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
+        at = self.slopes(p)
+        return weigh(at.inner, product(w, at.first))
+
+    def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
+        at = self.slopes(p)
+        with np.errstate(invalid="ignore", over="ignore"):
+            outer = (at.inner * product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
+        if at.bend is not None:
+            diagonal = weigh(at.bend, product(w, at.first))
+            outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
+        return outer
+
+    def jacobian(self, p: FloatArray) -> FloatArray:
+        """d loss_j / d p_i -> (..., M, K)."""
+        at = self.slopes(p)
+        return product(at.inner, at.first[..., None, :])
+
+    def slopes(self, p: FloatArray) -> Slopes:
+        """Derivatives of the pieces at p (..., M); infinite where the law's slope is, as with s < 1 at ratio zero.
+
+        A curvature below zero of error rates counts as none, so that a search goes downhill.
+        """
+        if self.unique is None or self.rate is None:
+            return self._outer(*self._inner(p))
+        q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
+        theta, inner, bent = self._inner(q[..., 0])
+        curved = product(inner, bend)
+        if bent is not None:
+            curved = curved + product(bent, slope**2)
+        return self._outer(theta, product(inner, slope), curved)
+
+    def partials(self, p: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Losses (..., K), and their derivative by each field: (..., M, K) by `phi` and `s`, (..., K) by others.
+
+        Where Theta is zero they are finite and mean nothing.
+        """
+        q, theta = self.effective(p), self.theta(p)
+        raised = q[..., None] if self.s is None else powers(q, self.s)
+        if self.form == "exponential":
+            unit = np.exp(np.minimum(theta, LARGEST_EXPONENT))
+            steep = by_gamma = self.scale * unit
+        else:
+            theta = np.where(theta > 0, theta, 1.0)
+            log_theta = np.log(theta)
+            unit = np.exp(-self.gamma * log_theta)
+            by_gamma = -self.scale * unit * log_theta
+            steep = -self.gamma * self.scale * unit / theta
+        found = {"floor": np.ones_like(steep), "scale": unit, "gamma": by_gamma, "base": steep}
+        found["phi"] = steep[..., None, :] * raised
+        if self.s is not None:
+            found["s"] = found["phi"] * (self.phi * log_ratios(q)[..., None])
+        return self.floor + self.scale * unit, found
+
+    def convex_up_to(self, u: FloatArray) -> BoolArray:
+        """(..., K) whether each piece is convex in the mixture where losses less their floor are at most u (..., K)."""
+        if self.lines is None:
+            return np.ones(np.broadcast_shapes(np.shape(u), np.shape(self.floor)), dtype=bool)
+        return self.lines.convex_up_to(u, self.floor, self.kappa)
+
+    def supplied(self, unique: FloatArray, rate: FloatArray | float) -> Self:
+        """The same law where sources have a share `unique` (..., M) of D in unique tokens.
+
+        Parameters
+        ----------
+        unique : array (..., M)
+            Infinite (or NaN) where no token is repeated.
+        rate : float or array (...)
+            The rate at which repeated tokens lose their worth, of each replicate if it is an array.
+
+        Raises
+        ------
+        SolveError
+            If the law has no place for repeated tokens.
+        """
+        known = np.where(np.isnan(unique), np.inf, unique)
+        if not (known < 1).any():
+            return self  # not even a mixture of one source repeats a token
+        if self.form == "exponential":
+            message = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
+            raise SolveError(message, hint="leave out the available tokens, or fit a law with Theta")
+        rates = np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
+        return replace(self, unique=known, rate=rates)
+
+    def scored(self, lines: Lines, places: IntArray) -> Self:
+        """The error rates of tasks, by their curves and the place (T,) of each one's language among the targets."""
+        return replace(self.select(places), lines=lines)
+
+    def scaled(self, factor: FloatArray) -> Self:
+        """The pieces of losses that are `factor` (..., K) times as high."""
+        return replace(self, floor=self.floor * factor, scale=self.scale * factor)
+
+    def select(self, targets: Rows) -> Self:
+        """The pieces of some targets only (indices or mask)."""
+        lines = None if self.lines is None else self.lines.select(targets)
+        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets], lines)
+
+    def select_sources(self, sources: Rows) -> Self:
+        """The pieces with some sources only, the others at ratio zero (indices or mask)."""
+
+        def chosen(name: str, value: FloatArray) -> FloatArray:
+            if name in SOURCES:
+                return value[..., sources]
+            return value[..., sources, :] if name in MATRICES else value
+
+        return self._changed(chosen, self.lines)
+
+    def flat(self, batch: tuple[int, ...] | None = None) -> Self:
+        """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
+        shape = self.batch if batch is None else batch
+        size = int(np.prod(shape))
+
+        def flattened(name: str, value: FloatArray) -> FloatArray:
+            tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
+            return np.broadcast_to(value, shape + tail).reshape((size, *tail))
+
+        return self._changed(flattened, self.lines)
+
+    def take(self, members: Rows | slice) -> Self:
+        """Some members of the first leading axis; every field must have it (see `flat`)."""
+        lines = None if self.lines is None else self.lines.take(members)
+        return self._changed(lambda name, value: value[members], lines)
+
+    def to_cvxpy(self, p: Expression) -> tuple[Expression, list[Constraint]]:
+        """Losses (K,) as one convex expression in a cvxpy variable p (M,), and the cones that it needs.
+
+        Powers are written as exp(-gamma log Theta), vectorised over targets, and concave powers as three-dimensional
+        power cones, vectorised over pairs: `cp.power` a language is a hundred times slower and less exact.
+
+        Raises
+        ------
+        SolveError
+            If the pieces are error rates of tasks.
+        """
+        import cvxpy as cp
+
+        if self.lines is not None:
+            hint = "write them as caps, floors, groups or near, or minimise losses"
+            raise SolveError("constraints of your own work for losses, not for scores on tasks", hint=hint)
+        q, cones = self._effective_cones(p)
+        if self.s is None or np.all(self.s == 1):
+            inner = self.phi.T @ q
+        else:
+            inner, more = self._concave_cones(q)
+            cones += more
+        inner = inner if self.base is None else self.base + inner
+        power = inner if self.form == "exponential" else cp.multiply(-np.asarray(self.gamma), cp.log(inner))
+        return self.floor + cp.multiply(self.scale, cp.exp(power)), cones
+
+    def _effective_cones(self, p: Expression) -> tuple[Expression, list[Constraint]]:
+        """Effective ratios q (M,), and the cones that they need.
+
+        A source gives fresh tokens and repeated ones, p = a + b: q <= a + (u / lambda) (1 - exp(-lambda b / u)) with a
+        <= u. The fresh ones are worth more, so that an optimum takes them first, as training does.
+        """
+        import cvxpy as cp
+
+        if self.unique is None or self.rate is None:
+            return p, []
+        rates = np.broadcast_to(self.rate, self.unique.shape)
+        costs = (self.unique < 1) & (rates > 0)  # at rate 0 repeated tokens are worth what fresh ones are
+        limited, others = np.flatnonzero(costs), np.flatnonzero(~costs)
+        u, rate = np.maximum(self.unique[limited], TINY_SUPPLY), rates[limited]
+        q, fresh, again = cp.Variable(self.n_sources), *(cp.Variable(len(limited), nonneg=True) for _ in range(2))
+        worth = cp.multiply(u / rate, 1 - cp.exp(-cp.multiply(rate / u, again)))
+        cones = [fresh + again == p[limited], fresh <= u, q[limited] <= fresh + worth]
+        return q, [*cones, *([q[others] == p[others]] if len(others) else [])]
+
+    def _concave_cones(self, q: Expression) -> tuple[Expression, list[Constraint]]:
+        """sum_i phi_ij u_ij with u_ij <= q_i^s_ij, as cones u <= q^s 1^(1 - s)."""
+        import cvxpy as cp
+
+        i, j = np.nonzero(self.phi)
+        if not len(i):
+            return cp.Constant(np.zeros(self.n_targets)), []
+        u, s = cp.Variable(len(i)), np.broadcast_to(np.asarray(self.s), self.phi.shape)[i, j]
+        total = np.zeros((self.n_targets, len(i)))
+        total[j, np.arange(len(i))] = self.phi[i, j]
+        linear, bent = np.flatnonzero(s >= 1), np.flatnonzero(s < 1)
+        cones: list[Constraint] = [u[linear] <= q[i[linear]]] if len(linear) else []
+        if len(bent):
+            cones.append(cp.PowCone3D(q[i[bent]], np.ones(len(bent)), u[bent], s[bent]))
+        return total @ u, cones
+
+    def _reducible(self, theta: FloatArray) -> FloatArray:
+        """Losses less their floor (..., K), by the inner quantity."""
+        if self.form == "exponential":
+            return self.scale * np.exp(np.minimum(theta, LARGEST_EXPONENT))
+        return product(self.scale, inverse_power(theta, self.gamma))
+
+    def _inner(self, q: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """The inner quantity (..., K), and its first and second derivative in each effective ratio (..., M, K)."""
+        if self.s is None:
+            theta, inner, bend = weigh_rows(q, self.phi), self.phi, None
+        else:
+            theta, inner, bend = _concave(q, self.phi, self.s)
+        return (theta if self.base is None else self.base + theta), inner, bend
+
+    def _outer(self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None) -> Slopes:
+        if self.form == "exponential":
+            first = second = self._reducible(theta)
+        else:
+            steep = self.scale * self.gamma
+            first = -product(steep, inverse_power(theta, self.gamma + 1))
+            second = product((self.gamma + 1) * steep, inverse_power(theta, self.gamma + 2))
+        if self.lines is None:
+            return Slopes(inner, bend, first, second)
+        once, twice = self.lines.slopes(self.floor + self._reducible(theta))
+        with np.errstate(invalid="ignore", over="ignore"):
+            curved = np.nan_to_num(product(once, second) + product(twice, first**2), posinf=np.inf)
+        return Slopes(inner, bend, product(once, first), np.maximum(curved, 0.0))
+
+    def _arrays(self) -> list[tuple[str, FloatArray]]:
+        named = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "lines")]
+
+    def _changed(self, change: Callable[[str, FloatArray], FloatArray], lines: Lines | None) -> Self:
+        return replace(self, lines=lines, **{name: change(name, value) for name, value in self._arrays()})
+
+
+def effective(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> FloatArray:
+    """What tokens are worth that a run sees more than once: effective ratios q in place of the ratios p.
+
+    A source with U unique tokens, of which a run takes D p, gives it as much as S(D p; U) fresh ones would:
+
+        S(T; U) = T                                                T <= U
+                = U (1 + (1 - exp(-lambda (T / U - 1))) / lambda)  beyond
+
+    with one rate lambda for all sources (Muennighoff et al. 2023, "Scaling Data-Constrained Language Models", eq. 5,
+    whose R* is 1 / lambda; ATLAS, Longpre et al. 2025). A law takes q = S / D wherever its equation says p. q is
+    concave in p with a continuous slope, so that a law which is convex and falling in p stays so. Its sum is below one.
+
+    Parameters
+    ----------
+    p : array (..., M)
+        Ratios.
+    u : array (..., M)
+        Unique tokens as a share of D, U / D; infinite where nothing is repeated.
+    rate : array (..., M)
+        The rate lambda; 0 takes repeated tokens for fresh ones.
+    """
+    again, unique = _again(p, u)
+    return np.minimum(p, u) + unique * _worth(again, rate)
+
+
+def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> Effective:
+    """Effective ratios with their derivatives in p; the second one jumps where the first token is repeated."""
+    again, unique = _again(p, u)
+    slope = np.exp(-rate * again)
+    bend = np.where(again > 0, -rate * slope / unique, 0.0)
+    return Effective(np.minimum(p, u) + unique * _worth(again, rate), slope, bend)
+
+
+def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """How often each token is seen beyond the first time, and u where it is finite (else 1)."""
+    unique = np.maximum(np.where(np.isfinite(u), u, 1.0), SMALLEST)
+    with np.errstate(over="ignore"):
+        return np.where(np.isfinite(u), np.maximum(p / unique - 1, 0.0), 0.0), unique
+
+
+def _worth(again: FloatArray, rate: FloatArray | float) -> FloatArray:
+    """What repetitions are worth, in passes over fresh text: (1 - exp(-lambda R)) / lambda."""
+    known = np.maximum(rate, SMALLEST)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.asarray(rate) * again > 1e-12, -np.expm1(-known * again) / known, again)
+
+
+def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
+    """log p, and `nothing` where p = 0: 0 where callers mask it."""
+    return np.where(p > 0, np.log(np.where(p > 0, p, 1.0)), nothing)
+
+
+def powers(p: FloatArray, s: FloatArray) -> FloatArray:
+    """p_i ^ s_ij, shape (..., M, K), with 0^s = 0."""
+    found = log_ratios(p, NOTHING)[..., None] * s
+    with np.errstate(under="ignore"):
+        return np.exp(found, out=found)
+
+
+def over_sources(parts: FloatArray) -> FloatArray:
+    """Sum over the sources' axis; several times faster than `sum(axis=-2)` where the last axis is short."""
+    return np.einsum("...mk->...k", parts)
+
+
+def weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
+    """sum_i p_i matrix_ij over broadcast leading axes."""
+    if matrix.ndim == 2:
+        return p @ matrix
+    if p.ndim > 1 and matrix.shape[-3] == 1:  # one matrix for all rows: one product, not one a row
+        return p @ matrix[..., 0, :, :]
+    return (p[..., None, :] @ matrix)[..., 0, :]
+
+
+def weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
+    """sum_j matrix_ij weights_j -> (..., M), where 0 times infinity is 0."""
+    with np.errstate(invalid="ignore"):
+        total = (matrix @ weights[..., None])[..., 0]
+    if np.isfinite(total).all():
+        return total
+    return np.sum(product(matrix, weights[..., None, :]), axis=-1)
+
+
+def product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Product in which zero wins over infinity."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        raw = np.multiply(left, right)
+    if np.isfinite(raw).all():
+        return raw
+    return np.where((np.asarray(left) == 0) | (np.asarray(right) == 0), 0.0, raw)
+
+
+def inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
+    """theta^(-exponent): +inf at theta = 0, or a rounding below, for a positive exponent; 1 for exponent zero."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
+
+
+def _concave(p: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Theta (..., K), d Theta_j / d p_i and its second derivative (..., M, K) for concave powers."""
+    column = p[..., None]
+    part = phi * powers(p, s)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope = s * part / column
+        bend = (s - 1) * slope / column
+    if not np.all(p > 0):
+        edge = np.where(phi > 0, np.where(s < 1, np.inf, phi), 0.0)
+        slope = np.where(column > 0, slope, edge)
+        bend = np.where(column > 0, bend, np.where((phi > 0) & (s < 1), -np.inf, 0.0))
+    return over_sources(part), slope, bend

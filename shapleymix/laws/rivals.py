@@ -1,0 +1,481 @@
+"""Black boxes: laws without symbols that learn by their own means, as rivals to compare with.
+
+MARINER's form, the strongest published rival where runs are few: saturating gains of each source's epochs,
+
+    L_j = phi_j + exp(c_j - sum_i alpha_ij (1 - exp(-(rho E_i)^kappa)) + sum_i beta_ij h_j(E_i)^2
+                      - n_j log N - d_j log D)
+
+with `h_j(E) = softplus(log(1 + E) - tau_j)` and all coefficients at least 0. A log does not say how many tokens a
+source has, so that `E_i` is its ratio p_i: gains saturate as published, and harm is that of too much of one source. The
+terms in N and D are added, so that runs of several budgets can be fitted together. Kernel ridge regression by
+Hellinger's distance of mixtures is smooth, with no form of its own; boosted trees are the strongest published rival in
+range, without extrapolation or convexity.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from shapleymix.errors import FitError, UsageError
+from shapleymix.laws.base import Inputs, Law, Observations, require_ratios
+from shapleymix.laws.symbols import Parameter
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+RATES = (1.0, 3.0, 10.0, 30.0)
+POWERS = (0.4, 0.7, 1.0)
+HARMLESS = np.inf  # a threshold that no ratio reaches
+THRESHOLDS = (HARMLESS, 0.1, 0.4)
+MARINER_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)
+FLOORS = (0.0, 0.5, 0.8, 0.9, 0.95)  # of a target's lowest loss
+FOLDS = 5
+
+Shape = tuple[float, float, float]
+"""rho, kappa and tau: what the columns of the regression are made of."""
+
+LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+RIDGES = tuple(10.0**power for power in (-5, -4, -3, -2, -1, 0))
+LINEAR = 10.0  # variance of the level and of the terms in N and D, in units of the kernel's: next to free
+
+TURNS = 100
+PIVOTS = 3  # turns in which a problem may get no better before it exchanges one column at a time
+SLACK = 1e-10
+
+VALIDATION_SHARE = 0.2
+ROUNDS = 2000
+PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class BlackBox(Law):
+    """A law without symbols, that learns by its own means."""
+
+    name: ClassVar[str] = "black-box"
+
+    @classmethod
+    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
+        """Learn from rows, of which those of one mixture have one number of `groups` (R,).
+
+        Entries of weight zero must not be looked at.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def require(cls, inputs: Inputs) -> None:
+        require_ratios(inputs, cls)
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        return ()
+
+
+def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
+    """The fold (R,) of each row, for choosing hyperparameters: rows of one group stay together."""
+    names, place = np.unique(groups, return_inverse=True)
+    drawn = np.random.default_rng(seed).permutation(len(names))
+    return drawn[place] % min(most, len(names))
+
+
+def merged(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rows of one mixture, N and D taken together: the first of each, their mean log losses and their weights, (G, K).
+
+    A learner that counts rows, or adds a ridge to their kernel, then takes a row twice at half weight for one row.
+    """
+    alike = np.column_stack([groups, seen.p, seen.N, seen.D])
+    _, first, place = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.argsort(order)[place.ravel()]  # (R,) in order of the first rows
+    total, mean = np.zeros((2, len(first), seen.weight.shape[1]))
+    np.add.at(total, number, seen.weight)
+    np.add.at(mean, number, seen.weight * np.where(seen.weight > 0, seen.log_loss, 0.0))
+    return first[order], mean / np.where(total > 0, total, 1.0), total
+
+
+def half_pooled(error: FloatArray) -> IntArray:
+    """The best choice (K,) for each target by its own error (choices, K) and the mean over all targets, alike.
+
+    A target alone tells little of its hyperparameters where runs are few; each counts in units of its best error.
+    """
+    relative = error / np.maximum(error.min(axis=0), 1e-300)
+    return (relative + relative.mean(axis=1, keepdims=True)).argmin(axis=0)
+
+
+def pooled(error: FloatArray) -> int:
+    """The best choice for all targets together, by their errors (choices, K) in units of each one's best."""
+    return int((error / np.maximum(error.min(axis=0), 1e-300)).mean(axis=1).argmin())
+
+
+@dataclass(frozen=True)
+class Mariner(BlackBox):
+    """Saturating gains and squared harm of each source, by non-negative ridge regression of `log(L - phi)`."""
+
+    kind = "law/mariner"
+    name = "mariner"
+    reference = "MARINER (Marin, 2026), with ratios for epochs"
+    assumption = "each source's gain saturates on its own; its shape and the floor are chosen by cross-validation"
+    needs = ("mixture",)
+
+    phi: FloatArray  # (K,)
+    c: FloatArray  # (K,)
+    rho: float
+    kappa: float
+    tau: FloatArray  # (K,) infinite without harm
+    alpha: FloatArray  # (M, K)
+    beta: FloatArray  # (M, K)
+    n: FloatArray  # (K,)
+    d: FloatArray  # (K,)
+
+    def targets_count(self) -> int:
+        return len(self.c)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        gain = gains(p, self.rho, self.kappa) @ self.alpha
+        harm = np.einsum("rmk,mk->rk", harms(p[:, :, None], self.tau), self.beta)
+        budget = np.log(N)[:, None] * self.n + np.log(D)[:, None] * self.d
+        return self.phi + np.exp(self.c - gain + harm - budget)
+
+    @classmethod
+    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
+        """Two rounds of choice: rho and kappa, alike for all targets, without harm; then the rest a target."""
+        rows = _Rows.of(seen, folds_of(groups, FOLDS, seed))
+        plain = [(rho, kappa, HARMLESS) for rho, kappa in itertools.product(RATES, POWERS)]
+        error = np.stack([rows.error(shape) for shape in plain])
+        rho, kappa, _ = plain[pooled(np.moveaxis(error, 1, -1).min(axis=(1, 2)))]
+        shapes = [(rho, kappa, tau) for tau in THRESHOLDS]
+        return cls(rho=rho, kappa=kappa, **rows.symbols(shapes, *rows.chosen(shapes)))
+
+
+def gains(ratios: FloatArray, rho: float, kappa: float) -> FloatArray:
+    """`1 - exp(-(rho p)^kappa)`."""
+    return -np.expm1(-((rho * ratios) ** kappa))
+
+
+def harms(ratios: FloatArray, tau: FloatArray | float) -> FloatArray:
+    """`softplus(log(1 + p) - tau)^2`, zero for an infinite tau."""
+    return np.logaddexp(0.0, np.log1p(ratios) - tau) ** 2
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What the regressions see: log budgets less their mean, losses, weights that sum to one a target, folds."""
+
+    p: FloatArray  # (R, M)
+    budget: FloatArray  # (R, 2) logarithms of N and D
+    loss: FloatArray  # (R, K)
+    weight: FloatArray  # (R, K)
+    fold: IntArray  # (R,)
+    lowest: FloatArray  # (K,)
+
+    @classmethod
+    def of(cls, seen: Observations, fold: IntArray) -> _Rows:
+        share = seen.weight / seen.weight.sum(axis=0)
+        loss = np.exp(seen.log_loss)
+        lowest = np.where(seen.weight > 0, loss, np.inf).min(axis=0)
+        return cls(seen.p, _logs(seen.N, seen.D), np.maximum(loss, lowest), share, fold, lowest)
+
+    def columns(self, shape: Shape) -> FloatArray:
+        """What the coefficients alpha, beta, n and d multiply, (R, P); the harm only where the shape has it."""
+        rho, kappa, tau = shape
+        harm = [] if tau == HARMLESS else [harms(self.p, tau)]
+        return np.concatenate([-gains(self.p, rho, kappa), *harm, -self.budget], axis=1)
+
+    def ridges(self, columns: int) -> FloatArray:
+        """(ridges, P) the ridge of every column; the budgets' own is next to nothing."""
+        ridge = np.tile(np.array(MARINER_RIDGES)[:, None], columns)
+        ridge[:, -2:] = 1e-9
+        return ridge
+
+    def logs(self, floor: float) -> FloatArray:
+        """`log(L - phi)`, (R, K)."""
+        return np.log(self.loss - floor * self.lowest)
+
+    def solve(self, columns: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (V, K, floors, ridges, P) and c (V, K, floors, ridges) under weights (V, R, K)."""
+        share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
+        y = np.stack([self.logs(floor) for floor in FLOORS], axis=-1)  # (R, K, floors)
+        center = np.einsum("vrk,rp->vkp", share, columns)
+        level = np.einsum("vrk,rkf->vkf", share, y)
+        weighted = share.swapaxes(1, 2)[..., None] * columns  # (V, K, R, P)
+        gram = weighted.swapaxes(2, 3) @ columns - center[..., :, None] * center[..., None, :]
+        right = np.einsum("vkrp,rkf->vkfp", weighted, y) - center[:, :, None, :] * level[..., None]
+        penalty = self.ridges(columns.shape[1])[:, :, None] * np.eye(columns.shape[1])  # (ridges, P, P)
+        shape = (*right.shape[:3], len(MARINER_RIDGES), columns.shape[1])
+        every = np.broadcast_to(gram[:, :, None, None] + penalty, (*shape, shape[-1]))
+        flat = nonnegative(
+            every.reshape(-1, *every.shape[-2:]), np.broadcast_to(right[..., None, :], shape).reshape(-1, shape[-1])
+        )
+        x = flat.reshape(shape)
+        return x, level[..., None] - np.einsum("vkp,vkflp->vkfl", center, x)
+
+    def error(self, shape: Shape) -> FloatArray:
+        """Mean squared log error (K, floors, ridges) of the rows of each fold under the fit to the others."""
+        columns = self.columns(shape)
+        inside = np.arange(self.fold.max() + 1)[:, None] != self.fold
+        x, c = self.solve(columns, self.weight * inside[..., None])
+        out = np.zeros(c.shape[1:])
+        for number, seen in enumerate(inside):
+            rows = np.flatnonzero(~seen)
+            logs = np.einsum("rp,kflp->rkfl", columns[rows], x[number]) + c[number]
+            phi = np.multiply.outer(self.lowest, FLOORS)[..., None]
+            miss = np.log(phi + np.exp(np.minimum(logs, 50.0))) - np.log(self.loss[rows])[..., None, None]
+            out += (self.weight[rows][..., None, None] * miss**2).sum(axis=0)
+        return out
+
+    def chosen(self, shapes: list[Shape]) -> tuple[IntArray, IntArray, IntArray]:
+        """Which shape, ridge and floor each target takes, three arrays (K,)."""
+        error = np.stack([self.error(shape) for shape in shapes])  # (shapes, K, floors, ridges)
+        flat = np.moveaxis(error, 1, -1)
+        best = half_pooled(flat.reshape(-1, flat.shape[-1]))
+        shape, floor, ridge = np.unravel_index(best, flat.shape[:-1])
+        return shape, ridge, floor
+
+    def symbols(self, shapes: list[Shape], shape: IntArray, ridge: IntArray, floor: IntArray) -> dict[str, FloatArray]:
+        """The law's fields, fitted to all rows, each target with its own choice."""
+        sources, targets = self.p.shape[1], len(self.lowest)
+        found = {name: np.zeros(targets) for name in ("c", "n", "d")}
+        pairs = {name: np.zeros((sources, targets)) for name in ("alpha", "beta")}
+        for number in np.unique(shape).tolist():
+            x, c = self.solve(self.columns(shapes[number]), self.weight[None])
+            for j in np.flatnonzero(shape == number).tolist():
+                one = x[0, j, floor[j], ridge[j]]
+                pairs["alpha"][:, j] = one[:sources]
+                if len(one) > sources + 2:
+                    pairs["beta"][:, j] = one[sources : 2 * sources]
+                found["c"][j], (found["n"][j], found["d"][j]) = c[0, j, floor[j], ridge[j]], one[-2:]
+        phi = np.array(FLOORS)[floor] * self.lowest
+        return {**found, **pairs, "phi": phi, "tau": np.array([tau for _, _, tau in shapes])[shape]}
+
+
+def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
+    """Minimise `x.gram.x / 2 - right.x` over `x >= 0`, for grams (Q, P, P), positive definite, and right sides (Q, P).
+
+    Block principal pivoting (Portugal et al. 1994; Kim and Park 2011): all columns on the wrong side change sides at
+    once, and, where that goes in circles, only the last of them, which is sure to end. Problems that are done drop out.
+    """
+    scale = np.sqrt(np.einsum("qpp->qp", gram))
+    gram, right = gram / (scale[:, :, None] * scale[:, None, :]), right / scale
+    x, inside = np.zeros_like(right), np.zeros(right.shape, dtype=bool)
+    fewest = np.full(len(right), right.shape[1] + 1)
+    patience = np.full(len(right), PIVOTS)
+    left = np.arange(len(right))
+    for _ in range(TURNS):
+        x[left], wrong = _tried(gram[left], right[left], inside[left])
+        count = wrong.sum(axis=1)
+        left, wrong, count = left[count > 0], wrong[count > 0], count[count > 0]
+        if not len(left):
+            break
+        better = count < fewest[left]
+        fewest[left] = np.where(better, count, fewest[left])
+        patience[left] = np.where(better, PIVOTS, patience[left] - 1)
+        inside[left] ^= np.where((patience[left] < 0)[:, None], _last(wrong), wrong)
+    return np.maximum(x, 0.0) / scale
+
+
+def _tried(gram: FloatArray, right: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """The solution on the columns inside, and the columns on the wrong side: negative, or of a negative slope."""
+    both = inside[:, :, None] & inside[:, None, :]
+    matrix = np.where(both, gram, np.eye(right.shape[1]))
+    x = np.linalg.solve(matrix, np.where(inside, right, 0.0)[..., None])[..., 0]
+    slope = np.einsum("qpr,qr->qp", gram, x) - right
+    small = SLACK * np.abs(right).max(axis=1, keepdims=True)
+    return x, np.where(inside, x < -small, slope < -small)
+
+
+def _last(wrong: BoolArray) -> BoolArray:
+    """The last true column of each row alone."""
+    place = wrong.shape[1] - 1 - wrong[:, ::-1].argmax(axis=1)
+    return np.arange(wrong.shape[1]) == place[:, None]
+
+
+@dataclass(frozen=True)
+class HellingerRidge(BlackBox):
+    """`log L_j = sum_r w_rj k_j(p, p_r) + terms in log N, log D`, `k_j = exp(-|sqrt p - sqrt q|^2 / (2 l_j^2))`.
+
+    Length and ridge are chosen for each target by leaving every mixture out once, which one decomposition gives
+    exactly (Rasmussen and Williams 2006, section 5.4.2). The terms in N and D are linear and square in logarithms.
+    """
+
+    kind = "law/hellinger"
+    name = "hellinger"
+    reference = "kernel ridge regression (Saunders et al. 1998) on sqrt p, as olmix (2026) and MARINER (2026) compare"
+    assumption = "near mixtures have near log losses"
+    needs = ("mixture",)
+
+    rows: FloatArray  # (R, M) the mixtures that were learned from
+    budgets: FloatArray  # (R, 2) logarithms of their N and D
+    length: FloatArray  # (K,)
+    pull: FloatArray  # (R, K)
+    level: FloatArray  # (K,)
+
+    def targets_count(self) -> int:
+        return len(self.level)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        place = _Budgets.of(self.budgets)
+        straight = place.features(_logs(N, D)) @ place.features(self.budgets).T
+        logs = np.empty((len(p), len(self.level)))
+        for length in np.unique(self.length):
+            chosen = self.length == length
+            kernel = near(p, self.rows, float(length)) + LINEAR * straight
+            logs[:, chosen] = self.level[chosen] + kernel @ self.pull[:, chosen]
+        return np.exp(np.clip(logs, -50.0, 50.0))
+
+    @classmethod
+    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
+        """Targets whose losses have the same weights share every decomposition."""
+        used = np.any(seen.weight > 0, axis=1)
+        seen, groups = seen.only(used), groups[used]
+        first, y, weight = merged(seen, groups)
+        p, budgets, groups = seen.p[first], _logs(seen.N, seen.D)[first], groups[first]
+        level = (weight * y).sum(axis=0) / weight.sum(axis=0)
+        place = _Budgets.of(budgets)
+        straight = LINEAR * place.features(budgets) @ place.features(budgets).T
+        kernels = np.stack([near(p, p, length) for length in LENGTHS]) + straight
+        length, pull = np.empty(len(level)), np.zeros_like(y)
+        patterns, alike = np.unique(weight / weight.max(axis=0), axis=1, return_inverse=True)
+        for number, pattern in enumerate(patterns.T):
+            columns, rows = np.flatnonzero(alike.ravel() == number), np.flatnonzero(pattern)
+            share = pattern[rows] * pattern.sum() / np.square(pattern).sum()  # of the usual row 1: the ridge is of one
+            found = _solved(kernels[:, rows[:, None], rows], (y - level)[np.ix_(rows, columns)], share, groups[rows])
+            length[columns] = found[0]
+            pull[np.ix_(rows, columns)] = found[1]
+        return cls(p, budgets, length, pull, level)
+
+
+def near(p: FloatArray, q: FloatArray, length: float) -> FloatArray:
+    """The Gaussian kernel of the Hellinger distance, (rows of p, rows of q)."""
+    overlap = np.sqrt(p) @ np.sqrt(q).T
+    squared = np.maximum(p.sum(axis=1)[:, None] + q.sum(axis=1) - 2 * overlap, 0.0)
+    return np.exp(-squared / (2 * length**2))
+
+
+@dataclass(frozen=True)
+class _Budgets:
+    """What standardises log budgets: the mean and spread of those that were learned from, and which vary thrice."""
+
+    center: FloatArray  # (2,)
+    spread: FloatArray  # (2,)
+    bends: tuple[bool, ...]  # three levels or more: a square, too
+
+    @classmethod
+    def of(cls, logs: FloatArray) -> _Budgets:
+        spread = logs.std(axis=0)
+        levels = [len(np.unique(column)) for column in logs.T]
+        return cls(logs.mean(axis=0), np.where(np.array(levels) > 1, spread, np.inf), tuple(n > 2 for n in levels))
+
+    def features(self, logs: FloatArray) -> FloatArray:
+        """One, the standardised logarithms, and the squares of those that vary enough, (R, features)."""
+        z = (logs - self.center) / self.spread
+        return np.concatenate([np.ones((len(z), 1)), z, z[:, self.bends] ** 2], axis=1)
+
+
+def _logs(N: FloatArray, D: FloatArray) -> FloatArray:
+    return np.log(np.stack([N, D], axis=1))
+
+
+def _solved(kernels: FloatArray, y: FloatArray, weight: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Length (K,) and pull (R, K) of targets with the same weights (R,), from kernels (lengths, R, R)."""
+    root = np.sqrt(weight)
+    scaled = kernels * root[:, None] * root
+    target = y * root[:, None]
+    values, vectors = np.linalg.eigh(scaled)
+    turned = vectors.swapaxes(1, 2) @ target  # (lengths, R, K)
+    members = [np.flatnonzero(groups == name) for name in np.unique(groups)]
+    error = np.stack([
+        _left_out(vectors[number], 1.0 / (np.maximum(values[number], 0.0) + ridge), turned[number], members)
+        for number in range(len(LENGTHS))
+        for ridge in RIDGES
+    ])  # fmt: skip
+    length, ridge = np.divmod(half_pooled(error), len(RIDGES))
+    pull = np.empty_like(target)
+    for j, (one, other) in enumerate(zip(length.tolist(), ridge.tolist(), strict=True)):
+        inverse = 1.0 / (np.maximum(values[one], 0.0) + RIDGES[other])
+        pull[:, j] = root * (vectors[one] @ (inverse * turned[one, :, j]))
+    return np.array(LENGTHS)[length], pull
+
+
+def _left_out(vectors: FloatArray, inverse: FloatArray, turned: FloatArray, members: list[IntArray]) -> FloatArray:
+    """Sum of squares (K,) of what each group's rows differ by from the fit to the other groups."""
+    pulls = vectors @ (inverse[:, None] * turned)
+    total = np.zeros(turned.shape[1])
+    for rows in members:
+        block = (vectors[rows] * inverse) @ vectors[rows].T
+        total += (np.linalg.solve(block, pulls[rows]) ** 2).sum(axis=0)
+    return total
+
+
+@dataclass(frozen=True)
+class BoostedTrees(BlackBox):
+    """One LightGBM regression a target on (p, log N, log D), stopped early on mixtures that it was not trained on."""
+
+    kind = "law/gbm"
+    name = "gbm"
+    reference = "RegMix (Liu et al. 2025), with an honest validation split"
+    assumption = "none; it does not extrapolate"
+    needs = ("mixture",)
+
+    models: tuple[str, ...]
+
+    def targets_count(self) -> int:
+        return len(self.models)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        features = _features(p, N, D)
+        return np.exp(np.stack([booster.predict(features) for booster in self._boosters], axis=1))
+
+    @cached_property
+    def _boosters(self) -> list[Any]:
+        return [_lightgbm().Booster(model_str=text) for text in self.models]
+
+    @classmethod
+    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
+        names = np.unique(groups)
+        drawn = np.random.default_rng(seed).permutation(names)
+        aside = np.isin(groups, drawn[: max(1, int(VALIDATION_SHARE * len(names)))])
+        rows, y, weight = merged(seen, groups)
+        features, aside = _features(seen.p, seen.N, seen.D)[rows], aside[rows]
+        return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))
+
+
+def _features(p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    return np.concatenate([p, np.log(N)[:, None], np.log(D)[:, None]], axis=1)
+
+
+def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolArray, seed: int) -> str:
+    lightgbm = _lightgbm()
+    learn, check = (weight > 0) & ~aside, (weight > 0) & aside
+    if not check.any() or not learn.any():
+        raise FitError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
+    weight = weight / weight[weight > 0].mean()  # only shares matter, but to the trees' tie-breaks
+    options = {
+        "objective": "regression",
+        "learning_rate": 0.05,
+        "num_leaves": 15,
+        "min_data_in_leaf": 3,
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,  # logs are small: threads cost more than they save, many times more on a busy machine
+        "verbosity": -1,
+    }
+    booster = lightgbm.train(
+        options,
+        lightgbm.Dataset(features[learn], y[learn], weight=weight[learn]),
+        num_boost_round=ROUNDS,
+        valid_sets=[lightgbm.Dataset(features[check], y[check], weight=weight[check])],
+        callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+    )
+    return str(booster.model_to_string())
+
+
+def _lightgbm() -> ModuleType:
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise UsageError("law 'gbm' needs LightGBM", hint="pip install 'lightgbm>=4.3'") from error
+    return lightgbm

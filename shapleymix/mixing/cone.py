@@ -1,0 +1,177 @@
+"""cvxpy, for constraints that a user writes: affine ones become rows of the bounds, others need a cone solver.
+
+A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
+from shapleymix.mixing.goal import Constraint, Goal
+from shapleymix.mixing.polytope import Ball, Polytope
+from shapleymix.records import FloatArray
+
+if TYPE_CHECKING:
+    from cvxpy import Problem as Program
+
+SETTINGS = ({"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}, {})
+
+
+def solve_cone(goal: Goal) -> FloatArray:
+    """The optimal mixture (M,), within its bounds.
+
+    Raises
+    ------
+    InfeasibleError
+        If the constraints leave no mixture.
+    SolveError
+        If the solver fails.
+    """
+    import cvxpy as cp
+
+    p = cp.Variable(len(goal.within.sources))
+    counted = np.flatnonzero(goal.w > 0)
+    losses, cones = goal.pieces.select(counted).to_cvxpy(p)
+    unit = max(float(goal.w.max()), 1e-300)
+    weighed = cp.multiply(goal.w[counted] / unit, losses)
+    cost: Any = cp.max(weighed) if goal.worst else cp.sum(weighed)
+    if goal.kl > 0 and goal.anchor is not None:
+        live = np.flatnonzero(goal.anchor > 0)
+        cost = cost + goal.kl / unit * cp.sum(cp.rel_entr(p[live], goal.anchor[live]))
+    _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_written(goal.further, p), *cones]))
+    return _tidied(goal.within, np.asarray(p.value, dtype=float))
+
+
+def least_tangent(goal: Goal, p: FloatArray) -> float:
+    """The least value of the objective's tangents at p over all constraints, those of cvxpy too: a lower bound."""
+    import cvxpy as cp
+
+    base = np.maximum(p, np.where(goal.within.movable, 1e-10, 0.0))
+    counted = np.flatnonzero(goal.w > 0)
+    s = cp.Variable(len(p))
+    slopes = (goal.pieces.jacobian(base)[:, counted] * goal.w[counted]).T
+    heights = goal.w[counted] * goal.law.losses(base)[counted]
+    unit = max(float(np.abs(slopes).max()), 1e-300)
+    terms = (heights - heights.max()) / unit + (slopes / unit) @ (s - base)
+    cost: Any = cp.max(terms) if goal.worst else cp.sum(terms)
+    if goal.kl > 0:
+        cost = cost + (goal.penalty_gradient(base) / unit) @ (s - base)
+    program = cp.Problem(cp.Minimize(cost), [*_rows(goal.within, s), *_written(goal.further, s)])
+    _run(program)
+    offset = float(heights.max()) * (1 if goal.worst else len(heights)) + goal.penalty(base)
+    return offset + unit * (float(np.asarray(program.value)) - 1e-9)
+
+
+def nearest(bounds: Polytope, ball: Ball) -> float:
+    """The least distance of a mixture within the other bounds from the centre; infinite where there is none."""
+    import cvxpy as cp
+
+    p, live = cp.Variable(len(ball.center)), np.flatnonzero(ball.center > 0)
+    outside = np.flatnonzero(ball.center == 0)
+    rows = _rows(replace(bounds, ball=None), p)
+    if ball.kind == "l1":
+        distance = cp.norm1(p - ball.center)
+    else:
+        distance = cp.sum(cp.rel_entr(p[live], ball.center[live]))
+        rows += [p[outside] == 0] if len(outside) else []
+    program = cp.Problem(cp.Minimize(distance), rows)
+    try:
+        _run(program)
+    except InfeasibleError:
+        return np.inf
+    return float(np.asarray(program.value))
+
+
+def affine_rows(bounds: Polytope, further: tuple[Constraint, ...]) -> tuple[Polytope, tuple[Constraint, ...]]:
+    """The bounds with every affine constraint of the user's own written as rows, and the constraints that are not."""
+    if not further:
+        return bounds, further
+    import cvxpy as cp
+
+    M, left = len(bounds.sources), []
+    for number, write in enumerate(further, 1):
+        p = cp.Variable(M)
+        made = _written((write,), p)
+        if not all(type(one).__name__ in ("Equality", "Inequality") and one.expr.is_affine() for one in made):
+            left.append(write)
+            continue
+        for one in made:
+            p.value = np.zeros(M)
+            at_zero = np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel()
+            columns = []
+            for unit in np.eye(M):
+                p.value = unit
+                columns.append(np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel() - at_zero)
+            equal = type(one).__name__ == "Equality"
+            for weights, limit in zip(np.stack(columns, axis=1), (-at_zero).tolist(), strict=True):
+                low = limit if equal else -np.inf
+                bounds = bounds.with_row(f"constraint {number}", weights, low, limit)
+    return bounds, tuple(left)
+
+
+def _rows(bounds: Polytope, p: Any) -> list[Any]:
+    """The bounds as cvxpy writes them."""
+    import cvxpy as cp
+
+    low, high = np.isfinite(bounds.row_low), np.isfinite(bounds.row_high)
+    equal = low & high & (bounds.row_low == bounds.row_high)
+    rows = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
+    rows += [bounds.rows[equal] @ p == bounds.row_low[equal]] if equal.any() else []
+    low, high = low & ~equal, high & ~equal
+    rows += [bounds.rows[low] @ p >= bounds.row_low[low]] if low.any() else []
+    rows += [bounds.rows[high] @ p <= bounds.row_high[high]] if high.any() else []
+    ball = bounds.ball
+    if ball is not None and ball.kind == "l1":
+        rows.append(cp.norm1(p - ball.center) <= ball.radius)
+    elif ball is not None:
+        live = np.flatnonzero(ball.center > 0)
+        rows.append(cp.sum(cp.rel_entr(p[live], ball.center[live])) <= ball.radius)
+    return rows
+
+
+def _written(further: tuple[Constraint, ...], p: Any) -> list[Any]:
+    """The constraints of the user's own."""
+    import cvxpy as cp
+
+    rows: list[Any] = []
+    for write in further:
+        made = write(p)
+        listed = list(made) if isinstance(made, (list, tuple)) else [made]
+        if not all(isinstance(one, cp.Constraint) for one in listed):
+            hint = "return one constraint or a list, such as p[0] <= 0.5"
+            raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
+        rows += listed
+    return rows
+
+
+def _run(program: Program) -> None:
+    """Solve, tightly if that works: what is left open is told by the proof."""
+    import cvxpy as cp
+    from cvxpy.error import DCPError, SolverError
+
+    for settings in SETTINGS:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program.solve(solver=cp.CLARABEL, **settings)
+        except DCPError as error:
+            raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
+        except SolverError:
+            continue
+        if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
+            raise InfeasibleError("the constraints leave no mixture", hint="relax one of them")
+        if program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            return
+    raise SolveError(f"the cone solver stopped: {program.status}", hint="check the scale of the constraints")
+
+
+def _tidied(bounds: Polytope, p: FloatArray) -> FloatArray:
+    """The solver's mixture inside its bounds on single ratios, with the unit sum."""
+    p = np.clip(p, bounds.lower, bounds.upper)
+    room = np.where(p.sum() > 1, p - bounds.lower, bounds.upper - p)
+    return np.clip(p + (1 - p.sum()) * room / max(float(room.sum()), 1e-300), bounds.lower, bounds.upper)

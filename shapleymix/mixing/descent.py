@@ -1,0 +1,172 @@
+"""Sequential quadratic programs: for goals with rows, a ball or the worst case, which the batched engine does not take.
+
+At a mixture p the objective is replaced by its gradient and curvature, the curved bounds by their tangents:
+
+    minimise  g . (s - p) + (s - p)' H (s - p) / 2 + t   over mixtures s within the bounds
+    with      w_j (loss_j + slope_j . (s - p)) <= t              [worst case; H weighs targets by their multipliers]
+              KL(p || c) + log-ratios . (s - p) <= radius        [KL ball]
+              v >= |s - c|,  sum v <= radius                     [L1 ball]
+
+Clarabel solves each program; a step is shortened until the objective falls. A concave power is steep at a tiny ratio,
+where its quadratic model reaches no further than the ratio itself: no ratio falls to less than a tenth at once, unless
+the way into the bounds asks for it.
+
+Axes: M sources, K targets.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.polytope import FEASIBLE, divergence_gradient
+from shapleymix.records import FloatArray
+
+STEPS = 80
+SHRINK = (0.1, 1e-3, 1e-6)
+"""To what part a ratio may fall at once; outside of the bounds the first that lets a program in."""
+TINY, LEAST = 1e-13, 1e-6
+IDLE, STILL = 6, 1e-10
+"""Steps without a fall of the objective after which the search ends, or sooner where no ratio changes by more."""
+HALVINGS = 30
+TOLERANCES = (1e-12, 1e-10, 1e-8)
+"""Of the solver: the first that it reaches."""
+ENOUGH = 1e-4
+"""Of what the model promises, that a step must keep."""
+
+
+class _Model(NamedTuple):
+    """The program's answer: a mixture (M,), multipliers of the targets (K,) and the ball, and the fall it promises."""
+
+    p: FloatArray
+    w: FloatArray
+    pull: float
+    fall: float
+
+
+def descended(goal: Goal, start: FloatArray) -> FloatArray:
+    """Where the programs lead from a mixture (M,), which need not be within the bounds; `start` where they fail."""
+    bounds = goal.within
+    inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
+    p = np.where(bounds.movable, inside, bounds.lower)
+    w, pull, idle = _first_weights(goal, p), 0.0, 0
+    for _ in range(STEPS):
+        inside = bounds.violation(p) <= 1e2 * FEASIBLE
+        tried = (_model(goal, p, w, pull, part) for part in SHRINK[: 1 if inside else None])
+        model = next((one for one in tried if one is not None), None)
+        if model is None:
+            break
+        step, w, pull, share = model.p - p, model.w, max(model.pull, 0.0), 1.0
+        value = _merit(goal, p, pull)
+        told = inside and np.isfinite(value) and model.fall > TINY * abs(value)  # else rounding hides the fall
+        for _ in range(HALVINGS if told else 0):
+            if _merit(goal, p + share * step, pull) <= value - ENOUGH * share * model.fall:
+                break
+            share /= 2
+        p = p + share * step
+        # A ratio that is nearly none needs a few more steps than the objective can tell.
+        idle = idle + 1 if inside and not told else 0
+        if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
+            break
+    return p if bounds.violation(p) <= FEASIBLE else start
+
+
+def _first_weights(goal: Goal, p: FloatArray) -> FloatArray:
+    """Weights (K,) of the curvature: all targets' for the mean, for the worst case that of the largest loss."""
+    if not goal.worst:
+        return goal.w
+    top = np.nan_to_num(goal.w * goal.law.losses(p)).argmax()
+    return np.where(np.arange(len(goal.w)) == top, goal.w, 0.0)
+
+
+def _merit(goal: Goal, p: FloatArray, pull: float) -> float:
+    """The objective, and what a mixture outside of a KL ball is charged."""
+    ball = goal.within.ball
+    outside = 0.0 if ball is None or ball.kind == "l1" else max(ball.distance(p) - ball.radius, 0.0)
+    return goal.total(p) + 2 * pull * outside
+
+
+def _model(goal: Goal, p: FloatArray, w: FloatArray, pull: float, shrink: float) -> _Model | None:
+    """The quadratic program at p (M,), solved; None where a number is not finite or the solver fails."""
+    ball, movable, M, counted = goal.within.ball, goal.within.movable, len(p), np.flatnonzero(goal.w > 0)
+    slopes = (goal.pieces.jacobian(p)[:, counted] * goal.w[counted]).T
+    heights = goal.w[counted] * goal.law.losses(p)[counted]
+    gradient = goal.penalty_gradient(p) + (0.0 if goal.worst else slopes.sum(axis=0))
+    gradient, slopes = np.where(movable, gradient, 0.0), np.where(movable, slopes, 0.0)
+    curved = ball is not None and ball.kind == "kl"
+    H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0)) / np.maximum(p, TINY))
+    H = np.where(movable & movable[:, None], H, 0.0)
+    if not (np.isfinite(H).all() and np.isfinite(gradient).all() and np.isfinite(slopes).all()):
+        return None
+    unit = max(float((np.abs(slopes) @ p).max()), float(np.abs(gradient) @ p), 1e-300)
+    A, b, equalities, plain = _rows(goal, p, shrink, slopes / unit, (heights.max() - heights) / unit)
+    more = A.shape[1] - M
+    # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
+    scale = np.append(1 / np.sqrt(np.maximum(H.diagonal() / unit, 1.0)), np.ones(more))
+    quadratic = np.pad(H / unit, (0, more)) * scale * scale[:, None]
+    cost = np.append(gradient / unit, np.zeros(more)) * scale
+    if goal.worst:
+        cost[-1] = 1.0
+    solved = _solved(quadratic, cost, A * scale, b, equalities)
+    if solved is None:
+        return None
+    x, duals = solved
+    duals = duals[plain:]
+    if goal.worst:
+        w = np.zeros_like(goal.w)
+        w[counted] = goal.w[counted] * np.maximum(duals[: len(counted)], 0.0)
+    fall = -unit * float(cost @ x + x @ quadratic @ x / 2)
+    return _Model(p + (scale * x)[:M], w, unit * float(duals[-1]) if curved else 0.0, fall)
+
+
+def _rows(
+    goal: Goal, p: FloatArray, shrink: float, slopes: FloatArray, below: FloatArray
+) -> tuple[FloatArray, FloatArray, int, int]:
+    """Rows and limits over x = (s - p, v, t), the first ones equalities; how many these are, and how many rows are
+    bounds on ratios and sums, after which those of the targets and of the ball come."""
+    bounds, ball, M = goal.within, goal.within.ball, len(p)
+    top, parts = int(goal.worst), M if ball is not None and ball.kind == "l1" else 0
+
+    def padded(rows: FloatArray, v: FloatArray | None = None, t: float = 0.0) -> FloatArray:
+        middle = np.zeros((len(rows), parts)) if v is None else v
+        return np.hstack([rows, middle, np.full((len(rows), top), t)])
+
+    eye, equal, sums = np.eye(M), bounds.row_low == bounds.row_high, bounds.rows @ p
+    low, high = ~equal & np.isfinite(bounds.row_low), ~equal & np.isfinite(bounds.row_high)
+    least = np.where(bounds.movable, np.maximum(bounds.lower - p, (shrink - 1) * p), 0.0)
+    most = np.where(bounds.movable, bounds.upper - p, 0.0)
+    rows = [np.ones((1, M)), bounds.rows[equal], -eye, eye, -bounds.rows[low], bounds.rows[high]]
+    limits = [[1 - p.sum()], (bounds.row_low - sums)[equal], -least, most, (sums - bounds.row_low)[low]]
+    limits.append((bounds.row_high - sums)[high])
+    wide = [padded(one) for one in rows]
+    if top:
+        wide, limits = [*wide, padded(slopes, t=-1.0)], [*limits, below]
+    if parts and ball is not None:
+        wide += [padded(eye, -eye), padded(-eye, -eye), padded(np.zeros((1, M)), np.ones((1, M)))]
+        limits += [ball.center - p, p - ball.center, [ball.radius]]
+    elif ball is not None:
+        wide.append(padded(np.where(bounds.movable, divergence_gradient(p, ball.center), 0.0)[None]))
+        limits.append([ball.radius - ball.distance(p)])
+    equalities = 1 + int(equal.sum())
+    return np.vstack(wide), np.concatenate(limits), equalities, sum(map(len, rows))
+
+
+def _solved(
+    quadratic: FloatArray, cost: FloatArray, rows: FloatArray, limits: FloatArray, equalities: int
+) -> tuple[FloatArray, FloatArray] | None:
+    """min cost x + x' quadratic x / 2 under rows, and the multipliers of the rows; None where Clarabel fails."""
+    engine: Any = importlib.import_module("clarabel")
+    cones = [engine.ZeroConeT(equalities), engine.NonnegativeConeT(len(limits) - equalities)]
+    upper, wide = sparse.triu(sparse.csc_matrix(quadratic)).tocsc(), sparse.csc_matrix(rows)
+    for tolerance in TOLERANCES:
+        settings = engine.DefaultSettings()
+        settings.verbose = False
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+        found = engine.DefaultSolver(upper, cost, wide, limits, cones, settings).solve()
+        if str(found.status) == "Solved" and np.isfinite(found.x).all():
+            return np.array(found.x), np.array(found.z)
+    return None

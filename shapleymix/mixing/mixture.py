@@ -1,0 +1,397 @@
+"""What an optimisation answers: the mixture with its proof, its intervals, its rivals, and what its bounds cost.
+
+Axes: M sources, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shapleymix.display import Columns, Tabular, cut, text_table
+from shapleymix.errors import UsageError
+from shapleymix.files import Json
+from shapleymix.mixing.polytope import FEASIBLE
+from shapleymix.mixing.proof import Certificate
+from shapleymix.records import FloatArray, Record
+from shapleymix.tables.sizes import format_size
+
+SURE = 0.9
+"""P(better) below which a gain is within its error bar."""
+SHOWN = 5
+"""Rivals that the verdict names."""
+
+
+def is_sure(low: float, probability: float) -> bool | None:
+    """Whether a gain is beyond its error bar; None where it has no interval."""
+    return None if np.isnan(low) else bool(low > 0 and probability >= SURE)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas, of many the first."""
+    shown = list(names) if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"]
+    return ", ".join(shown)
+
+
+@dataclass(frozen=True)
+class Rival(Record):
+    """Another mixture at the same budget.
+
+    Attributes
+    ----------
+    name, p : str and array (M,)
+        Its name and ratios.
+    objective, objective_low, objective_high : float
+        Its mean or worst loss with its interval.
+    gain, gain_low, gain_high, probability : float
+        Its loss less the optimum's, with the interval for one trained run of each, and the probability that the optimum
+        is better. NaN where nothing is known of that, and where `reason` says why.
+    within_bounds : bool
+        Whether it obeys every bound of the problem.
+    penalty : float
+        What kl KL(p || anchor) adds to its objective.
+    better : tuple of str
+        Other rivals whose gain over this one is beyond its error bar.
+    reason : str
+        Why there is no number; empty where there is one.
+    """
+
+    kind = "rival"
+
+    name: str
+    p: FloatArray
+    objective: float
+    objective_low: float
+    objective_high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+    within_bounds: bool
+    penalty: float = 0.0
+    better: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether the optimum's gain is beyond its error bar; None where it has no interval."""
+        return is_sure(self.gain_low, self.probability)
+
+
+@dataclass(frozen=True)
+class Price(Record):
+    """A bound that holds the optimum back, and what the optimum without it saves.
+
+    Attributes
+    ----------
+    source, side : str
+        Name of the source, group or constraint, and which of its bounds it is: "cap" or "floor".
+    bound, origin : float and str
+        The ratio of the bound, and where it comes from: "given", "tokens" or "regime".
+    per_ratio : float
+        Slope of the objective at the bound: what a first, small part of a unit of ratio saves.
+    change, unit : float and str
+        By how much the bound was relaxed: in "ratio", or by "tokens" (for a cap unique ones).
+    saves, saves_low, saves_high, probability : float
+        What the optimum of that other problem saves in the mean of many runs, with its interval, and the probability
+        that it saves anything.
+    """
+
+    kind = "price"
+
+    source: str
+    side: str
+    bound: float
+    origin: str
+    per_ratio: float
+    change: float
+    unit: str
+    saves: float
+    saves_low: float
+    saves_high: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class WhatIf(Record):
+    """The optimum with other unique tokens at hand.
+
+    Attributes
+    ----------
+    name, tokens : str and dict of str to float
+        The change as it was asked for, and by source, above 0 for more tokens.
+    p, caps, epochs : array (M,)
+        Ratios of the new optimum, their upper bounds, and how often it sees each token.
+    objective, penalty : float
+        Mean or worst loss of the new optimum, and the term kl * KL(p || anchor).
+    gain, gain_low, gain_high, probability : float
+        Loss of the optimum without the change less `objective`, with its interval for the mean of many runs, and the
+        probability that the new optimum is better.
+    certificate : Certificate
+        Bound on what any other mixture within the new bounds could gain over p.
+    notices : tuple of str
+        What a reader should know of the new optimum.
+    """
+
+    kind = "what-if"
+    axes: ClassVar[Mapping[str, str]] = {"p": "M", "caps": "M", "epochs": "M"}
+
+    name: str
+    tokens: dict[str, float]
+    p: FloatArray
+    caps: FloatArray
+    epochs: FloatArray
+    objective: float
+    penalty: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+    certificate: Certificate
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Mixture(Tabular, Record):
+    """The mixture to train on, for N parameters and D tokens.
+
+    Attributes
+    ----------
+    p, p_low, p_high : array (M,)
+        Ratios of tokens, and the interval of the optimum over the fit's replicates (NaN without them).
+    losses, losses_low, losses_high, weights : array (K,)
+        Predicted losses at p, nats per token, with their intervals; and their weights in the objective.
+    objective_kind, objective_unit : str
+        "mean" or "worst"; and the unit of the objective and of every gain, such as "nats".
+    objective, objective_low, objective_high, penalty : float
+        Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor), nats.
+    certificate : Certificate
+        Bound on what any other mixture within the bounds could gain; NaN for a law without convexity.
+    caps, floors : array (M,)
+        Bounds of the ratios.
+    binding : tuple of Price
+        The bounds that hold the optimum back, the dearest first.
+    available, epochs, max_epochs, min_tokens : array (M,)
+        Unique tokens at hand (NaN where not known), how often the mixture sees each, how often it may (infinite for no
+        limit), and the fewest tokens that were asked for.
+    baselines, what_if : tuple of Rival and tuple of WhatIf
+        Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
+    engine : str
+        What found the mixture.
+    warnings, notices : tuple of str
+        At most three things that change what a reader would do, and what else is to be known.
+    asked : dict
+        The keywords of the `problem` as they were given.
+    kl, anchor : float and array (M,), optional
+        Weight of the penalty, and the mixture that it pulls towards.
+    measure : str
+        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
+    repetition, repetition_cost, repetition_low, repetition_high : array (K,), optional, and float
+        Loss of this optimum less that of the optimum with unlimited data, for each target and for the objective with
+        its interval; zero where nothing is repeated, and for a fit that does not know what repetition costs.
+    N_low, N_high, D_low, D_high : float
+        Intervals of N and D where these were chosen too; else NaN.
+    """
+
+    kind = "mixture"
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
+        "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
+        "repetition": "K", "max_epochs": "M", "min_tokens": "M", "anchor": "M",
+    }  # fmt: skip
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    p: FloatArray
+    p_low: FloatArray
+    p_high: FloatArray
+    losses: FloatArray
+    losses_low: FloatArray
+    losses_high: FloatArray
+    weights: FloatArray
+    weights_origin: str
+    objective_kind: str
+    objective_unit: str
+    objective: float
+    objective_low: float
+    objective_high: float
+    certificate: Certificate
+    caps: FloatArray
+    floors: FloatArray
+    binding: tuple[Price, ...]
+    available: FloatArray
+    epochs: FloatArray
+    max_epochs: FloatArray
+    min_tokens: FloatArray
+    baselines: tuple[Rival, ...]
+    engine: str
+    level: float
+    replicates: int
+    warnings: tuple[str, ...]
+    notices: tuple[str, ...]
+    asked: dict[str, Json]
+    provenance: dict[str, Json]
+    penalty: float = 0.0
+    kl: float = 0.0
+    anchor: FloatArray | None = None
+    what_if: tuple[WhatIf, ...] = ()
+    measure: str = "loss"
+    repetition: FloatArray | None = None
+    repetition_cost: float = 0.0
+    repetition_low: float = np.nan
+    repetition_high: float = np.nan
+    N_low: float = np.nan
+    N_high: float = np.nan
+    D_low: float = np.nan
+    D_high: float = np.nan
+
+    def __post_init__(self) -> None:
+        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= 1e-6:
+            raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
+        if not (0 < self.N < np.inf and 0 < self.D < np.inf):
+            raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
+        for other in (*self.baselines, *self.what_if):
+            if other.p.shape != self.p.shape:
+                raise ValueError(f"{other.name} has {other.p.size} ratios for {self.p.size} sources")
+
+    def columns(self) -> Columns:
+        """One row per source."""
+        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
+
+    def summary(self) -> str:
+        """The ratios, the objective with its proof, and what to beware of."""
+        head = f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.told}"
+        proof = f"  proof: no mixture within the bounds is better by more than {self.gap:.1e} {self.objective_unit}"
+        told = [cut(f"warning: {text}") for text in self.warnings]
+        lines = [
+            head,
+            proof if np.isfinite(self.gap) else "  no proof of optimality",
+            *text_table(self.columns()),
+            *told,
+        ]
+        return "\n".join([self.verdict, *lines] if self.verdict else lines)
+
+    def to_document(self) -> dict[str, Json]:
+        """The fields, and for those who read the file the verdict and the ratios by name."""
+        return super().to_document() | {"verdict": self.verdict or None, "mixture": dict(self.mixture)}
+
+    @property
+    def mixture(self) -> dict[str, float]:
+        """Ratio of every source, unrounded."""
+        return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def told(self) -> str:
+        """The objective in words: a loss with its unit, or a score."""
+        value = f"loss {self.objective:.4f} {self.objective_unit}"
+        value = f"score {1 - self.objective:.4f}" if self.measure == "error" else value
+        return f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Predicted score of every task.
+
+        Raises
+        ------
+        UsageError
+            If the mixture was chosen by losses.
+        """
+        if self.measure != "error":
+            raise UsageError("this mixture was chosen by losses: it has no scores", hint="give `downstream`")
+        return dict(zip(self.targets, (1 - self.losses).tolist(), strict=True))
+
+    @property
+    def verdict(self) -> str:
+        """Over which rivals the gain is within its error bar, and which of all compared mixtures does better there."""
+        unsure = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
+        if not unsure:
+            return ""
+        text = (
+            f"The predicted gain of this mixture over {listed([one.name for one in unsure])} is within its error bar."
+        )
+        better = [f"{listed(one.better)} over {one.name}" for one in unsure if one.better]
+        return f"{text} The gain of {listed(better)} is not." if better else text
+
+    @property
+    def gap(self) -> float:
+        """Excess over the optimum, at most, in the unit of the objective."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """`gap` as a share of the objective."""
+        return self.certificate.relative_gap
+
+    @property
+    def lower_bound(self) -> float:
+        """No feasible mixture has a lower objective."""
+        return self.certificate.lower_bound
+
+
+@dataclass(frozen=True)
+class MixtureGrid(Tabular, Record):
+    """Optimal mixtures of one fit to one question, each at its own budget.
+
+    Attributes
+    ----------
+    law : str
+        Name of the fitted law.
+    entries : tuple of Mixture
+        The mixtures, N by N and within each N by D.
+    provenance : dict
+        What the mixtures were made from.
+    """
+
+    kind = "mixture-grid"
+
+    law: str
+    entries: tuple[Mixture, ...]
+    provenance: dict[str, Json]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What changes what a reader would do, each thing once, with the first budget where it is so."""
+        found: dict[str, Mixture] = {}
+        for one in self.entries:
+            for text in one.warnings:
+                found.setdefault(text, one)
+        return tuple(f"{text} (first at {_budget(one)})" for text, one in found.items())
+
+    def columns(self) -> Columns:
+        """One row a number: `N, D, kind, name, value, low, high`."""
+        rows = [(one.N, one.D, *row) for one in self.entries for row in _rows(one)]
+        names = ("N", "D", "kind", "name", "value", "low", "high")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def summary(self) -> str:
+        """The objective at each budget."""
+        told = [f"  {_budget(one)}: {one.told}" for one in self.entries[:8]]
+        more = [f"  ... and {len(self.entries) - 8} more budgets"] if len(self.entries) > 8 else []
+        return "\n".join([f"Mixtures at {len(self.entries)} budgets under law {self.law}", *told, *more])
+
+
+def _budget(one: Mixture) -> str:
+    return f"N = {format_size(one.N)}, D = {format_size(one.D)}"
+
+
+def _rows(found: Mixture) -> Iterator[tuple[str, str, float, float, float]]:
+    """Kind, name, value and interval of every number that a mixture answers with."""
+    none, loss = float("nan"), found.measure
+    for name, *ratios in zip(found.sources, found.p.tolist(), found.p_low.tolist(), found.p_high.tolist(), strict=True):
+        yield "ratio", name, *ratios
+    spread = (found.losses.tolist(), found.losses_low.tolist(), found.losses_high.tolist())
+    for name, *losses in zip(found.targets, *spread, strict=True):
+        yield loss, name, *losses
+    yield "objective", found.objective_kind, found.objective, found.objective_low, found.objective_high
+    yield "gap", found.objective_unit, found.gap, none, none
+    for price in found.binding:
+        yield f"saved without the {price.side}", price.source, price.saves, price.saves_low, price.saves_high
+    for other in found.baselines:
+        yield "gain over", other.name, other.gain, other.gain_low, other.gain_high
+    for other in found.what_if:
+        yield "gain with", other.name, other.gain, other.gain_low, other.gain_high

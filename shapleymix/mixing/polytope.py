@@ -1,0 +1,472 @@
+"""What a mixture must obey at one token budget: every bound written once, as a row, with where it comes from.
+
+Adding a bound: a keyword of `problem`, and what it makes of a `Polytope`, here.
+
+Axes: M sources, G rows (bounds on summed ratios), K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from shapleymix.errors import Fault, InfeasibleError, UsageError
+from shapleymix.mixing.groups import Group, families_of, groups_of
+from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.amounts import (
+    Amount,
+    Amounts,
+    Ratios,
+    amounts,
+    parse_choice,
+    parse_number,
+    parse_positive,
+    parse_ratio,
+    ratio_number,
+)
+from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
+from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.sizes import format_size, parse_size
+
+DEFAULT_EPOCHS = 4.0
+"""Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""
+FEASIBLE = 1e-9
+"""A mixture that breaks a bound by more than this, in units of ratio, is outside of it."""
+LEAST_KL = 1e-9
+ROUNDING = 1e-13
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+FIXED, TOKENS, GIVEN, UNSEEN, REGIME = "fixed", "tokens", "given", "unseen", "regime"
+"""Where a bound comes from."""
+
+EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
+TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
+GroupSpec = Group | str
+
+
+@dataclass(frozen=True)
+class Ball:
+    """No further than `radius` from the mixture `center` (M,): in L1 distance, or in KL(p || center), nats."""
+
+    center: FloatArray
+    radius: float
+    kind: Literal["l1", "kl"] = "l1"
+
+    def distance(self, p: FloatArray) -> float:
+        """How far a mixture (M,) is from the centre."""
+        return float(np.abs(p - self.center).sum()) if self.kind == "l1" else divergence(p, self.center)
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Tokens at hand for a run of D tokens: unique ones (M,), NaN where not known; how often they may be seen; and the
+    fewest that are asked for, 0 for none."""
+
+    D: float
+    available: FloatArray
+    epochs: FloatArray
+    least: FloatArray
+
+
+class Duals(NamedTuple):
+    """Multipliers of a linear program: of the rows (G,), above 0 at a floor and below at a cap; of the ball,
+    `ball . s <= limit`; and of the tangents of the targets (K,)."""
+
+    rows: FloatArray
+    ball: FloatArray
+    limit: float
+    targets: FloatArray
+
+
+class Tangents(NamedTuple):
+    """`heights + slopes (s - p)` are below the weighted losses of K targets, whose largest is minimised."""
+
+    heights: FloatArray
+    slopes: FloatArray
+
+
+@dataclass(frozen=True)
+class Polytope:
+    """The mixtures within bounds.
+
+    Attributes
+    ----------
+    sources : tuple of str (M,)
+        Labels.
+    lower, upper : array (M,)
+        Bounds of the ratios.
+    floor_origin, cap_origin : tuple of str (M,)
+        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", or "" for none.
+    rows : array (G, M)
+        Weights of the ratios in each further bound: ones for the sources of a group.
+    row_low, row_high : array (G,)
+        Bounds of the weighted sums, which may be infinite.
+    row_names : tuple of str (G,)
+        What to call them.
+    ball : Ball, optional
+        The ball around a mixture within which to stay.
+    supply : Supply, optional
+        The tokens from which bounds were computed.
+    """
+
+    sources: tuple[str, ...]
+    lower: FloatArray
+    upper: FloatArray
+    floor_origin: tuple[str, ...]
+    cap_origin: tuple[str, ...]
+    rows: FloatArray
+    row_low: FloatArray
+    row_high: FloatArray
+    row_names: tuple[str, ...]
+    ball: Ball | None = None
+    supply: Supply | None = None
+
+    @classmethod
+    def box(cls, lower: FloatArray, upper: FloatArray, sources: Sequence[str] = ()) -> Polytope:
+        """Bounds on single ratios alone."""
+        M = len(upper)
+        names, none = tuple(sources) or tuple(f"l{i}" for i in range(M)), ("",) * M
+        return cls(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), ())
+
+    @property
+    def is_box(self) -> bool:
+        """Whether there are bounds on single ratios alone."""
+        return not len(self.rows) and self.ball is None
+
+    @property
+    def movable(self) -> BoolArray:
+        """Sources (M,) whose ratio is not held at one value by bounds on single ratios."""
+        return (self.upper - self.lower > ROUNDING) & (1 - self.lower.sum() > ROUNDING)
+
+    def with_row(self, name: str, weights: FloatArray, low: float, high: float) -> Polytope:
+        """The same with one more bound on a weighted sum."""
+        return replace(
+            self,
+            rows=np.concatenate([self.rows, weights[None]]),
+            row_low=np.append(self.row_low, low),
+            row_high=np.append(self.row_high, high),
+            row_names=(*self.row_names, name),
+        )
+
+    def without(self, absent: BoolArray, why: str) -> Polytope:
+        """The same with some sources (M,) held at ratio 0."""
+        origins = zip(absent.tolist(), self.cap_origin, strict=True)
+        origin = tuple(why if out else old for out, old in origins)
+        return replace(self, upper=np.where(absent, 0.0, self.upper), cap_origin=origin) if absent.any() else self
+
+    def raised(self, floors: FloatArray, why: str) -> Polytope:
+        """The same with floors (M,) that are at least these, as far as the caps allow."""
+        lower = np.maximum(self.lower, np.minimum(floors, self.upper))
+        origins = zip((lower > self.lower).tolist(), self.floor_origin, strict=True)
+        return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
+
+    def violation(self, p: FloatArray) -> float:
+        """By how much p (M,) breaks the worst of its bounds, in units of ratio (of nats for a KL ball)."""
+        if not np.isfinite(p).all():
+            return np.inf
+        sums = self.rows @ p
+        parts = [[abs(1 - p.sum())], self.lower - p, p - self.upper, self.row_low - sums, sums - self.row_high]
+        ball = [] if self.ball is None else [self.ball.distance(p) - self.ball.radius]
+        return max(float(np.concatenate([*parts, ball]).max()), 0.0)
+
+    def least(
+        self, cost: FloatArray, tangents: Tangents | None = None, at: FloatArray | None = None
+    ) -> tuple[FloatArray, Duals] | None:
+        """The mixture (M,) at which `cost . s` plus the largest tangent is least, and the duals.
+
+        Parameters
+        ----------
+        cost : array (M,)
+            Cost of a unit of each ratio.
+        tangents : Tangents, optional
+            Those of the worst case, at the mixture `at`.
+        at : array (M,), optional
+            The mixture at which a KL ball is replaced by its tangent, KL(s) >= KL(p) + grad KL(p) . (s - p).
+
+        Returns
+        -------
+        None where no mixture is within the bounds, or the program fails.
+        """
+        M, K = len(cost), 0 if tangents is None else len(tangents.heights)
+        ball_rows, ball_limits = self._ball_rows(at)
+        extra, top = ball_rows.shape[1] - M, int(K > 0)
+        low, high = np.isfinite(self.row_low), np.isfinite(self.row_high)
+        rows = [
+            np.pad(-self.rows[low], ((0, 0), (0, extra + top))),
+            np.pad(self.rows[high], ((0, 0), (0, extra + top))),
+        ]
+        rows.append(np.pad(ball_rows, ((0, 0), (0, top))))
+        limits = [-self.row_low[low], self.row_high[high], ball_limits]
+        if tangents is not None and at is not None:
+            rows.append(np.column_stack([tangents.slopes, np.zeros((K, extra)), -np.ones(K)]))
+            limits.append(tangents.slopes @ at - tangents.heights)
+        box = [*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(0, None)] * extra, *[(None, None)] * top]
+        found = linprog(
+            np.concatenate([cost, np.zeros(extra), np.ones(top)]),
+            A_ub=np.concatenate(rows),
+            b_ub=np.concatenate(limits),
+            A_eq=np.concatenate([np.ones(M), np.zeros(extra + top)])[None],
+            b_eq=[1.0],
+            bounds=box,
+            method="highs",
+            options=EXACT,
+        )
+        if not found.success:
+            return None
+        duals = np.maximum(-np.asarray(found.ineqlin.marginals, dtype=float), 0.0)
+        at_low, at_high, of_ball, of_targets = np.split(duals, np.cumsum([low.sum(), high.sum(), len(ball_limits)]))
+        of_rows = np.zeros(len(self.rows))
+        of_rows[low] += at_low
+        of_rows[high] -= at_high
+        return np.asarray(found.x[:M]), Duals(of_rows, *self._of_ball(of_ball, at), of_targets)
+
+    def explain(self) -> InfeasibleError | None:
+        """Which bounds leave no mixture, by how much, and the smallest repair; None where there is a mixture."""
+        faults = self._sums()
+        if not faults and (len(self.rows) or (self.lower > self.upper + FEASIBLE).any()):
+            faults = self._repair()
+        if not faults and self.ball is not None:
+            faults = self._too_far(self.ball)
+        if not faults:
+            return None
+        unseen = [name for name, why in zip(self.sources, self.cap_origin, strict=True) if why == UNSEEN]
+        if unseen:
+            why = f"; no run of the fit ever saw {', '.join(unseen)}: held at 0 (see allow_unseen)"
+            faults = [replace(fault, message=f"{fault.message}{why}") for fault in faults]
+        error = InfeasibleError.of(faults, "the set of bounds")
+        assert isinstance(error, InfeasibleError)
+        return error
+
+    def checked(self) -> Polytope:
+        """The same, with bounds that crossed by rounding alone made equal.
+
+        Raises
+        ------
+        InfeasibleError
+            If they leave no mixture.
+        """
+        error = self.explain()
+        if error is not None:
+            raise error
+        return replace(self, upper=np.maximum(self.upper, self.lower))
+
+    def _ball_rows(self, at: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Rows and their limits of the ball over (s, v): of L1 exactly, with v >= |s - center|; of KL its tangent."""
+        M = len(self.sources)
+        if self.ball is None or (self.ball.kind == "kl" and at is None):
+            return np.zeros((0, M)), np.zeros(0)
+        center, radius = self.ball.center, self.ball.radius
+        if self.ball.kind == "l1":
+            eye = np.eye(M)
+            rows = np.block([[eye, -eye], [-eye, -eye], [np.zeros((1, M)), np.ones((1, M))]])
+            return rows, np.concatenate([center, -center, [radius]])
+        slope, limit = self._kl_tangent(at)
+        return slope[None], np.array([limit])
+
+    def _kl_tangent(self, at: FloatArray | None) -> tuple[FloatArray, float]:
+        """slope . s <= limit for every mixture s within the KL ball."""
+        assert self.ball is not None
+        assert at is not None
+        slope = divergence_gradient(at, self.ball.center)
+        slope = np.where(self.movable, slope, 0.0)
+        return slope, self.ball.radius - divergence(at, self.ball.center) + float(slope @ at)
+
+    def _of_ball(self, duals: FloatArray, at: FloatArray | None) -> tuple[FloatArray, float]:
+        """One row `ball . s <= limit` that holds within the ball, from the multipliers of its rows."""
+        M = len(self.sources)
+        if self.ball is None or not len(duals):
+            return np.zeros(M), 0.0
+        if self.ball.kind == "l1":
+            row = duals[:M] - duals[M : 2 * M]
+            return row, float(row @ self.ball.center + self.ball.radius * np.abs(row).max())
+        slope, limit = self._kl_tangent(at)
+        return float(duals[0]) * slope, float(duals[0]) * limit
+
+    def _sums(self) -> list[Fault]:
+        floors, caps = float(self.lower.sum()), float(self.upper.sum())
+        if floors > 1 + FEASIBLE:
+            listed = ", ".join(f"{name} {low:.4g}" for name, low in zip(self.sources, self.lower, strict=True) if low)
+            hint = f"lower them by {floors - 1:.4g} in all, for instance multiply each by {1 / floors:.4g}"
+            return [Fault(f"the floors sum to {floors:.6g}, above 1 by {floors - 1:.4g}: {listed}", hint=hint)]
+        if caps < 1 - FEASIBLE:
+            listed = ", ".join(f"{name} {high:.4g}" for name, high in zip(self.sources, self.upper, strict=True))
+            text = f"the caps sum to {caps:.6g}, short of 1 by {1 - caps:.4g}: {listed}"
+            return [Fault(text, value=f"{1 - caps:.6g}", hint=self._more_supply(caps))]
+        return []
+
+    def _more_supply(self, caps: float) -> str:
+        """What would raise caps to a sum of 1."""
+        parts = [f"raise the caps by {1 - caps:.4g} in all"]
+        limited = np.array([why == TOKENS for why in self.cap_origin])
+        supplied = float(self.upper[limited].sum())
+        if self.supply is not None and supplied > 0:
+            parts.append(f"allow {1 + (1 - caps) / supplied:.4g} times the epochs")
+            if limited.all():
+                parts.append(f"train on D = {format_size(caps * self.supply.D)} tokens at most")
+        return ", or ".join(parts)
+
+    def _repair(self) -> list[Fault]:
+        """One fault for each bound of the smallest repair in the sum of absolute changes, by a linear program."""
+        bounds, M = np.concatenate([np.eye(len(self.sources)), self.rows]), len(self.sources)
+        low, high = np.concatenate([self.lower, self.row_low]), np.concatenate([self.upper, self.row_high])
+        eye, none = np.eye(len(bounds)), np.zeros((len(bounds), len(bounds)))
+        # Columns: p, then by how much each lower and each upper bound gives way.
+        A, b = np.block([[-bounds, -eye, none], [bounds, none, -eye]]), np.concatenate([-low, high])
+        told = np.isfinite(b)
+        cost = np.concatenate([np.zeros(M), np.ones(2 * len(bounds))])
+        total = np.concatenate([np.ones(M), np.zeros(2 * len(bounds))])[None]
+        found = linprog(cost, A_ub=A[told], b_ub=b[told], A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
+        names = (*self.sources, *(f"the group {name}" for name in self.row_names))
+        origins = {"floor": self.floor_origin, "cap": self.cap_origin}
+        sides = (("floor", low, -1, found.x[M : M + len(bounds)]), ("cap", high, 1, found.x[M + len(bounds) :]))
+        faults = []
+        for kind, bound, sign, change in sides:
+            for i in np.flatnonzero(change > FEASIBLE).tolist():
+                why = f" ({origins[kind][i]})" if i < M else ""
+                message = (
+                    f"the {kind} {bound[i]:.4g}{why} of {names[i]} cannot hold with the others, by {change[i]:.4g}"
+                )
+                hint = f"change it to {bound[i] + sign * change[i]:.4g}{self._as_epochs(kind, i, change[i])}"
+                faults.append(Fault(message, value=f"{change[i]:.6g}", hint=hint))
+        return faults
+
+    def _as_epochs(self, kind: str, i: int, change: float) -> str:
+        """What a higher cap means where it follows from tokens."""
+        supply = self.supply
+        if kind != "cap" or i >= len(self.sources) or supply is None or not supply.available[i] > 0:
+            return ""
+        needed = (self.upper[i] + change) * supply.D / supply.available[i]
+        return f" ({needed:.3g} epochs of its {format_size(supply.available[i])} tokens)"
+
+    def _too_far(self, ball: Ball) -> list[Fault]:
+        """Whether no mixture within the other bounds is near enough to the centre."""
+        if self.violation(ball.center) <= FEASIBLE:
+            return []
+        from shapleymix.mixing.cone import nearest as distance_to
+
+        nearest = distance_to(self, ball)
+        if nearest <= ball.radius * (1 + 1e-6) + FEASIBLE:
+            return []
+        text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
+        if not np.isfinite(nearest):
+            return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
+        hint = f"widen it to {nearest * 1.001:.4g}, or loosen the other bounds"
+        return [Fault(f"{text}: the nearest is at {nearest:.4g}", value=f"{nearest:.6g}", hint=hint)]
+
+
+def polytope_of(
+    sources: Sequence[str],
+    D: float,
+    *,
+    caps: Ratios | None = None,
+    floors: Ratios | None = None,
+    fix: Ratios | None = None,
+    languages: Languages | None = None,
+    available: Amounts | None = None,
+    max_epochs: EpochsSpec | None = None,
+    min_tokens: TokensSpec | None = None,
+    groups: Sequence[GroupSpec] | GroupSpec = (),
+    near: MixtureSpec | None = None,
+    within: float | str | None = None,
+    distance: str = "l1",
+    unseen: Sequence[str] = (),
+    usual_epochs: float = DEFAULT_EPOCHS,
+) -> Polytope:
+    """The bounds at D tokens, of two on one ratio the tighter one; whether they leave a mixture is not asked yet.
+
+    Parameters
+    ----------
+    sources : sequence of str (M,)
+        Labels.
+    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance : see `problem`
+        The bounds.
+    unseen : sequence of str
+        Sources to be held at ratio 0.
+    usual_epochs : float
+        How often a token may be seen where neither keyword nor table says; infinite for no limit.
+
+    Raises
+    ------
+    UsageError
+        If a name is unknown or a bound is no ratio.
+    """
+    names, none = tuple(sources), np.full(len(sources), np.nan)
+    if (near is None) != (within is None):
+        raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
+    if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
+        raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
+    tokens = tokens_at_hand(names, languages, available)
+    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "epochs")
+    epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
+    least = amounts(none, min_tokens, names, parse_size, "minimal tokens")
+    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fixed ratio")
+    with np.errstate(invalid="ignore"):
+        supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
+    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "cap"), supplied, np.ones(len(names))])
+    below = np.nan_to_num([fixed, amounts(none, floors, names, parse_ratio, "floor"), least / D])
+    upper, lower = np.nanmin(above, axis=0), below.max(axis=0)
+    words = np.array([FIXED, GIVEN, TOKENS, ""])
+    held = np.isin(names, list(unseen))
+    found = groups_of(groups, names, families_of(languages, names))
+    return Polytope(
+        sources=names,
+        lower=lower,
+        upper=np.where(held, 0.0, upper),
+        floor_origin=tuple(words[np.where(lower > 0, below.argmax(axis=0), 3)].tolist()),
+        cap_origin=tuple(np.where(held, UNSEEN, words[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
+        rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
+        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
+        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
+        row_names=tuple(one.label for one in found),
+        ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
+        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least)),
+    )
+
+
+def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:
+    parse_choice(distance, ("l1", "kl"), "distance")
+    assert within is not None
+    if distance == "kl":
+        radius = parse_number(within, "within")
+        if radius < LEAST_KL:
+            raise UsageError(f"within: {radius:g} nats is too small a KL distance", hint=f"give {LEAST_KL:g} or more")
+        return Ball(center, radius, "kl")
+    radius = ratio_number(within, "within")
+    if not 0 <= radius <= 2:
+        raise UsageError(f"within: {radius:g} is no L1 distance between mixtures", hint="it lies between 0 and 2")
+    return Ball(center, radius)
+
+
+def divergence(p: FloatArray, center: FloatArray) -> float:
+    """KL(p || center) = sum_i p_i log(p_i / center_i) in nats; infinite outside of the centre's support."""
+    inside = p > 0
+    with np.errstate(divide="ignore"):
+        return float(np.sum(p[inside] * np.log(p[inside] / center[inside])))
+
+
+def divergence_gradient(p: FloatArray, center: FloatArray) -> FloatArray:
+    """log(p / center) + 1 (M,), -inf at ratio zero, and 0 outside of the centre's support."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(center > 0, np.log(p / center) + 1, 0.0)
+
+
+def linear_minimiser(cost: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The mixture (..., M) that minimises `cost . s` under bounds on single ratios, and the price (...) at its margin:
+    the cheapest sources are filled first."""
+    order = np.argsort(cost, axis=-1, kind="stable")
+    low, high = np.broadcast_to(lower, cost.shape), np.broadcast_to(upper, cost.shape)
+    room = np.take_along_axis(high - low, order, axis=-1)
+    rest = (1 - low.sum(axis=-1))[..., None]
+    before = np.cumsum(room, axis=-1) - room
+    s = low.copy()
+    filled = np.take_along_axis(low, order, axis=-1) + np.clip(rest - before, 0.0, room)
+    np.put_along_axis(s, order, filled, axis=-1)
+    last = np.sum((before < rest - FEASIBLE) & (room > 0), axis=-1, keepdims=True) - 1
+    # The marginal source is the last one that the fill touches, counted among those with room.
+    touched = np.argsort(~(room > 0), axis=-1, kind="stable")
+    margin = np.take_along_axis(touched, np.maximum(last, 0), axis=-1)
+    return s, np.take_along_axis(np.take_along_axis(cost, order, axis=-1), margin, axis=-1)[..., 0]

@@ -1,0 +1,151 @@
+"""Goals in, proved answers out: which engine takes a goal, and how its answer is brought onto its bounds exactly.
+
+Axes: S goals, B replicates, M sources, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.barrier import minimise
+from shapleymix.mixing.cone import solve_cone
+from shapleymix.mixing.descent import descended
+from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.polytope import FEASIBLE
+from shapleymix.mixing.proof import Proof, prove, unproved
+from shapleymix.mixing.search import NAME as SEARCH
+from shapleymix.mixing.search import search
+from shapleymix.records import FloatArray
+
+BARRIER, DESCENT, CONE = "barrier Newton", "sequential quadratic programs", "cvxpy (Clarabel)"
+ENOUGH = 1e-11
+SNAPS = (1e-9, 1e-12)
+"""Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
+COST_OF_SNAP = 1e-11
+OF_REPLICATES = 1e-10
+"""Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
+
+
+def solve(goal: Goal, seed: int = 0) -> tuple[Proof, str]:
+    """The optimum of one goal, and the name of the engine that found it."""
+    return solve_all((goal,), seed)[0]
+
+
+def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[tuple[Proof, str]]:
+    """The optima of several goals of one kind, those for the batched engine in one batch.
+
+    Raises
+    ------
+    SolveError
+        If no engine finds a mixture within the bounds.
+    """
+    if any(not isinstance(goal.law, Pieces) or not is_convex(goal) for goal in goals):
+        return [_searched(goal, seed) for goal in goals]
+    if all(goal.is_boxed for goal in goals):
+        found = zip(goals, _batch(goals), strict=True)
+        return [(_best(goal, [_snapped(goal, p), p], BARRIER), BARRIER) for goal, p in found]
+    return [_apart(goal) for goal in goals]
+
+
+def is_convex(goal: Goal) -> bool:
+    """Whether the goal is convex within its bounds: losses are, error rates of tasks where losses are low enough.
+
+    A loss is highest at a corner, and the corners of the floors' simplex hold all mixtures between them.
+    """
+    pieces, bounds = goal.pieces, goal.within
+    if pieces.lines is None:
+        return True
+    rest, movable = 1 - bounds.lower.sum(), bounds.movable
+    ends = bounds.lower + rest * np.eye(len(bounds.lower))[movable]
+    reach = (pieces.plain_losses(ends) - pieces.floor).max(axis=0)
+    return bool(pieces.convex_up_to(reach)[goal.w > 0].all())
+
+
+def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray:
+    """Optima (B, M) under each replicate of the law, without proofs.
+
+    The batched engine's cost grows as B M^2 (M + K) for each of some six steps; elsewhere quadratic programs
+    lead down from `start` (M,), the optimum of the law.
+    """
+    flat = draws.flat()
+    if goal.is_boxed:
+        within, count = goal.within, len(flat.floor)
+        lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
+        return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
+    members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
+    return np.stack([solve_cone(one) if one.further else descended(one, start) for one in members])
+
+
+def stacked(members: Sequence[Pieces]) -> Pieces:
+    """Pieces of several budgets with one more leading axis."""
+    if any(member.unique is not None for member in members):
+        limitless = np.full(members[0].n_sources, np.inf)
+        none = {"unique": limitless, "rate": np.zeros_like(limitless)}
+        members = [member if member.unique is not None else replace(member, **none) for member in members]
+    first = members[0]
+    if all(member is first for member in members) and not first.batch:
+        return first
+    names = [field.name for field in fields(first) if field.name not in ("form", "lines")]
+    values = {name: [getattr(member, name) for member in members] for name in names}
+    return replace(first, **{name: np.stack(list(each)) for name, each in values.items() if each[0] is not None})
+
+
+def _batch(goals: Sequence[Goal]) -> FloatArray:
+    lower, upper = (np.stack([getattr(goal.within, side) for goal in goals]) for side in ("lower", "upper"))
+    w, pieces = np.stack([goal.w for goal in goals]), stacked([goal.pieces for goal in goals])
+    if pieces.lines is not None and len(goals) > 1:
+        return np.stack([_batch([goal])[0] for goal in goals])
+    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=goals[0].anchor)
+
+
+def _apart(goal: Goal) -> tuple[Proof, str]:
+    """The optimum where bounds are more than a box, or the worst case is asked for."""
+    if goal.further:
+        return _best(goal, [solve_cone(goal)], CONE), CONE
+    p = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
+    return _best(goal, [_snapped(goal, p), p], DESCENT), DESCENT
+
+
+def _searched(goal: Goal, seed: int) -> tuple[Proof, str]:
+    p = search(goal, seed)
+    return unproved(goal, _snapped(goal, p)), SEARCH
+
+
+def _best(goal: Goal, candidates: Iterable[FloatArray], engine: str) -> Proof:
+    """The first candidate whose proof is tight, else the one with the smallest gap.
+
+    Raises
+    ------
+    SolveError
+        If none is within the bounds at a finite loss.
+    """
+    best = None
+    for p in candidates:
+        if goal.within.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
+            continue
+        proof = prove(goal, p)
+        best = proof if best is None or proof.certificate.gap < best.certificate.gap else best
+        if best.gap <= ENOUGH:
+            break
+    if best is None:
+        hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
+        raise SolveError(f"{engine}: no mixture within the bounds has a finite loss", hint=hint)
+    return best
+
+
+def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
+    """p with ratios next to a bound on it exactly, where that costs nothing; the largest ratio makes up for it."""
+    bounds, total = goal.within, goal.total(p)
+    for reach in SNAPS:
+        low, high = p - bounds.lower < reach, bounds.upper - p < reach
+        moved = np.where(low, bounds.lower, np.where(high, bounds.upper, p))
+        roomy = int(np.where(low | high, -1.0, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
+        moved[roomy] += 1 - moved.sum()
+        if bounds.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
+            return moved
+    return p

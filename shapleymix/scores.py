@@ -1,0 +1,584 @@
+"""Scores on tasks as functions of losses: a line for each task, through which mixtures can be chosen.
+
+>>> tasks = calibrate_scores("runs.csv", "scores.csv", chance="hellaswag=0.25")
+>>> tasks.calibrations[0].transform, tasks.calibrations[0].held_out, tasks.score("hellaswag/en", 2.4)
+>>> mix = optimize(fit, "243M", "100B", downstream=tasks, weights="hellaswag=1,xwinograd=1")
+
+A task follows the loss l of its target by `s = a g(l) + b`, with g one of five transforms (ShapleyLaw paper, appendix
+"Additional Experiments on Downstream Tasks"), or by a sigmoid above its chance level (`laws.lines`). The paper takes
+exp(-l) by the R2 in the sample; here the transform with the lowest error on mixtures left out one at a time is taken.
+Rows of one mixture stand or fall together: they are held out together, and the degrees of freedom count mixtures.
+
+Axes: S scores, G mixtures, B replicates, T tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import logit
+from scipy.stats import t as student_t
+
+from shapleymix.display import Tabular, cut, short, text_table
+from shapleymix.errors import DataError, Fault, FitError, UsageError, caution, did_you_mean
+from shapleymix.files import Json
+from shapleymix.fitting.evidence import Logs, one_log
+from shapleymix.laws.lines import CODES, SIGMOID, TRANSFORMS, Lines, Transform
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.streams import Stream
+from shapleymix.tables.amounts import parse_choice, parse_number, parse_pairs
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.sizes import format_size
+
+FEWEST = 3
+"""Mixtures below which two numbers can be fitted and nothing is known of their error."""
+SAME_TOKENS = 0.01
+"""Of D: a score stands at the checkpoint that is no further from it than that."""
+UNSURE = 0.05
+"""A p-value above which a task does not tell better losses from worse."""
+CLIPPED, LEAST_SLOPE = 0.02, 0.02
+"""Where the search for a sigmoid begins, scores lie at least so far (as a share) from chance and from one; and the
+share of a fitted slope that is left in every draw, so that no line is drawn that scores worse for a lower loss."""
+
+
+class Points(NamedTuple):
+    """The scores of one task beside the losses of its target: losses, scores and mixtures (S,), and the chance."""
+
+    task: str
+    target: str
+    loss: FloatArray
+    score: FloatArray
+    groups: IntArray
+    chance: float
+
+
+@dataclass(frozen=True)
+class Tried(Record):
+    """One transform that was tried: its line, R2 in the sample, held-out error (root mean square) and held-out R2."""
+
+    kind = "downstream/tried"
+
+    transform: str
+    a: float
+    b: float
+    R2: float
+    held_out: float
+    held_out_R2: float
+
+
+@dataclass(frozen=True)
+class Calibration(Record):
+    """`s = a g(l) + b` of one task and target, or `s = chance + (1 - chance) / (1 + exp(a l - b))` for the sigmoid.
+
+    Attributes
+    ----------
+    task, target, transform : str
+        Which scores, which losses, and the name of g.
+    a, b : float
+        The fitted line.
+    covariance : array (2, 2)
+        Of a and b.
+    chance : float
+        The score of a guess; NaN where it is not known.
+    scatter, dof : float and int
+        Standard deviation of scores about the line, and degrees of freedom.
+    losses, scores : array (S,)
+        What was fitted: the losses of scored runs, and their scores.
+    R2, held_out, held_out_R2 : float
+        As of `Tried`; the last is NaN where three mixtures are all there are.
+    pearson, p_value : float
+        Correlation of losses and scores, and how likely one so far from 0 is by chance.
+    tried : tuple of Tried
+        Every transform, the best first.
+    """
+
+    kind = "downstream/calibration"
+    axes: ClassVar[Mapping[str, str]] = {"covariance": "22", "losses": "S", "scores": "S"}
+
+    task: str
+    target: str
+    transform: str
+    a: float
+    b: float
+    covariance: FloatArray
+    chance: float
+    scatter: float
+    dof: int
+    losses: FloatArray
+    scores: FloatArray
+    R2: float
+    held_out: float
+    held_out_R2: float
+    pearson: float
+    p_value: float
+    tried: tuple[Tried, ...]
+
+    @property
+    def label(self) -> str:
+        """`hellaswag/en`."""
+        return f"{self.task}/{self.target}"
+
+    @property
+    def shape(self) -> Transform:
+        """The transform of the loss."""
+        return TRANSFORMS[self.transform]
+
+    @property
+    def sensible(self) -> bool:
+        """Whether a lower loss scores higher."""
+        return (self.a > 0) == self.shape.falls
+
+    @property
+    def formula(self) -> str:
+        """The line as it is printed: `4.03 exp(-l) + 0.098`."""
+        if self.shape.bent:
+            return f"{self.chance:.3g} + {1 - self.chance:.3g} / (1 + exp({self.a:.3g} l - {self.b:.3g}))"
+        return f"{self.a:.4g} {self.shape.formula} {'-' if self.b < 0 else '+'} {abs(self.b):.3g}"
+
+    def score(self, loss: FloatArray | float) -> FloatArray:
+        """Predicted scores at losses."""
+        guess = self.chance if self.shape.bent else 0.0
+        return self.shape.score(
+            np.asarray(loss, dtype=float), np.asarray(self.a), np.asarray(self.b), np.asarray(guess)
+        )
+
+
+@dataclass(frozen=True)
+class Downstream(Tabular, Record):
+    """What the losses of runs say of their scores, task by task; `optimize` and `Fit.at` take it as their score.
+
+    Attributes
+    ----------
+    calibrations : tuple of Calibration
+        One for each task and target.
+    left_out : dict of str to str
+        Tasks that could not be calibrated, with the reason.
+    notices : tuple of str
+        What was left out.
+    provenance : dict
+        Inputs and settings from which this can be made again.
+    """
+
+    kind = "downstream"
+
+    calibrations: tuple[Calibration, ...]
+    left_out: dict[str, str]
+    notices: tuple[str, ...]
+    provenance: dict[str, Json]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """`hellaswag/en` of every calibration (T)."""
+        return tuple(one.label for one in self.calibrations)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The law's target of every calibration (T)."""
+        return tuple(one.target for one in self.calibrations)
+
+    @property
+    def scatter(self) -> FloatArray:
+        """Standard deviation (T,) of the score of one run about its line."""
+        return np.array([one.scatter for one in self.calibrations])
+
+    @property
+    def calibrated(self) -> FloatArray:
+        """Lowest and highest loss (T, 2) that each line rests on."""
+        return np.array([(one.losses.min(), one.losses.max()) for one in self.calibrations])
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The fitted lines (T,)."""
+        return self._lines(*(np.array([getattr(one, name) for one in self.calibrations]) for name in ("a", "b")))
+
+    def drawn(self, replicates: int) -> Lines:
+        """Lines (B, T) drawn about the fitted ones by Student's t, beside the replicates of a law.
+
+        A slope keeps its sign and a share of its size: no line is drawn that scores worse for a lower loss.
+        """
+        rng = np.random.default_rng([0, Stream.LINES])
+        drawn = np.empty((2, replicates, len(self.calibrations)))
+        for t, one in enumerate(self.calibrations):
+            values, vectors = np.linalg.eigh(one.covariance)
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            scale = np.sqrt(one.dof / rng.chisquare(one.dof, replicates))
+            drawn[:, :, t] = np.array([[one.a], [one.b]]) + scale * (root @ rng.standard_normal((2, replicates)))
+        middle = np.array([one.losses.mean() for one in self.calibrations])
+        return self._lines(*self._kept_falling(drawn[0], drawn[1], middle))
+
+    def weights(
+        self, given: Mapping[str, float | str] | str | None = None, objective: str = "mean"
+    ) -> dict[str, float]:
+        """Weight of every label: of a task for several targets its weight in equal shares, or that of a label alone.
+
+        Parameters
+        ----------
+        given : mapping or str, optional
+            `"hellaswag=1,xwinograd/ja=0.5"`; tasks without a weight get 0. None = every task alike.
+        objective : str
+            `"mean"`, or `"worst"`, where nothing is shared.
+
+        Raises
+        ------
+        UsageError
+            If a name is no task, nothing counts, or a task counts that scores worse for a lower loss.
+        """
+        names = tuple(dict.fromkeys(one.task for one in self.calibrations))
+        weights = dict.fromkeys(names, 1.0) if given is None else parse_pairs(given, parse_number, "task weight")
+        known = (*names, *self.labels)
+        odd = [name for name in weights if name not in known]
+        if odd:
+            raise UsageError(f"a weight is given for {odd[0]!r}, which is no task", hint=did_you_mean(odd[0], known))
+        counts = {
+            name: sum(one.task == name for one in self.calibrations) if objective == "mean" else 1 for name in names
+        }
+        found = {
+            one.label: weights.get(one.label, weights.get(one.task, 0.0) / counts[one.task])
+            for one in self.calibrations
+        }
+        if not any(weight > 0 for weight in found.values()):
+            raise UsageError("no task counts for anything", hint="give one of them a weight above 0")
+        senseless = [one.label for one in self.calibrations if found[one.label] > 0 and not one.sensible]
+        if senseless:
+            message = f"{short(senseless)} scores higher where the loss is higher, so it cannot choose a mixture"
+            raise UsageError(message, hint="give weights to the other tasks alone")
+        return found
+
+    def calibration(self, label: str) -> Calibration:
+        """The calibration of a task and target, such as `hellaswag/en`.
+
+        Raises
+        ------
+        UsageError
+            If there is none.
+        """
+        if label not in self.labels:
+            raise UsageError(f"no calibration of {label!r}", hint=did_you_mean(label, self.labels))
+        return self.calibrations[self.labels.index(label)]
+
+    def score(self, label: str, loss: FloatArray | float) -> FloatArray:
+        """Predicted scores of a task at losses."""
+        return self.calibration(label).score(loss)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes these lines untrustworthy."""
+        return tuple(why for one in self.calibrations if (why := _doubt(one)))
+
+    def columns(self) -> dict[str, Any]:
+        """One row a task and target."""
+        names = (
+            "task",
+            "target",
+            "transform",
+            "a",
+            "b",
+            "R2",
+            "held_out_R2",
+            "held_out",
+            "pearson",
+            "p_value",
+            "scatter",
+        )
+        return {name: [getattr(one, name) for one in self.calibrations] for name in names}
+
+    def summary(self) -> str:
+        """The lines, a row each, and what to beware of."""
+        shown = {
+            "task": self.labels,
+            "s": [one.formula for one in self.calibrations],
+            "R2": [f"{one.R2:.3f}" for one in self.calibrations],
+            "held-out R2": [f"{one.held_out_R2:.3f}" for one in self.calibrations],
+        }
+        told = [cut(f"warning: {text}") for text in self.warnings[:3]]
+        return "\n".join([f"Downstream: {len(self.calibrations)} tasks and targets", *text_table(shown), *told])
+
+    def _lines(self, a: FloatArray, b: FloatArray) -> Lines:
+        guess = np.array([one.chance if one.shape.bent else 0.0 for one in self.calibrations])
+        return Lines(a, b, guess, np.array([CODES[one.transform] for one in self.calibrations]))
+
+    def _kept_falling(self, a: FloatArray, b: FloatArray, middle: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Drawn lines (B, T) whose slopes keep their sign, turned about what they say of the middle loss."""
+        fitted = self.lines.a
+        kept = np.where(fitted > 0, np.maximum(a, LEAST_SLOPE * fitted), np.minimum(a, LEAST_SLOPE * fitted))
+        at = np.array([one.shape.value(loss) for one, loss in zip(self.calibrations, middle, strict=True)])
+        return kept, b + (a - kept) * at
+
+
+def calibrate_scores(
+    log: Logs,
+    scores: Table,
+    *,
+    task_language: Mapping[str, str] | str | None = None,
+    chance: Mapping[str, float] | str | float | None = None,
+    transform: str | None = None,
+) -> Downstream:
+    """Calibrate the scores of tasks by the losses of their languages.
+
+    Parameters
+    ----------
+    log : RunLog, path, or a sequence of them
+        The runs that were scored, with their losses.
+    scores : Table
+        A table `run,task,score[,target][,D][,chance]`, scores between 0 and 1. The target may end the task's name
+        (`hellaswag_en`).
+    task_language : mapping or str, optional
+        The language of tasks whose name does not end in it: `"hellaswag=en,belebele_deu_Latn=de"`.
+    chance : float, mapping or str, optional
+        What a guess scores, by task or for all: `"hellaswag=0.25"`; a sigmoid is tried where it is known.
+    transform : str, optional
+        Take this one for every task; by default that of the lowest held-out error.
+
+    Raises
+    ------
+    DataError, UsageError
+        If a table is wrong, or a name is unknown.
+    FitError
+        If no task can be calibrated.
+    """
+    rows = one_log(log)
+    only = None if transform is None else TRANSFORMS[parse_choice(transform, tuple(TRANSFORMS), "transform")]
+    sheet = read_sheet(scores)
+    points, notices = _points(sheet, rows, _meanings(task_language, rows.targets), _chances(chance))
+    refused = {f"{one.task}/{one.target}": why for one in points if (why := _why_not(one, only))}
+    found = tuple(_calibrated(one, only) for one in points if f"{one.task}/{one.target}" not in refused)
+    if not found:
+        label, why = next(iter(refused.items()), ("scores", "there are none"))
+        hint = "score more runs of different mixtures, on tasks that some runs do better than others"
+        raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
+    provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": sheet.digest, "transform": transform}
+    answer = Downstream(found, refused, (*rows.notices, *notices), provenance)
+    caution(answer.warnings)
+    return answer
+
+
+def lines_of(points: Points) -> dict[str, tuple[Tried, FloatArray]]:
+    """The line of every transform that the scores allow, with its residuals held out (S,).
+
+    A sigmoid is tried where the chance level is known.
+    """
+    kinds = [one for one in TRANSFORMS.values() if not (one.bent and np.isnan(points.chance))]
+    return {one.name: _line(points, one) for one in kinds}
+
+
+def _calibrated(points: Points, only: Transform | None) -> Calibration:
+    lines = lines_of(points)
+    best = (
+        lines[only.name][0]
+        if only
+        else min((one for one, _ in lines.values()), key=lambda one: round(one.held_out, 12))
+    )
+    shape, mixtures = TRANSFORMS[best.transform], len(np.unique(points.groups))
+    guess = points.chance if shape.bent else 0.0
+    at = (np.asarray(best.a), np.asarray(best.b), np.asarray(guess))
+    residual = points.score - shape.score(points.loss, *at)
+    rows = len(residual)
+    scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
+    J = _jacobian(points, shape, at)
+    spread = np.linalg.pinv(J.T @ J, hermitian=True)
+    r = float(np.clip(np.corrcoef(points.loss, points.score)[0, 1], -1.0, 1.0))
+    by_chance = 2 * student_t.sf(abs(r) * np.sqrt((mixtures - 2) / max(1 - r * r, 1e-300)), mixtures - 2)
+    return Calibration(
+        task=points.task, target=points.target, transform=best.transform, a=best.a, b=best.b,
+        covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
+        scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score, R2=best.R2, held_out=best.held_out,
+        held_out_R2=best.held_out_R2, pearson=r, p_value=float(by_chance),
+        tried=tuple(sorted((one for one, _ in lines.values()), key=lambda one: (one is not best, one.held_out))),
+    )  # fmt: skip
+
+
+def _line(points: Points, shape: Transform) -> tuple[Tried, FloatArray]:
+    """A transform's line through all scores, and its errors on mixtures left out one at a time."""
+    groups = np.unique(points.groups)
+    guess = np.asarray(points.chance if shape.bent else 0.0)
+    through = _bent if shape.bent else _straight
+    a, b = through(points, shape, np.ones(len(points.score), dtype=bool))
+    misses = np.empty(len(points.score))
+    for group in groups:
+        out = points.groups == group
+        slope, level = through(points, shape, ~out)
+        misses[out] = points.score[out] - shape.score(points.loss[out], np.asarray(slope), np.asarray(level), guess)
+    residual = points.score - shape.score(points.loss, np.asarray(a), np.asarray(b), guess)
+    squares = float(np.square(points.score - points.score.mean()).sum())
+    told = 1 - float(np.square(misses).sum()) / squares if len(groups) > FEWEST else np.nan
+    R2, held_out = 1 - float(np.square(residual).sum()) / squares, float(np.sqrt(np.square(misses).mean()))
+    return Tried(shape.name, float(a), float(b), R2, held_out, told), misses
+
+
+def _straight(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
+    """a and b by least squares; centred, so that no digits are lost."""
+    g, s = shape.value(points.loss[kept]), points.score[kept]
+    off = g - g.mean()
+    a = float(off @ (s - s.mean()) / max(off @ off, 1e-300))
+    return a, float(s.mean() - a * g.mean())
+
+
+def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
+    """a and b of a sigmoid by least squares, from the line through the log odds."""
+    loss, score, chance = points.loss[kept], points.score[kept], np.asarray(points.chance)
+    share = np.clip((score - chance) / (1 - chance), CLIPPED, 1 - CLIPPED)
+    start = np.polyfit(shape.value(loss), logit(share), 1)
+
+    def residuals(x: FloatArray) -> FloatArray:
+        return shape.score(loss, x[0], x[1], chance) - score
+
+    found = least_squares(residuals, start, x_scale=np.maximum(np.abs(start), 1e-3), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+    return float(found.x[0]), float(found.x[1])
+
+
+def _jacobian(points: Points, shape: Transform, at: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
+    """Derivatives (S, 2) of the scores by a and b."""
+    g = shape.value(points.loss)
+    if not shape.bent:
+        return np.stack([g, np.ones_like(g)], axis=1)
+    share = (shape.score(points.loss, *at) - at[2]) / (1 - at[2])
+    steep = (1 - at[2]) * share * (1 - share)
+    return np.stack([steep * g, steep], axis=1)
+
+
+def _why_not(points: Points, only: Transform | None) -> str:
+    """Why no line can be drawn through these scores; empty where one can."""
+    mixtures = len(np.unique(points.groups))
+    if mixtures < FEWEST:
+        return f"a line needs {FEWEST} runs of different mixtures with loss and score, and there are {mixtures}"
+    for what, values in (("loss", points.loss), ("score", points.score)):
+        if np.ptp(values) <= 1e-9 * np.abs(values).max():
+            return f"the {what} is the same in all runs"
+    if only is not None and only.bent and np.isnan(points.chance):
+        return f"the {SIGMOID} needs the score of a guess (chance)"
+    return ""
+
+
+def _doubt(one: Calibration) -> str:
+    """What is doubtful of a line; empty where nothing is."""
+    if not one.sensible:
+        return f"{one.label} scores higher where the loss is higher, so it cannot choose a mixture"
+    if one.p_value > UNSURE:
+        return f"{one.label}: losses and scores may be unrelated (p = {one.p_value:.2g})"
+    if one.held_out_R2 <= 0:
+        return f"{one.label}: on held-out mixtures the line is no better than the mean score"
+    if one.chance > one.scores.max():
+        return f"{one.label}: no run scores above {one.scores.max():.3g}, and guessing gives {one.chance:.3g}"
+    return ""
+
+
+def _points(
+    sheet: Sheet, log: RunLog, meanings: Mapping[str, str], chances: Mapping[str, float]
+) -> tuple[list[Points], tuple[str, ...]]:
+    """The scores of every task beside the losses of its target, and what was left out.
+
+    Raises
+    ------
+    DataError
+        With every fault of the table: a run that the log has not, a score outside of 0 to 1, a repeated row.
+    """
+    missing = [name for name in ("run", "task", "score") if name not in sheet.columns]
+    if missing:
+        hint = "a row a run and task: run,task,score, and target where the task's name does not say it"
+        raise DataError.of(
+            [sheet.header_fault(name, f"has no column {name!r}", hint) for name in missing], sheet.origin
+        )
+    faults: list[Fault] = []
+    runs, names = (texts(sheet, column, faults) for column in ("run", "task"))
+    score = numbers(sheet, "score", faults)
+    far = (score < 0) | (score > 1)
+    require(sheet, "score", score, far, "expected a score between 0 and 1", faults, "divide percentages by 100")
+    empty = np.full(sheet.rows, np.nan)
+    D = numbers(sheet, "D", faults, empty=True, sizes=True) if "D" in sheet.columns else empty
+    guess = numbers(sheet, "chance", faults, empty=True) if "chance" in sheet.columns else empty
+    tasks = _tasks(sheet, names, log, meanings, faults)
+    rows = _rows(sheet, log, runs, D, faults)
+    seen: set[tuple[str, tuple[str, str], int]] = set()
+    for row, key in enumerate(zip(runs, tasks, rows, strict=True)):
+        if key in seen and key[2] >= 0:
+            faults.append(sheet.fault(row, "score", f"repeats the score of run {key[0]!r} on {'/'.join(key[1])}"))
+        seen.add(key)
+    if faults:
+        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    found, lost = [], 0
+    for task in sorted(set(tasks)):
+        mine = np.array([place for place, one in enumerate(tasks) if one == task])
+        loss = log.loss[np.array(rows)[mine], log.targets.index(task[1])]
+        kept = mine[~np.isnan(loss)]
+        lost += len(mine) - len(kept)
+        told = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
+        level = told[0] if told else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
+        groups = log.groups[np.array(rows)[kept]]
+        found.append(Points(*task, loss[~np.isnan(loss)], score[kept], groups, level))
+    silent = len(set(log.runs) - set(runs))
+    notices = [f"left out {lost} scores of runs that have no loss for the target"] if lost else []
+    notices += [f"{silent} of {len(set(log.runs))} runs of the log have no scores"] if silent else []
+    return found, tuple(notices)
+
+
+def _tasks(
+    sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[str, str], faults: list[Fault]
+) -> list[tuple[str, str]]:
+    """Task and target of each row: by its column target, by what was said of the name, or by the name's end."""
+    if "target" in sheet.columns:
+        targets = texts(sheet, "target", faults)
+        for row, target in enumerate(targets):
+            if target and target not in log.targets:
+                hint = did_you_mean(target, log.targets)
+                faults.append(sheet.fault(row, "target", f"{target!r} is no target of the log", hint))
+        return list(zip(names, targets, strict=True))
+    found = []
+    for row, name in enumerate(names):
+        stem, _, end = name.replace("/", "_").rpartition("_")
+        task = (name, meanings[name]) if name in meanings else (stem, end)
+        if task[1] not in log.targets and name:
+            hint = f"add a column target, or say task_language={name}={log.targets[0]}"
+            faults.append(sheet.fault(row, "task", f"the target of task {name!r} is not known", hint))
+        found.append(task)
+    return found
+
+
+def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray, faults: list[Fault]) -> list[int]:
+    """The row of the log of every score: the run's last, or its checkpoint at D; -1 where there is none."""
+    own: dict[str, list[int]] = {}
+    for row, run in enumerate(log.runs):
+        own.setdefault(run, []).append(row)
+    found = []
+    for row, run in enumerate(runs):
+        if run not in own:
+            faults.append(sheet.fault(row, "run", f"the log has no run {run!r}", did_you_mean(run, own)))
+            found.append(-1)
+            continue
+        tokens = log.D[own[run]]
+        nearest = int(np.argmax(tokens) if np.isnan(D[row]) else np.argmin(np.abs(tokens - D[row])))
+        if abs(tokens[nearest] - D[row]) > SAME_TOKENS * D[row]:
+            hint = f"its nearest is at D = {format_size(float(tokens[nearest]))}"
+            faults.append(sheet.fault(row, "D", f"run {run!r} has no row at D = {format_size(D[row])}", hint))
+        found.append(own[run][nearest])
+    return found
+
+
+def _meanings(given: Mapping[str, str] | str | None, targets: Sequence[str]) -> dict[str, str]:
+    """The targets of tasks by name, as they were given: `"hellaswag=en"`."""
+    found: dict[str, str] = dict(given) if isinstance(given, Mapping) else {}
+    for part in given.split(",") if isinstance(given, str) else ():
+        name, _, target = part.partition("=")
+        found[name.strip()] = target.strip()
+    for name, target in found.items():
+        if target not in targets:
+            raise UsageError(f"{name}={target}: {target!r} is no target of the log", hint=did_you_mean(target, targets))
+    return found
+
+
+def _chances(given: Mapping[str, float] | str | float | None) -> dict[str, float]:
+    """Chance levels by task, by task and target, or (under `*`) one for all."""
+    if given is None:
+        return {}
+    text = str(given) if isinstance(given, float | int) else given
+    text = f"*={text}" if isinstance(text, str) and "=" not in text else text
+    found = parse_pairs(text, parse_number, "chance level")
+    for name, value in found.items():
+        if not 0 <= value < 1:
+            raise UsageError(f"the chance level of {name} is {value:g}, expected 0 or more and below 1")
+    return found

@@ -1,0 +1,45 @@
+"""Streams of random numbers: two purposes never draw the same ones from one seed.
+
+A generator is made by `np.random.default_rng([seed, Stream.X])`, with further words where a purpose needs several.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Stream(IntEnum):
+    """The second word of every seed, by what is drawn."""
+
+    UNSEEN = 1
+    """Coefficients of sources that runs show too little of."""
+    CURVE = 2
+    """Learning curves that the errors leave possible."""
+    LIKE = 3
+    """How far a source is from the one that it is taken to be like."""
+    BELIEFS = 4
+    """The centres of what a law believes, for each replicate."""
+    EXPONENTS = 5
+    """Exponents of budgets that hardly vary, from public runs."""
+    BOOTSTRAP = 6
+    """Weights of mixtures."""
+    COMPARISON = 7
+    """Weights of mixtures when laws are compared."""
+    RATES = 8
+    """The centre of the prior of what repeated tokens are worth."""
+    FOLDS = 9
+    """Splits by which a black box learns."""
+    SEARCH = 10
+    """Starting mixtures of a search without proof."""
+    LINES = 11
+    """Curves of tasks."""
+    NOISE = 12
+    """The scatter of runs, and the error of a law's form."""
+    GAME = 13
+    """Coalitions."""
+    SWEEP = 14
+    """Mixtures of proxy runs."""
+    DESIGN = 15
+    """Candidates among which runs are chosen."""
+    SCORES = 16
+    """The scatter of tasks' scores about their curves."""

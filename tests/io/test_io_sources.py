@@ -1,0 +1,202 @@
+"""Runs where other tools keep them; the files of `golden` were written by the tools themselves (see its README)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from shapleymix_io import read
+from shapleymix_io.column_map import ColumnMap
+from shapleymix_io.reading import imported
+
+import shapleymix as sm
+from shapleymix.errors import DataError, ShapleyMixError, UsageError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DESIGN, STATE = GOLDEN / "design.csv", GOLDEN / "mix-07/checkpoint-4/trainer_state.json"
+LOGS = [GOLDEN / "megatron/mix-01.log", GOLDEN / "megatron/mix-02.log"]
+
+
+def log_of(source: Any, map: Any = None, **options: Any) -> sm.RunLog:
+    return sm.read_runs(read(source, map, **options))
+
+
+def test_the_state_of_a_hugging_face_trainer(tmp_path: Path) -> None:
+    log = log_of(STATE, join=DESIGN, as_is=True)
+    assert (log.runs, log.D.tolist()) == (("mix-07", "mix-07"), [128, 256])
+    assert log.loss == pytest.approx(3.4, abs=0.01)
+    assert log_of(STATE, "D=step*64", join=DESIGN, as_is=True).D.tolist() == [128, 256]
+    text = STATE.read_text()
+    (tmp_path / "trainer_state.json").write_text(text.replace("eval_en_loss", "x").replace("eval_de_loss", "eval_loss"))
+    assert log_of(tmp_path / "trainer_state.json", ["N=1M", "p.en=1"], as_is=True).targets == ("all",)
+    (tmp_path / "trainer_state.json").write_text(text.replace("_loss", "_x"))
+    with pytest.raises(DataError, match="measured no loss"):
+        read(tmp_path / "trainer_state.json")
+
+
+def test_files_of_one_run_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    """Two runs in `a/out` and `b/out` would both be called `out`, and get one row of the design."""
+    for name in ("a", "b"):
+        (tmp_path / name / "out").mkdir(parents=True)
+        shutil.copy(STATE, tmp_path / name / "out")
+    files = [tmp_path / name / "out/trainer_state.json" for name in ("a", "b")]
+    log = log_of(files, ["N=1M", "p.en=0.5", "p.de=0.5"], as_is=True)
+    assert list(log.runs) == ["a/out", "a/out", "b/out", "b/out"]
+
+
+def test_a_log_of_megatron() -> None:
+    """Losses of the test set and those after training are left aside; tokens are samples times the length."""
+    log = log_of(LOGS, ["languages.0=en", "languages.1=de"], join=DESIGN)
+    assert log.runs == ("mix-01", "mix-01", "mix-02", "mix-02")
+    assert log.D.tolist() == [10 * 8 * 2048, 160 * 2048] * 2
+    assert log.loss.tolist() == [[3.75, 3.5], [3.5, 3.25], [3.75, 3.7], [3.7, 3.25]]
+    with pytest.raises(DataError) as caught:
+        read(LOGS, ["p.0=2", "p.1=0.5"], join=DESIGN)
+    places = [(Path(str(one.location.file)).name, one.location.line) for one in caught.value.faults]
+    assert places[:3:2] == [("mix-01.log", 10), ("mix-02.log", 10)]
+
+
+LOSSES = {
+    "tensorboard": "eval/loss/{lang}",
+    "tensorboard_lines": "eval/loss/{lang}",
+    "lightning": "val/loss_{lang}",
+}
+
+
+@pytest.mark.parametrize("folder", LOSSES)
+def test_folders_of_tensorboard_events(folder: str) -> None:
+    """Steps at which no loss was measured say nothing; `add_scalars` makes a folder a line, which is no run."""
+    pytest.importorskip("tensorboard")
+    found = imported([GOLDEN / folder], ColumnMap.of(f"loss={LOSSES[folder]}"), [DESIGN], as_is=True)
+    log = sm.read_runs(found.frame)
+    assert set(log.runs) <= {"mix-01", "mix-02"}
+    assert set(log.targets) >= {"en", "de"}
+    if folder == "tensorboard":
+        assert log.D.tolist() == [1e6, 2e6, 1e6, 2e6]
+        assert log.loss[:, 0].tolist() == [3.25, 3.0, 3.0, 2.75]
+        assert any("4 of 8 rows" in notice for notice in found.notices)
+        single = log_of(GOLDEN / "tensorboard/mix-02", "loss=eval/loss/{lang}", join=DESIGN)
+        assert set(single.runs) == {"mix-02"}
+
+
+def test_a_csv_that_mlflow_wrote() -> None:
+    map = {"run": "tags.mlflow.runName", "D": "metrics.tokens", "loss": "metrics.val/loss_{lang}"}
+    log = log_of(GOLDEN / "mlflow_experiments.csv", {**map, "N": "params.n_params", "p": "params.w_{lang}"})
+    log = log.aligned(("en", "de"), ("en", "de"))
+    assert log.runs == ("mix-02", "mix-01")
+    assert log.p.tolist() == [[0.25, 0.75], [0.5, 0.5]]
+    assert log.loss.tolist() == [[3.75, 2.5], [3.5, 3.25]]
+
+
+def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
+    """They are joined by their ids: olmix itself takes them in the order of their rows."""
+    (tmp_path / "ratios.csv").write_text("run,name,index,dclm:art,wiki\na,A,0,0.25,0.75\nb,B,1,1,0\nc,C,2,0,1\n")
+    (tmp_path / "metrics.csv").write_text("run,name,index,arc_bpb,mmlu_bpb\nb,B,0,1.25,1\na,A,1,1.5,0.75\n")
+    log = log_of(tmp_path, ["N=30M", "D=3B", "unit=bpb", "bytes_per_token=4"])
+    assert (log.sources, log.targets) == (("dclm:art", "wiki"), ("arc_bpb", "mmlu_bpb"))
+    assert (log.runs, log.p.tolist()) == (("b", "a"), [[1, 0], [0.25, 0.75]])
+    by_flags = log_of(
+        tmp_path / "metrics.csv",
+        ["N=30M", "D=3B", "loss={lang}_bpb", "p.art=dclm:art", "p.wiki=wiki", "ignore=name,index"],
+        join=tmp_path / "ratios.csv",
+    )
+    assert (by_flags.sources, by_flags.targets) == (("art", "wiki"), ("arc", "mmlu"))
+    (tmp_path / "metrics.csv").write_text("run_id,m\nb,1.25\na,x\n")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, ["N=30M", "D=3B"])
+    assert (Path(str(caught.value.location.file)).name, caught.value.location.line) == ("metrics.csv", 3)
+
+
+def wandb_run(name: str, p: tuple[float, float], state: str = "finished") -> SimpleNamespace:
+    """A run as the API hands it out: two rows of one step, other numbers, texts, and a config within a config."""
+    rows: list[dict[str, Any]] = [
+        {"_step": 50, "train/loss": 3.0},
+        {"_step": 99, "tokens": 1000000, "eval/loss/en": 4.5},
+    ]
+    rows += [{"_step": 99, "eval": {"loss/de": 1}, "eval/loss/de": 4.25, "text": "x", "_timestamp": 1.0}]
+    config = {"n_params": 97600, "mix": {"en": p[0], "de": p[1]}, "_wandb": {}}
+    return SimpleNamespace(id=f"id-{name}", name=name, state=state, config=config, scan_history=lambda: rows)
+
+
+def test_runs_of_wandb_by_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [wandb_run("mix-01", (0.5, 0.5)), wandb_run("mix-02", (0.25, 0.75), "crashed")]
+    module: Any = ModuleType("wandb")
+    module.Api = lambda: SimpleNamespace(runs=lambda path: runs if path == "team/mixtures" else 1 / 0)
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    map = {"N": "config.n_params", "p": "config.mix.{lang}", "loss": "eval/loss/{lang}"}
+    found = imported(["wandb:team/mixtures"], ColumnMap.of(map))
+    log = sm.read_runs(found.frame)
+    assert (log.runs, log.D.tolist()) == (("mix-01", "mix-02"), [1e6, 1e6])
+    assert log.loss.tolist() == [[4.5, 4.25]] * 2
+    assert log.p.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert any("mix-02 (crashed)" in notice for notice in found.notices)
+    with pytest.raises(DataError, match="division by zero"):
+        read("wandb:team/other", map)
+    with pytest.raises(UsageError, match="ENTITY/PROJECT"):
+        read("wandb:team", map)
+    runs[1].name = "mix-01"
+    assert log_of("wandb:team/mixtures", map).runs == ("id-mix-01", "id-mix-02")
+
+
+class FakeClient:
+    """What is asked of MLflow's client: three runs of one experiment, one of them without a metric."""
+
+    def __init__(self, tracking_uri: str) -> None:
+        assert tracking_uri.startswith("sqlite:///")
+
+    def search_experiments(self, max_results: int) -> list[Any]:
+        return [SimpleNamespace(experiment_id=str(place), name=name) for place, name in enumerate(("mix", "other"))]
+
+    def search_runs(self, experiments: list[str], max_results: int) -> list[Any]:
+        found = []
+        for name, status in (("a", "FINISHED"), ("b", "FAILED")) if experiments == ["0"] else ():
+            data = SimpleNamespace(
+                params={"n": "1000000", "w_en": "1"}, metrics={"tokens": 0, "val/en": 0}, tags={"mlflow.user": "ana"}
+            )
+            info = SimpleNamespace(run_id=f"id-{name}", run_name=name, status=status)
+            found.append(SimpleNamespace(info=info, data=data))
+        return found
+
+    def get_metric_history(self, run_id: str, key: str) -> list[Any]:
+        """Twice at a step: the last counts."""
+        values = [(1, 2, 2e7), (1, 3, 3e7)] if key == "tokens" else [(1, 5, 3.0), (1, 4, 4.0)]
+        return [SimpleNamespace(step=step, timestamp=time, value=value) for step, time, value in values]
+
+
+def test_a_store_of_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tracking: Any = ModuleType("mlflow.tracking")
+    tracking.MlflowClient = FakeClient
+    monkeypatch.setitem(sys.modules, "mlflow", ModuleType("mlflow"))
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", tracking)
+    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0".ljust(600, b"\0"))
+    map = {"N": "params.n", "D": "metrics.tokens", "p": "params.w_{lang}", "loss": "metrics.val/{lang}"}
+    for source in ("sqlite:///x.db", tmp_path / "mlflow.db", f"{tmp_path}/mlflow.db#mix"):
+        log = log_of(source, map)
+        assert (log.runs, log.D.tolist(), log.loss.tolist()) == (("a", "b"), [3e7] * 2, [[3.0]] * 2)
+    with pytest.raises(DataError, match="no experiment 'none'"):
+        read("sqlite:///x.db#none", map)
+
+
+def test_a_package_that_is_missing_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("wandb", "mlflow", "mlflow.tracking"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0".ljust(600, b"\0"))
+    for source, extra in (("wandb:a/b", "wandb"), ("sqlite:///x.db", "mlflow"), (tmp_path / "mlflow.db", "mlflow")):
+        with pytest.raises(UsageError, match=f"pip install '{extra}>="):
+            read(source)
+
+
+def test_what_holds_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("run,N\n")
+    (tmp_path / "odd.csv").write_bytes(b"\xff\xfe1")
+    (tmp_path / "odd.parquet").write_bytes(b"PAR1 and no more")
+    for source in (tmp_path, *tmp_path.glob("*.*"), tmp_path / "none.csv"):
+        with pytest.raises(ShapleyMixError) as caught:
+            read(source)
+        assert caught.value.location.file == str(source)
+    with pytest.raises(DataError, match="trainer_state"):
+        read([DESIGN, STATE])

@@ -1,0 +1,133 @@
+"""Two ranks under torchrun: the run of one, whole or sharded; killed, stopped, restarted, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file  # noqa: E402
+from shapleymix_irds.train.world import agreed_round  # noqa: E402
+from torch._C._distributed_c10d import HashStore  # noqa: E402
+
+from shapleymix.tables.run_reading import read_runs  # noqa: E402
+from shapleymix.tables.transfer import read_transfer  # noqa: E402
+from tests.irds.training import STEPS, said, start, steps, train, tree, wait_for_step  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in one process."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    assert train(out) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in two processes, of which one has a sequence more than the other."""
+    out = tmp_path_factory.mktemp("pair") / "run"
+    assert start(out, ranks=2).wait(timeout=200) == 0, said(out)
+    return out
+
+
+def same_run(left: Path, right: Path, tolerance: float = 1e-4) -> None:
+    """The same data in the same order, and losses, values and weights that differ by rounding only."""
+    logs = [read_runs(out / "runs.csv") for out in (left, right)]
+    assert np.array_equal(logs[0].p, logs[1].p)
+    assert np.allclose(logs[0].loss, logs[1].loss, rtol=tolerance)
+    trained = [json.loads((out / "summary.json").read_text())["languages"] for out in (left, right)]
+    assert trained[0] == trained[1]
+    sv = [read_transfer(out / "sv_raw.csv").sv for out in (left, right)]
+    assert sv[0] is not None
+    assert sv[1] is not None
+    assert np.allclose(sv[0], sv[1], rtol=100 * tolerance, atol=tolerance * np.abs(sv[0]).max())
+    states = [load_file(out / "checkpoints" / f"step-{STEPS:09d}" / "state.safetensors") for out in (left, right)]
+    assert states[0].keys() == states[1].keys()
+    for name, value in states[0].items():
+        if name.startswith("model/"):
+            assert torch.allclose(value, states[1][name], rtol=tolerance, atol=1e-5), name
+
+
+def test_two_ranks_with_uneven_shares_train_as_one(alone: Path, pair: Path) -> None:
+    same_run(alone, pair)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--parallel", "fsdp", "--micro-batch", "2"),
+        ("--parallel", "hsdp", "--shard-size", "1", "--recompute"),
+    ],
+    ids=" ".join,
+)
+def test_sharded_ranks_train_as_one(more: tuple[str, ...], alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert start(out, *more, ranks=2).wait(timeout=300) == 0, said(out)
+    same_run(alone, out)
+
+
+def test_a_checkpoint_of_two_sharded_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, "--parallel", "fsdp", ranks=2)
+    wait_for_step(run, out, 5)
+    os.kill(workers(run)[-1], signal.SIGTERM)
+    assert run.wait(timeout=200) != 0
+    stops = {line.split("after step")[1] for line in said(out).splitlines() if "stopped by SIGTERM" in line}
+    assert len(stops) == 1
+    assert train(out, "--parallel", "fsdp") == 0
+    same_run(alone, out)
+
+
+def test_a_rank_that_is_killed_is_missed_and_a_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = start(out, ranks=2, restarts=1)
+    wait_for_step(run, out, 6)
+    os.kill(workers(run)[-1], signal.SIGKILL)
+    assert run.wait(timeout=200) == 0, said(out)
+    assert tree(out) == tree(pair)
+    assert steps(out) == list(range(1, STEPS + 1))
+    assert 'irds_train.py", line' not in said(out)
+
+
+def test_errors_of_two_ranks_are_plain(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert start(out, "--micro-batch", "1", ranks=2).wait(timeout=200) != 0
+    assert said(out).count("error: --batch 7") == 1
+    assert 'irds_train.py", line' not in said(out)
+
+
+def test_a_start_is_agreed_on_although_a_predecessor_left_its_keys() -> None:
+    store = HashStore()
+    store.set_timeout(timedelta(seconds=20))
+    names = []
+    for _ in range(3):
+        with ThreadPoolExecutor(3) as pool:
+            first = pool.submit(agreed_round, store, 0, 3)
+            time.sleep(0.1)  # rank 0 reads what the predecessors left before the others greet
+            rest = [pool.submit(agreed_round, store, rank, 3) for rank in (1, 2)]
+            names.append({future.result(timeout=30) for future in (first, *rest)})
+    assert [len(each) for each in names] == [1, 1, 1]
+    assert len(set.union(*names)) == 3
+
+
+def workers(run: subprocess.Popen[bytes]) -> list[int]:
+    """Processes that torchrun started for the script, in the order of their ranks."""
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    ranks = {}
+    for child in map(int, children):
+        pairs = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        found = dict(pair.split(b"=", 1) for pair in pairs if b"=" in pair)
+        if b"RANK" in found:
+            ranks[int(found[b"RANK"])] = child
+    return [ranks[rank] for rank in sorted(ranks)]

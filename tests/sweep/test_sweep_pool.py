@@ -1,0 +1,193 @@
+"""Runs as programs on this machine: so many at a time, tried again, interrupted, killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_tools import Run
+from shapleymix_sweep.mixtures import coalitions
+from shapleymix_sweep.plans import grid, read_plan
+from shapleymix_sweep.pool import HOPELESS, Pool
+from shapleymix_sweep.results import state_of
+from shapleymix_sweep.running import Programs, attempt
+from sweep_tools import check_log, counts, game_plan, programs, running, wait_for
+
+from shapleymix.errors import UsageError
+
+THREE = ("a", "b", "c")
+Launcher = Callable[..., subprocess.Popen[str]]
+
+
+# -- a pool
+
+
+def test_a_plan_is_trained_once_and_collected(run: Run, tmp_path: Path):
+    plan = game_plan(tmp_path, sources=THREE)
+    dry = run("launch plan.jsonl --dry-run --json").document
+    assert dry["open"] == list(range(7))
+    assert str(plan.place(0)) in dry["commands"][0]
+    assert run("launch plan.jsonl --jobs 3 --json").document["trained"] == 7
+    assert run("launch plan.jsonl --json").document["trained"] == 0
+    assert counts(plan, "starts") == counts(plan, "ends") == [1] * 7
+    assert run("collect plan.jsonl -o log.csv --strict").code == 0
+    check_log(Path("log.csv"), plan)
+
+
+def test_a_failed_run_is_tried_again_before_the_sweep_gives_up(tmp_path: Path):
+    plan = game_plan(tmp_path, "--fail 1", sources=THREE)
+    pool = Pool(plan, retries=1)
+    pool.run(jobs=2)
+    assert (pool.trained, pool.failed, pool.gave_up) == (7, {}, False)
+    assert counts(plan, "starts") == [2] * 7
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_sweep_whose_first_runs_fail_is_given_up(run: Run, tmp_path: Path, keep_going: bool):
+    plan = game_plan(tmp_path, "--fail 9", sources=THREE)
+    found = run("launch plan.jsonl --retries 1 --json" + (" --keep-going" if keep_going else ""))
+    tried = 7 if keep_going else HOPELESS
+    assert (found.code, len(found.document["failed"]), found.document["given_up"]) == (1, tried, 7 - tried)
+    assert counts(plan, "starts") == [2] * tried + [0] * (7 - tried)
+    assert found.document["failed"][0]["reason"] == "exit code 3: out of memory"
+    assert "out of memory" in found.err, "it is said when it happens"
+
+
+def test_a_program_that_is_not_there_fails_and_a_whole_log_counts_whatever_the_exit_code(tmp_path: Path):
+    plan = game_plan(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(path.read_text() + "sys.exit(1)\n")
+    grid(coalitions(("a",)), 1, 1, command="no-such-program {mixture} {out}").write(tmp_path / "none.jsonl")
+    none, whole = Pool(read_plan(tmp_path / "none.jsonl"), retries=0), Pool(plan, retries=0)
+    none.run()
+    whole.run()
+    assert "no-such-program" in none.failed[0]
+    assert (whole.trained, whole.failed) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        ("--gpus 0,1,2,3", {"0", "1", "2", "3"}),
+        ("--gpus 0,1,2,3 --gpus-per-run 2 --jobs 4", {"0,1", "2,3"}),
+        ("--gpus 4 --jobs 3", {"4"}),
+        ("--jobs 4", {os.environ.get("CUDA_VISIBLE_DEVICES", "None")}),
+    ],
+)
+def test_gpus_are_given_out_in_turn(run: Run, tmp_path: Path, words: str, seen: set[str]):
+    plan = game_plan(tmp_path, "--sleep 0.5", sources=THREE)
+    assert run(f"launch plan.jsonl {words}").code == 0
+    files = [plan.place(index) / "out" / "starts" for index in range(len(plan))]
+    assert {path.read_text().split()[1] for path in files} == seen
+    with pytest.raises(UsageError):
+        Pool(plan).run(gpus=("0",), gpus_per_run=2)
+
+
+def test_run_trains_one_run_for_any_scheduler(run: Run, tmp_path: Path):
+    plan = game_plan(tmp_path, "--fail 1")
+    words = "run plan.jsonl --index"
+    assert str(plan.place(2) / "out") in run(f"{words} 2 --dry-run").out
+    failed = run(f"{words} 2 --json")
+    assert (failed.code, failed.document["error"]["location"]["file"]) == (1, str(plan.place(2) / "log.txt"))
+    assert run(f"{words} 2 --json").document["status"] == "finished"
+    assert run(f"{words} 3").code == 2
+    assert list(state_of(plan).results) == [2]
+
+
+# -- interrupted
+
+
+def test_ctrl_c_ends_the_programs_and_launching_again_resumes(tmp_path: Path, launcher: Launcher):
+    plan = game_plan(tmp_path, "--sleep 1.5")
+    first = launcher("--jobs", 2)
+    wait_for(lambda: len(programs(plan)) == 2)
+    first.send_signal(signal.SIGINT)
+    out, err = first.communicate(timeout=30)
+    assert (first.returncode, out, "Traceback" in err) == (130, "", False)
+    assert programs(plan) == []
+    assert state_of(plan).failures == {}, "a stop is no failure"
+    again = launcher("--jobs", 3)
+    assert again.wait(timeout=60) == 0
+    assert counts(plan, "ends") == [1, 1, 1]
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path, launcher: Launcher):
+    plan = game_plan(tmp_path, "--sleep 60", "--deaf")
+    child = launcher("--jobs", 2)
+    wait_for(lambda: sum(counts(plan, "starts")) == 2)
+    child.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert len(programs(plan)) == 2, "they may write a checkpoint"
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=20) == 130
+    assert programs(plan) == []
+
+
+def test_all_that_a_shell_started_ends_with_it_after_the_grace(tmp_path: Path):
+    """A shell ends at once; what it runs has the grace to write its checkpoint, and is then killed."""
+    script = "import pathlib,signal,sys,time; signal.signal(15, lambda *_: time.sleep(.3) or pathlib.Path(sys.argv[1])"
+    script += ".touch()); pathlib.Path(sys.argv[2]).touch(); time.sleep(60); time.sleep(60)"
+    saved, began = tmp_path / "saved", tmp_path / "began"
+    ours = Programs(grace=1)
+    with (tmp_path / "log").open("wb") as log:
+        words = ["sh", "-c", f"{sys.executable} -c '{script}' {saved} {began} & wait"]
+        thread = threading.Thread(target=ours.run, args=(words, log, dict(os.environ), log.fileno()))
+        thread.start()
+        wait_for(began.exists)
+        ours.stop()
+        thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert saved.exists()
+    assert running(began) == []
+
+
+# -- several launchers
+
+
+def test_two_launchers_share_a_plan(tmp_path: Path, launcher: Launcher):
+    plan = game_plan(tmp_path, "--sleep 0.3", sources=THREE)
+    both = [launcher("--jobs", 2, "--json") for _ in range(2)]
+    told = [json.loads(one.communicate(timeout=120)[0]) for one in both]
+    assert counts(plan, "starts") == [1] * 7
+    assert sum(one["trained"] for one in told) == 7
+    assert [one["finished"] for one in told] == [7, 7]
+
+
+def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launcher: Launcher):
+    plan = game_plan(tmp_path, "--sleep 4", sources=("a",))
+    first = launcher()
+    wait_for(lambda: len(programs(plan)) == 1)
+    first.kill()
+    first.wait()
+    assert attempt(plan.runs[0], plan.place(0), Programs()) == ("held", ""), "it trains on"
+    again = launcher()
+    assert again.wait(timeout=60) == 0
+    assert counts(plan, "starts") == counts(plan, "ends") == [1], "the second launcher waited for it"
+
+
+def test_whatever_is_killed_the_log_is_complete_and_right(tmp_path: Path, launcher: Launcher, run: Run):
+    """Launchers and runs are killed at random, two launchers at once, until the last launcher is left in peace."""
+    rng = random.Random(1)
+    plan = game_plan(tmp_path, "--sleep 0.5", sources=THREE)
+    for _ in range(2):
+        ours = [launcher("--jobs", 2, "--retries", 5) for _ in range(2)]
+        for _ in range(3):
+            time.sleep(rng.uniform(0.2, 0.6))
+            if running := programs(plan):
+                os.kill(rng.choice(running), rng.choice([signal.SIGKILL, signal.SIGTERM]))
+        for one in ours:
+            one.send_signal(rng.choice([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
+            one.communicate(timeout=60)
+    assert launcher("--jobs", 2).wait(timeout=120) == 0
+    assert run("collect plan.jsonl -o log.csv --strict").code == 0
+    check_log(Path("log.csv"), plan)
+    assert programs(plan) == []

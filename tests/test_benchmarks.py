@@ -1,0 +1,24 @@
+"""The benchmarks run to their end, at their smallest size; what they measure is not asked for here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "benchmarks"
+NAMES = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_runs(name: str) -> None:
+    if "irds" in name and find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    command = [sys.executable, "-W", "ignore", str(FOLDER / f"{name}.py"), "--small"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,0 +1,123 @@
+"""No mixture beats a proved optimum as `predict` prints it: laws, regimes, bounds, objectives, repetition, scores."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from known_fits import Bumpy
+
+import shapleymix as sm
+from shapleymix.laws.lines import TRANSFORMS, Lines
+from shapleymix.mixing.problem import problem
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, COALITIONS = (str(ROOT / f"fixtures/multilingual5_{name}.csv") for name in ("runs", "coalitions"))
+N, D = 97600.0, 1998848.0
+SUPPLY = "en=1M,de=150k,fr=150k,zh=200k,ja=150k"
+CASES = [
+    {}, {"objective": "worst"}, {"caps": "zh=.12,ja=.2"}, {"caps": "en=0"}, {"fix": "en=1"}, {"weights": "en=1,zh=2"},
+    {"groups": "zh+ja<=.3", "objective": "worst"}, {"groups": "en+de=.5", "caps": 0.4}, {"floors": "en=.001"},
+    {"near": "uniform", "within": 0.4}, {"kl": 0.1, "anchor": "en=.6,de=.4"}, {"weights": "normalized"},
+]  # fmt: skip
+
+
+@cache
+def fitted(law: str) -> sm.Fit:
+    return sm.fit([RUNS, COALITIONS], law=law, bootstrap=0, folds=2)
+
+
+def rivals(question, own: np.ndarray) -> np.ndarray:
+    """Random mixtures, evenly and sparsely drawn, near the optimum, and with traces; those within the bounds."""
+    rng = np.random.default_rng(1)
+    M = len(own)
+    drawn = [rng.dirichlet(np.full(M, shape), 300) for shape in (1.0, 0.3)]
+    near = 0.97 * own + 0.03 * rng.dirichlet(np.ones(M), 150)
+    traces = np.where(own > 0, own, 2e-6)[None] * np.exp(0.1 * rng.normal(size=(150, M)))
+    p = np.concatenate([*drawn, near, traces / traces.sum(axis=1, keepdims=True)])
+    return p[[question.within.violation(one) <= 1e-9 for one in p]]
+
+
+@pytest.mark.parametrize("law", ["effective-data", "exponential", "learned-base"])
+@pytest.mark.parametrize("keywords", CASES, ids=str)
+def test_no_mixture_is_predicted_better_than_a_proved_optimum(law, keywords):
+    fit = fitted(law)
+    repeated = law != "exponential" and CASES.index(keywords) in (0, 1, 6)
+    for supply in ({}, {"available": SUPPLY})[: 1 + repeated]:
+        question = problem(fit, N, D, **keywords, **supply)
+        found = question.solve()
+        assert found.relative_gap <= 1e-7
+        assert question.within.violation(found.p) <= 1e-9
+        p = np.concatenate([found.p[None], rivals(question, found.p)])
+        losses = fit.predict(p, N, D, **supply).losses
+        values = question.goal.of(losses) + [question.goal.penalty(one) for one in p]
+        assert found.objective + found.penalty == pytest.approx(values[0], rel=1e-9, nan_ok=True)
+        assert found.lower_bound <= np.nanmin(values) + 1e-9
+
+
+def test_the_own_languages_of_targets_stay_above_the_edge_of_the_regime():
+    fit = fitted("effective-data")
+    found = sm.optimize(fit, N, D)
+    edge = fit.at(N, D).edge
+    assert (edge > 0).any()
+    assert (found.p >= edge - 1e-12).all()
+    assert any("en" in text for text in (*found.warnings, *found.notices))
+    alone = sm.optimize(fit, N, D, weights="zh=1")
+    assert (alone.floors[:3] == 0).all(), "languages that do not count may be left out"
+
+
+def test_without_a_language_the_other_regime_is_what_is_minimised():
+    fit = fitted("effective-data")
+    surface = fit.at(N, D)
+    found = sm.optimize(fit, N, D, caps="en=0")
+    assert surface.absent is not None
+    assert found.p[0] == 0
+    assert found.losses[0] == pytest.approx(float(surface.absent.losses(found.p)[0]), rel=1e-9)
+
+
+class Tasks(SimpleNamespace):
+    """Scores of two languages, by curves of the losses."""
+
+    def places(self, targets):
+        return np.array([targets.index(label.partition("/")[2]) for label in self.labels])
+
+    def drawn(self, count):
+        return Lines(*(np.broadcast_to(one, (count, 2)) for one in self.lines[:2]), *self.lines[2:])
+
+    def weights(self, given, objective):
+        return dict.fromkeys(self.labels, 0.5)
+
+
+def tasks(shape: str, a: float, b: float) -> Tasks:
+    code = float(list(TRANSFORMS).index(shape))
+    lines = Lines(np.full(2, a), np.full(2, b), np.full(2, 0.25), np.full(2, code))
+    known = {"scatter": np.full(2, 0.01), "calibrated": np.array([[1.0, 4.0]] * 2)}
+    return Tasks(labels=("cloze/en", "cloze/zh"), targets=("en", "zh"), lines=lines, **known)
+
+
+@pytest.mark.parametrize(("shape", "a", "b"), [("minus", 0.2, 1.0), ("log", -0.3, 0.9), ("sigmoid", 2.0, 5.0)])
+@pytest.mark.parametrize("keywords", [{}, {"objective": "worst"}, {"groups": "en+zh<=.5"}, {"caps": 0.4}])
+def test_mixtures_chosen_for_scores_are_the_best_of_many(shape, a, b, keywords):
+    fit = fitted("learned-base")
+    question = problem(fit, N, D, downstream=tasks(shape, a, b), **keywords)
+    found = question.solve()
+    assert found.measure == "error"
+    assert found.scores["cloze/en"] == pytest.approx(1 - found.losses[0])
+    p = rivals(question, found.p)
+    values = question.goal.of(question.surface.mean(p))
+    assert found.objective <= np.nanmin(values) + 1e-9
+    assert np.isnan(found.gap) or found.relative_gap <= 1e-7
+
+
+def test_a_law_without_pieces_is_searched_for_scores_too():
+    score = tasks("minus", 0.2, 1.0)
+    score.labels, score.targets = ("cloze/en", "cloze/fi"), ("en", "fi")
+    score.calibrated = np.array([[0.0, 9.0]] * 2)
+    found = sm.optimize(Bumpy(), N, D, downstream=score, allow_nonconvex=True)
+    assert np.isnan(found.gap)
+    assert found.p.sum() == pytest.approx(1)
+    even = problem(Bumpy(), N, D, downstream=score).objective(np.full(4, 0.25))
+    assert found.objective < even

@@ -1,0 +1,206 @@
+"""What commands print is what the library answers, and every example of every help runs as it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_tools import Run, every_command, runner
+
+import shapleymix as sm
+
+BUDGET = "-N 97600 -D 2M"
+QUICK = "--law learned-base --bootstrap 30 --folds 3 --min-own-tokens 20k"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example's tables, a matrix and a fit."""
+    from shapleymix_cli.main import commands
+
+    folder = tmp_path_factory.mktemp("home")
+    lines = ("example", "shapley example/coalitions.csv -o sv.csv", f"fit example/runs.csv {QUICK} -o fit.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for line in (*lines, "downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o tasks.json"):
+            assert commands.main(f"{line} -q".split(), standalone_mode=False) == 0
+    return folder
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(home)
+    return runner(capsys)
+
+
+@pytest.fixture(scope="module")
+def fit(home: Path) -> sm.Fit:
+    return sm.Fit.load(home / "fit.json")
+
+
+def examples() -> list[str]:
+    """The examples of all helps in the order of the work, each once; fits are made quickly."""
+    lines = dict.fromkeys(line for made in every_command().values() for line in getattr(made, "examples", ()))
+    quick = [line.replace("runs.csv -o fit.json", f"runs.csv {QUICK} -o fit.json") for line in lines]
+    return [line.removeprefix("shapleymix ") for line in quick]
+
+
+def test_every_example_of_every_help_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = runner(capsys)
+    for line in examples():
+        done = run(line)
+        assert done.code == 0, f"{line}\n{done.err}"
+        assert done.out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "transfer sv.csv",
+        "transfer example/irds_raw.csv sv.csv --calibrate",
+        "evaluate fit.json example/coalitions.csv",
+        f"predict fit.json --mixture uniform {BUDGET}",
+        f"predict fit.json --mixture uniform --mixture en=1 {BUDGET}",
+        f"optimize fit.json {BUDGET}",
+        f"optimize fit.json {BUDGET} --frontier zh+ja:rest --points 3",
+        "optimize fit.json -N 97600 -D 1M,2M",
+        f"plan mixtures example/runs.csv --n 2 {BUDGET}",
+    ],
+)
+def test_json_is_the_record_itself(run: Run, line: str, tmp_path: Path) -> None:
+    """What is printed is what is saved, and is read back to the same bytes."""
+    from shapleymix.records import Record
+
+    shown = run(f"{line} --json -q")
+    assert shown.code == 0
+    path = tmp_path / "saved.json"
+    path.write_text(shown.out)
+    record = Record.load(path)
+    assert record.kind == shown.document["kind"]
+    record.save(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == shown.document
+
+
+def test_fit_is_the_librarys(run: Run) -> None:
+    line = "fit example/runs.csv --law chinchilla --bootstrap 0 --folds 0 --json"
+    found = sm.fit("example/runs.csv", "chinchilla", bootstrap=0, folds=0)
+    assert run(line).document["law"] == json.loads(json.dumps(found.to_document()["law"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "keywords"),
+    [
+        ("", {}),
+        ("--caps zh=0.1 --caps ja=0.2 --floors en=0.3", {"caps": {"zh": 0.1, "ja": 0.2}, "floors": {"en": 0.3}}),
+        ("--weights ja=5,en=1 --objective worst", {"weights": {"ja": 5, "en": 1}, "objective": "worst"}),
+        ("--groups 'en+de<=0.3' --groups 'zh+ja>=0.5'", {"groups": ["en+de<=0.3", "zh+ja>=0.5"]}),
+        ("--available zh=100k --max-epochs 2", {"available": {"zh": 1e5}, "max_epochs": 2}),
+        ("--min-tokens en=50k", {"min_tokens": {"en": 5e4}}),
+        ("--near uniform --within 0.1 --distance kl", {"near": "uniform", "within": 0.1, "distance": "kl"}),
+        ("--anchor uniform --kl 0.5", {"anchor": "uniform", "kl": 0.5}),
+        ("--languages example/languages.csv", {"languages": "example/languages.csv"}),
+        ("--downstream tasks.json", {"downstream": "tasks.json"}),
+    ],
+)  # fmt: skip
+def test_the_options_are_the_keywords(run: Run, fit: sm.Fit, words: str, keywords: dict[str, object]) -> None:
+    found = run(f"optimize fit.json {BUDGET} {words} --json -q").document
+    same = sm.optimize(fit, 97600, "2M", **keywords)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found["p"], same.p)
+    assert found["objective"] == same.objective
+    gap = found["certificate"]["gap"]  # none where scores are not convex in the mixture
+    assert gap is None if "downstream" in keywords else gap <= 1e-6
+
+
+def test_what_is_shown_of_a_mixture_is_in_the_record(run: Run) -> None:
+    line = f"optimize fit.json {BUDGET} --caps ja=0.2 --what-if zh+1M --available zh=200k --max-epochs 1"
+    record, text = run(f"{line} --json").document, run(line).out
+    assert f"{record['objective']:.4f}" in text
+    for name, ratio in zip(record["sources"], record["p"], strict=True):
+        assert any(row.split()[:2] == [name, f"{ratio:.4f}"] for row in text.splitlines() if row)
+    assert all(rival["name"] in text for rival in record["baselines"])
+    assert {one["source"] for one in record["binding"]} == {"ja", "zh"}
+    assert len(run(line).err.splitlines()) <= 3
+    assert "Predicted loss" in run(f"{line} -v").out
+
+
+def test_a_budget_that_the_fit_does_not_tell_is_asked_for(run: Run) -> None:
+    assert run("optimize fit.json --json").document["error"]["code"] == "usage"
+    assert run("optimize fit.json -N 97600 --flops 1e12").code == 2
+
+
+def test_several_mixtures_are_compared_with_the_first(run: Run, fit: sm.Fit) -> None:
+    found = run(f"predict fit.json --mixture uniform --mixture mine=en=0.9,de=0.1 {BUDGET} --json -q").document
+    same = sm.compare_mixtures(fit, ["uniform", "mine=en=0.9,de=0.1"], 97600, "2M")
+    assert [one["gain"] for one in found["entries"]][1:] == [one.gain for one in same.entries][1:]
+    assert "mine" in run(f"predict fit.json --mixture uniform --mixture mine=en=1 {BUDGET} -q").out
+
+
+def test_predictions_of_a_table_are_those_of_its_rows(run: Run, fit: sm.Fit) -> None:
+    found = run("predict fit.json example/runs.csv --json -q").document
+    log = sm.read_runs("example/runs.csv").aligned(fit.sources)
+    log = log.select(log.trained)
+    np.testing.assert_allclose(np.array(found["losses"], float), fit.predict(log.p, log.N, log.D).losses)
+
+
+def test_scores_are_predicted_and_shown_as_scores(run: Run) -> None:
+    line = f"predict fit.json --mixture uniform --mixture en=1 {BUDGET} --downstream tasks.json"
+    found, text = run(f"{line} --json -q").document, run(f"{line} -q").out
+    assert found["measure"] == "error"
+    assert f"{1 - found['entries'][0]['objective']:.4f}" in text
+
+
+def test_a_point_of_a_curve_is_exported(run: Run) -> None:
+    assert run(f"optimize fit.json {BUDGET} --frontier zh+ja:rest --points 3 -o curve.json --force").code == 0
+    assert run("export curve.json --format json --json").code == 2
+    made = run("export curve.json --format json --point 2 --json -q").document
+    curve = sm.Frontier.load("curve.json")
+    assert list(made["mixture"].values()) == pytest.approx(curve.entries[1].p.tolist())
+
+
+OWN = '''
+from dataclasses import dataclass
+import numpy as np
+import shapleymix as sm
+
+@dataclass(frozen=True)
+class Flat(sm.Law):
+    """L_j = E_j."""
+    name = "flat"
+    kind = "law/flat"
+    E: object = sm.fitted("K", positive=True)
+
+    def losses(self, p, N, D):
+        return self.E[..., None, :] * np.ones((len(p), 1))
+
+class Mean:
+    """Predicts two everywhere."""
+    name = "two"
+    def predict(self, p, N, D):
+        return np.full((len(p), 5), 2.0)
+'''
+
+
+def test_a_law_of_ones_own_takes_part(run: Run) -> None:
+    Path("own.py").write_text(OWN)
+    found = run("compare example/runs.csv --laws own.py:Mean,chinchilla --folds 3 --json -q").document
+    assert {one["law"] for one in found["entries"]} == {"two", "chinchilla"}
+
+
+@pytest.mark.parametrize(("text", "line"), [("x = 1\n1 / 0\n", 2), ("x = 1\n\nclass (\n", 3)])
+def test_a_fault_of_ones_own_file_has_its_line(run: Run, text: str, line: int) -> None:
+    Path("bad.py").write_text(text)
+    error = run("fit example/runs.csv --law bad.py:Mean --json").document["error"]
+    assert error["location"]["file"].endswith("bad.py")
+    assert error["location"]["line"] == line
+
+
+def test_figures_hold_their_numbers(run: Run) -> None:
+    found = run("plot transfer sv.csv --json -q").document
+    assert set(found) >= {"figure", "caption", "numbers"}
+    assert run("plot transfer sv.csv -o sv.svg --force").code == 0
+    assert Path("sv.svg").read_text().lstrip().startswith("<?xml")

@@ -1,0 +1,213 @@
+"""Optima of random problems: within their bounds, proved, and as good as those of another solver's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from known_fits import BOUNDS, KINDS, bounds_of, goal_of, pieces_of
+from scipy.optimize import minimize
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.lines import TRANSFORMS, Lines
+from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.barrier import minimise
+from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
+from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.polytope import FEASIBLE, Polytope, divergence
+from shapleymix.mixing.proof import ProofError, prove
+from shapleymix.mixing.search import corners
+from shapleymix.mixing.solving import solve, solve_all, solve_replicates
+
+TIGHT = 1e-8
+
+
+def by_cvxpy(goal: Goal) -> float:
+    """The least objective that cvxpy finds, with the bounds written anew."""
+    p, bounds = cp.Variable(len(goal.within.lower)), goal.within
+    counted = np.flatnonzero(goal.w > 0)
+    losses, cones = goal.pieces.select(counted).to_cvxpy(p)
+    weighed = cp.multiply(goal.w[counted], losses)
+    cost = cp.max(weighed) if goal.worst else cp.sum(weighed)
+    rows = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper, *cones]
+    rows += [bounds.rows @ p >= bounds.row_low, bounds.rows @ p <= bounds.row_high] if len(bounds.rows) else []
+    if goal.anchor is not None:
+        cost = cost + goal.kl * cp.sum(cp.rel_entr(p, goal.anchor))
+    if bounds.ball is not None:
+        l1, kl = cp.norm1(p - bounds.ball.center), cp.sum(cp.rel_entr(p, bounds.ball.center))
+        rows.append((l1 if bounds.ball.kind == "l1" else kl) <= bounds.ball.radius)
+    cp.Problem(cp.Minimize(cost), rows).solve(solver=cp.CLARABEL)
+    return float(cost.value)
+
+
+@pytest.mark.parametrize("law", KINDS)
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize(("worst", "kl"), [(False, False), (True, False), (False, True), (True, True)])
+def test_the_optimum_is_within_its_bounds_proved_and_cvxpys(law, bounds, worst, kl):
+    for seed in range(4):
+        goal = goal_of(law, bounds, seed, worst=worst, kl=kl)
+        proof, _ = solve(goal)
+        assert goal.within.violation(proof.p) <= FEASIBLE
+        assert 0 <= proof.gap <= TIGHT
+        assert proof.certificate.objective == goal.total(proof.p)
+    theirs = by_cvxpy(goal)
+    assert proof.certificate.lower_bound <= theirs + 1e-6 * abs(theirs)
+    assert proof.certificate.objective <= theirs + 1e-6 * abs(theirs)
+
+
+@pytest.mark.parametrize("law", KINDS)
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("worst", [False, True])
+def test_no_mixture_is_below_the_bound_whatever_mixture_it_was_made_at(law, bounds, worst):
+    goal, rng = goal_of(law, bounds, 5, worst=worst), np.random.default_rng(0)
+    vertices = corners(goal.within, rng, 40)
+    drawn = rng.dirichlet(np.full(len(vertices), 0.1), 400) @ vertices
+    inside = drawn[[goal.within.violation(p) <= FEASIBLE for p in drawn]]
+    values = [goal.total(p) for p in inside]
+    best = solve(goal)[0].certificate
+    assert best.lower_bound <= min(values, default=np.inf)
+    for p, value in list(zip(inside, values, strict=True))[:20]:
+        certificate = prove(goal, p).certificate
+        assert certificate.lower_bound <= best.objective + 1e-12
+        assert value - certificate.gap == pytest.approx(certificate.lower_bound)
+
+
+@pytest.mark.parametrize("M", [40, 120])
+@pytest.mark.parametrize("law", ["linear", "based"])
+def test_many_languages_are_proved(law, M):
+    for bounds, worst in (("box", False), ("rows", True)):
+        assert solve(goal_of(law, bounds, 1, worst=worst, M=M))[0].gap <= TIGHT
+
+
+@pytest.mark.parametrize("law", KINDS)
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_a_batch_is_its_members(law, kl):
+    rng = np.random.default_rng(3)
+    M, K, B = 6, 5, 7
+    pieces, w, anchor = pieces_of(law, M, K, rng, (B,)), rng.uniform(0.1, 1, (B, K)), rng.dirichlet(np.ones(M))
+    lower, upper = np.zeros((B, M)), np.minimum(1, rng.uniform(0.2, 0.8, (B, M)))
+    found = minimise(pieces, w, lower, upper, kl=kl, anchor=anchor)
+    for b in range(B):
+        goal = Goal(pieces.flat().take(b), w[b], Polytope.box(lower[b], upper[b]), kl=kl, anchor=anchor)
+        assert prove(goal, found[b]).gap <= 1e-9
+        alone = minimise(pieces.flat().take(slice(b, b + 1)), w[b], lower[b], upper[b], kl=kl, anchor=anchor)
+        np.testing.assert_allclose(alone[0], found[b], atol=1e-7)
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_replicates_have_their_own_optima(bounds):
+    rng = np.random.default_rng(2)
+    draws = pieces_of("based", 5, 4, rng, (6,))
+    goal = Goal(draws.take(0), np.full(4, 0.25), bounds_of(bounds, 5, rng))
+    found = solve_replicates(goal, draws, solve(goal)[0].p)
+    for b, p in enumerate(found):
+        assert prove(replace(goal, law=draws.take(b)), p).gap <= 1e-7
+
+
+def test_goals_of_several_budgets_are_solved_as_one_by_one():
+    base = goal_of("based", "box", 4, M=5)
+    goals = [replace(base, law=base.pieces.scaled(np.full(base.pieces.n_targets, 1 + k / 3))) for k in range(3)]
+    together = [proof.p for proof, _ in solve_all(goals)]
+    np.testing.assert_allclose(together, [solve(goal)[0].p for goal in goals], atol=1e-9)
+
+
+def test_ratios_that_mean_nothing_are_exactly_zero():
+    found = [solve(goal_of(law, bounds, seed))[0].p for law in KINDS for bounds in BOUNDS for seed in range(2)]
+    ratios = np.concatenate(found)
+    assert (ratios == 0).any()
+    assert not ((ratios > 0) & (ratios < 1e-12)).any()
+    assert all(abs(p.sum() - 1) < 1e-12 for p in found)
+
+
+def test_a_point_between_tight_bounds_is_its_own_optimum():
+    p = np.array([0.25, 0.75])
+    law = pieces_of("concave", 2, 2, np.random.default_rng(0))
+    proof, _ = solve(Goal(law, np.ones(2), Polytope.box(p, p)))
+    np.testing.assert_array_equal(proof.p, p)
+    assert proof.gap == 0
+
+
+def test_a_target_that_nothing_reaches_is_refused_and_without_weight_is_no_matter():
+    law = pieces_of("linear", 3, 2, np.random.default_rng(0))
+    phi = law.phi.copy()
+    phi[:, 1] = 0
+    lost = replace(law, phi=phi)
+    box = Polytope.box(np.zeros(3), np.ones(3))
+    with pytest.raises(SolveError):
+        solve(Goal(lost, np.ones(2), box))
+    assert solve(Goal(lost, np.array([1.0, 0.0]), box))[0].gap <= TIGHT
+
+
+def test_outside_of_the_bounds_nothing_is_proved():
+    goal = replace(goal_of("linear", "box", 0, M=3), within=Polytope.box(np.zeros(3), np.full(3, 0.5)))
+    assert np.isinf(prove(goal, np.array([1.0, 0, 0])).gap)
+
+
+def test_a_law_that_contradicts_itself_is_caught():
+    class Bent(Pieces):
+        def objective(self, p, w):
+            return super().objective(p, w) + 1
+
+    goal = goal_of("linear", "box", 0, M=4)
+    with pytest.raises(ProofError):
+        solve(replace(goal, law=Bent(**vars(goal.pieces))))
+
+
+def test_divergence_is_that_of_its_definition():
+    p, q = np.array([0.0, 0.25, 0.75]), np.array([0.5, 0.25, 0.25])
+    assert divergence(p, q) == pytest.approx(0.75 * np.log(3))
+    assert divergence(q, p) == np.inf
+
+
+def square(scale: float, seed: int, K: int = 6):
+    rng = np.random.default_rng(seed)
+    phi = rng.uniform(0, scale, (K, K))
+    np.fill_diagonal(phi, 1.0)
+    a, gamma = rng.uniform(0.5, 2, K), rng.uniform(0.05, 0.4, K)
+    law = replace(pieces_of("linear", K, K, rng), floor=np.zeros(K), scale=a, gamma=gamma, phi=phi)
+    return a, gamma, phi, solve(Goal(law, np.ones(K), Polytope.box(np.zeros(K), np.ones(K))))[0].p
+
+
+def test_the_interior_solution_is_the_optimum_where_no_bound_binds():
+    compared = 0
+    for seed in range(20):
+        a, gamma, phi, best = square(0.1, seed)
+        p = interior(a, gamma, phi)
+        if (p >= 0).all():
+            compared += 1
+            np.testing.assert_allclose(p, best, atol=1e-9)
+    assert compared > 5
+
+
+def test_the_diagonal_form_is_exact_for_one_gamma_and_no_transfer():
+    a = np.array([1.0, 2.0, 0.5])
+    law = replace(pieces_of("linear", 3, 3, np.random.default_rng(0)), floor=np.zeros(3), scale=a,
+                  gamma=np.full(3, 0.2), phi=np.eye(3))  # fmt: skip
+    best = solve(Goal(law, np.ones(3), Polytope.box(np.zeros(3), np.ones(3))))[0].p
+    np.testing.assert_allclose(diagonal(a, np.full(3, 0.2), np.eye(3)), best, atol=1e-9)
+
+
+def test_the_corrected_first_order_form_is_nearer_than_the_printed_one():
+    apart = np.zeros(2)
+    for seed in range(20):
+        a, gamma, phi, best = square(0.1, seed)
+        apart += [np.abs(form(a, gamma, phi) - best).sum() for form in (first_order, first_order_printed)]
+    assert apart[0] < 0.7 * apart[1]
+
+
+def test_another_solver_finds_nothing_better_for_scores():
+    codes = list(TRANSFORMS)
+    rng = np.random.default_rng(1)
+    for seed in range(3):
+        goal = goal_of("based", "box", seed, M=5)
+        T = goal.pieces.n_targets
+        lines = Lines(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, float(codes.index("sigmoid"))))
+        goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
+        proof, _ = solve(goal)
+        box = list(zip(goal.within.lower, goal.within.upper, strict=True))
+        for start in rng.dirichlet(np.ones(5), 5):
+            other = minimize(lambda p, goal=goal: goal.total(np.clip(p, 0, 1)), start, bounds=box, method="SLSQP",
+                             constraints={"type": "eq", "fun": lambda p: p.sum() - 1})  # fmt: skip
+            assert not other.success or proof.certificate.objective <= other.fun + 1e-7

@@ -1,0 +1,55 @@
+"""A reader with the page on the mathematics and a fit's JSON gets the numbers that `predict` prints."""
+
+from __future__ import annotations
+
+import json
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import Fit
+from shapleymix.tables.run_reading import read_runs
+
+
+def core(law: dict, j: int, N: float, D: float) -> float:
+    return law["E"][j] + law["A"][j] / N ** law["alpha"][j] + law["B"][j] / D ** law["beta"][j]
+
+
+def worth(p: float, D: float, U: float | None, rate: float) -> float:
+    if U is None or D * p <= U:
+        return p
+    return U * (1 + (1 - exp(-rate * (D * p / U - 1))) / rate) / D
+
+
+def loss(law: dict, j: int, p: list[float], N: float, D: float) -> float:
+    gamma, N0, D0 = law["gamma"][j], law["first_N"][j], law["first_D"][j]
+    start, between, there = core(law, j, N0, D0), core(law, j, N, D0), core(law, j, N, D)
+    g = exp((law["eta"][j] * log(start / between) + law["zeta"][j] * log(between / there)) / gamma)
+    own, u = ([row[j] for row in law[name]] for name in ("own", "u"))
+    h = sum(o * one / gamma for o, one in zip(own, u, strict=True)) * law["even"][j] ** law["a"][j]
+    R = (1 + g * h) / (1 + h)
+    total = sum(
+        (g if o else 1) * one / gamma * ratio ** (law["a"][j] if o else law["c"][j])
+        for o, one, ratio in zip(own, u, p, strict=True)
+    )
+    return there * ((1 + total) / R) ** -gamma
+
+
+@pytest.mark.parametrize("name", ["multilingual5_runs.csv", "repetition_runs.csv"])
+def test_the_pages_formulas_give_what_predict_prints(name: str, fixtures: Path, tmp_path: Path):
+    log_ = read_runs(fixtures / name)
+    fit(log_, "learned-base", bootstrap=0, folds=3).save(tmp_path / "fit.json")
+    known, found = json.loads((tmp_path / "fit.json").read_text()), Fit.load(tmp_path / "fit.json")
+    rows = log_.select(np.flatnonzero(log_.trained)[::17])
+    printed = found.predict(rows.p, rows.N, rows.D, unique=rows.unique).losses
+    unique = np.full(rows.p.shape, np.nan) if rows.unique is None else rows.unique
+    for row, (p, N, D) in enumerate(zip(rows.p.tolist(), rows.N.tolist(), rows.D.tolist(), strict=True)):
+        limits = [None if np.isnan(U) else float(U) for U in unique[row]]
+        q = [worth(one, D, U, known["repetition"]["rate"]) for one, U in zip(p, limits, strict=True)]
+        own = [dict(zip(known["sources"], p, strict=True)).get(target, 1.0) for target in known["targets"]]
+        for j in range(len(known["targets"])):
+            law = known["absent"]["law"] if known["absent"] and own[j] < 1e-6 else known["law"]
+            assert loss(law, j, q, N, D) == pytest.approx(printed[row, j], rel=1e-9)

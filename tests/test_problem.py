@@ -1,0 +1,325 @@
+"""Questions about mixtures and their answers: optima, rivals, prices, other tokens, trade-offs, compute."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from known_fits import SOURCES, TOKENS, Bumpy, KnownFit, Repeating, mixture
+
+import shapleymix as sm
+from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
+from shapleymix.mixing.candidates import Candidates
+from shapleymix.mixing.frontier import Frontier
+from shapleymix.mixing.mixture import Mixture, MixtureGrid
+from shapleymix.mixing.problem import compare_mixtures, frontier, optimize, optimize_scales, problem
+from shapleymix.tables.languages import Languages
+
+FIT = KnownFit()
+BUDGET = ("1B", "100B")
+
+
+def least(question, draws: int = 4000) -> float:
+    """The lowest objective of random mixtures within the bounds."""
+    p = np.random.default_rng(0).dirichlet(np.ones(4), draws)
+    inside = p[[question.within.violation(one) <= 1e-9 for one in p]]
+    return min((question.goal.total(one) for one in inside), default=np.inf)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {}, {"caps": "en=.3"}, {"floors": 0.1}, {"fix": "code=.2"}, {"groups": "en+code<=.4"}, {"objective": "worst"},
+        {"objective": "worst", "weights": "en=2,de=1"}, {"weights": "normalized"}, {"weights": "fi=3"},
+        {"available": TOKENS}, {"available": TOKENS, "max_epochs": 8}, {"min_tokens": "code=20B"},
+        {"anchor": "uniform", "kl": 0.2}, {"near": "uniform", "within": 0.3},
+        {"near": "uniform", "within": 0.1, "distance": "kl"}, {"constraints": [lambda p: p[0] == 2 * p[2]]},
+        {"constraints": [lambda p: [p[0] <= 0.5 * p[1] + 0.1, p[3] >= 0.1]]},
+    ],
+)  # fmt: skip
+def test_no_random_mixture_within_the_bounds_is_better(keywords):
+    question = problem(FIT, *BUDGET, **keywords)
+    found = question.solve()
+    assert found.relative_gap <= 1e-8
+    assert question.within.violation(found.p) <= 1e-9
+    assert found.lower_bound <= least(question) or "constraints" in keywords
+    shown = question.goal.of(FIT.predict(found.p[None], 1e9, 1e11))[0]
+    assert found.objective == pytest.approx(shown, rel=1e-12)
+    assert len(found.warnings) <= 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_affine_constraints_of_ones_own_are_rows(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.permutation(4)[:2]
+    found = mixture(constraints=[lambda p: p[int(a)] == 2 * p[int(b)], lambda p: cp.sum(p[:2]) <= 0.7])
+    assert found.p[a] == pytest.approx(2 * found.p[b], abs=1e-9)
+    assert found.relative_gap <= 1e-10
+
+
+def test_other_convex_constraints_are_left_to_cvxpy():
+    found = mixture(constraints=[lambda p: cp.norm2(p) <= 0.52])
+    assert np.linalg.norm(found.p) <= 0.52 + 1e-7
+    assert found.relative_gap <= 1e-5
+    with pytest.raises(SolveError):
+        mixture(constraints=[lambda p: cp.norm2(p) >= 0.9])
+    with pytest.raises(UsageError):
+        mixture(constraints=[lambda p: True])
+    with pytest.raises(InfeasibleError):
+        mixture(constraints=[lambda p: p[0] >= 0.9, lambda p: p[1] >= 0.2])
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"cap": 0.3}, {"objective": "median"}, {"kl": 0.1}, {"anchor": "uniform"}, {"kl": -1, "anchor": "uniform"},
+        {"max_epochs": 4}, {"monolingual": "en=2"}, {"level": 1.2}, {"seed": -1}, {"weights": "xx=1"},
+        {"weights": "en=-1"}, {"weights": "en=0"}, {"weights": [1, 2]}, {"constraints": "p[0] <= 1"},
+        {"what_if": "de+1B"}, {"what_if": 3, "available": TOKENS}, {"what_if": "de-1T", "available": TOKENS},
+        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"smoothing": 2},
+    ],
+)  # fmt: skip
+def test_what_is_no_question_is_a_usage_error(keywords):
+    with pytest.raises(UsageError):
+        mixture(**keywords)
+
+
+def test_every_door_shows_the_keywords_of_problem():
+    asked = {name for name, one in inspect.signature(problem).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    for door in (optimize, optimize_scales, compare_mixtures, frontier, sm.optimize_compute):
+        assert asked <= set(inspect.signature(door).parameters)
+    assert list(inspect.signature(optimize).parameters) == list(inspect.signature(problem).parameters)
+
+
+def test_a_mixture_keeps_its_question_and_comes_back_from_its_file(tmp_path):
+    found = mixture(caps={"en": 0.3}, available=TOKENS, groups="en+de<=.9", near=np.full(4, 0.25), within=1.5)
+    assert found.asked["caps"] == {"en": 0.3}
+    assert found.asked["near"] == [0.25] * 4
+    again = mixture(**{name: value for name, value in found.asked.items() if name != "constraints"})
+    np.testing.assert_allclose(again.p, found.p, atol=1e-12)
+    found.save(tmp_path / "mix.json")
+    assert Mixture.load(tmp_path / "mix.json") == found
+    assert json.loads((tmp_path / "mix.json").read_text())["mixture"] == found.mixture
+    assert mixture(caps={"en": 0.3}).p.tobytes() == mixture(caps={"en": 0.3}).p.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "unit"),
+    [
+        ({}, "nats"), ({"objective": "worst"}, "nats"), ({"weights": "normalized"}, "times the monolingual loss"),
+        ({"objective": "worst", "weights": "en=1e9,de=1e8,fi=5e6"}, "weighted nats"),
+        ({"objective": "worst", "weights": "en=7,de=7"}, "nats"), ({"weights": "en=1e9,de=1e8"}, "nats"),
+    ],
+)  # fmt: skip
+def test_the_objective_has_its_unit(keywords, unit):
+    found = mixture(**keywords)
+    assert found.objective_unit == unit
+    if "nats" in unit:
+        assert found.objective > 0
+        assert found.objective < 10
+    if unit == "nats" and found.objective_kind == "worst":
+        assert found.objective == pytest.approx(np.max(found.losses[found.weights > 0]))
+
+
+def test_weights_come_from_words_numbers_or_the_table():
+    table = Languages(SOURCES, (None,) * 4, np.full(4, np.nan), np.array([1.0, 3, 0, 1]), np.full(4, np.nan))
+    np.testing.assert_allclose(mixture(languages=table).weights, [0.25, 0.75, 0])
+    np.testing.assert_allclose(mixture(languages=table, weights="unweighted").weights, np.full(3, 1 / 3))
+    alone = FIT.predict(np.eye(4)[:3], 1e9, 1e11).diagonal()
+    np.testing.assert_allclose(mixture(weights="normalized").weights, 1 / alone / 3)
+    measured = mixture(weights="normalized", monolingual="en=2").weights
+    np.testing.assert_allclose(measured, 1 / np.array([2, *alone[1:]]) / 3)
+
+
+def test_intervals_hold_their_own_numbers_and_come_from_replicates():
+    found, bare = mixture(available=TOKENS), mixture(KnownFit(B=0))
+    assert found.replicates == 40
+    for low, value, high in ((found.p_low, found.p, found.p_high), (found.losses_low, found.losses, found.losses_high)):
+        assert np.all((low <= value) & (value <= high))
+    assert found.objective_low <= found.objective <= found.objective_high
+    for rival in found.baselines:
+        assert rival.gain_low <= rival.gain <= rival.gain_high
+    assert np.isnan(bare.p_low).all()
+    assert all(rival.sure is None for rival in bare.baselines)
+    assert bare.verdict == ""
+
+
+def test_gains_are_differences_of_objectives_and_agree_with_compare():
+    question = problem(FIT, *BUDGET, available=TOKENS, max_epochs=1000, compare_to=["mine=en=.5,fi=.5"])
+    found = question.solve()
+    assert {rival.name for rival in found.baselines} >= {"uniform", "natural", "mine"}
+    table = question.compare({"best": found, "uniform": "uniform"})
+    uniform = next(rival for rival in found.baselines if rival.name == "uniform")
+    assert uniform.gain == pytest.approx(uniform.objective - found.objective)
+    assert table.entries[1].gain == pytest.approx(-uniform.gain)
+    ends = (table.entries[1].gain_low, table.entries[1].gain_high)
+    assert ends == pytest.approx((-uniform.gain_high, -uniform.gain_low))
+    assert table.best().name == "best"
+    assert table.entries[0].objective_low == found.objective_low
+    np.testing.assert_array_equal(table.entries[0].losses, found.losses)
+    assert question.gain(found, "uniform").value == uniform.gain
+
+
+def test_the_verdict_is_of_all_compared_mixtures():
+    found = mixture(compare_to=["poor=en=1"])
+    unsure = replace(found.baselines[0], gain_low=-1.0, gain_high=1.0, better=("poor",))
+    told = replace(found, baselines=(unsure, *found.baselines[1:])).verdict
+    assert "uniform" in told
+    assert "poor" in told
+    assert "alone" in mixture(replace(FIT, gamma=0.0), compare_to=["alone=en=1"]).verdict
+
+
+@pytest.mark.parametrize(
+    ("keyword", "bound", "worse"), [("caps", "en<=.2", -1), ("floors", "code>=.2", 1), ("groups", "fi+de<=.4", -1)]
+)
+def test_a_slope_is_that_of_the_objective_and_what_is_saved_is_solved_for(keyword, bound, worse):
+    name, sign, value = bound.partition("<=" if "<" in bound else ">=")
+
+    def at(ratio: float) -> Mixture:
+        return mixture(**{keyword: f"{name}{sign if keyword == 'groups' else '='}{ratio}"})
+
+    found = at(float(value))
+    (price,) = found.binding
+    assert (price.source, price.bound, price.origin) == (name, float(value), "given")
+    slope = (found.objective - at(price.bound - worse * 1e-5).objective) / 1e-5
+    assert slope == pytest.approx(price.per_ratio, rel=1e-3)
+    relaxed = at(price.bound - worse * price.change).objective
+    assert price.saves == pytest.approx(found.objective - relaxed, abs=1e-12)
+    assert price.saves_low <= price.saves <= price.saves_high
+    assert price.saves <= price.per_ratio * price.change * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fit", [FIT, Repeating()])
+def test_other_tokens_are_answered_by_solving_again(fit):
+    found = mixture(fit, available=TOKENS, what_if=["fi+2B", "en-990B,code-40B"])
+    for other, tokens in zip(found.what_if, ({"fi": "4B"}, {"en": "10B", "code": "10B"}), strict=True):
+        again = mixture(fit, available=TOKENS | tokens)
+        np.testing.assert_allclose(other.p, again.p, atol=1e-9)
+        assert other.gain == pytest.approx(found.objective - again.objective, abs=1e-12)
+    more = problem(fit, *BUDGET, available=TOKENS).with_tokens("fi+2B").solve()
+    np.testing.assert_allclose(more.p, found.what_if[0].p, atol=1e-12)
+    capped = [price for price in found.binding if price.origin == "tokens"]
+    for price in capped:
+        again = mixture(fit, available=TOKENS, what_if=f"{price.source}+{price.change:g}").what_if[0]
+        assert price.saves == pytest.approx(again.gain, abs=1e-12)
+    with pytest.raises(InfeasibleError):
+        mixture(available=TOKENS, what_if="en-1T,de-100B,code-50B")
+
+
+def test_what_repetition_costs_is_the_optimum_with_unlimited_data_against_the_optimum():
+    fit = Repeating()
+    found, free = mixture(fit, available=TOKENS, caps="en=.5"), mixture(fit, caps="en=.5")
+    assert (found.epochs > 1).any()
+    assert found.repetition_cost == pytest.approx(found.objective - free.objective)
+    np.testing.assert_allclose(found.repetition, found.losses - free.losses)
+    assert mixture(available=TOKENS).repetition_cost == 0
+
+
+def test_without_a_price_of_repetition_tokens_are_seen_four_times_at_most():
+    found = mixture(available=TOKENS)
+    np.testing.assert_allclose(found.max_epochs, 4)
+    assert (found.epochs <= 4 + 1e-9).all()
+    assert np.isinf(mixture(Repeating(), available=TOKENS).max_epochs).all()
+
+
+def test_several_budgets_are_one_by_one_and_make_one_table():
+    found = optimize_scales(FIT, ["1B", "10B"], ["10B", "100B"], available=TOKENS)
+    assert [(one.N, one.D) for one in found] == [(1e9, 1e10), (1e9, 1e11), (1e10, 1e10), (1e10, 1e11)]
+    np.testing.assert_allclose(found[1].p, mixture(available=TOKENS).p, atol=1e-9)
+    grid = MixtureGrid("known", found, {})
+    assert grid.to_polars().filter(kind="ratio", D=1e11, N=1e9)["value"].to_list() == found[1].p.tolist()
+    with pytest.raises(InfeasibleError):
+        optimize_scales(FIT, "1B", ["10B", "100T"], available=TOKENS)
+
+
+def test_a_law_without_convexity_is_searched_on_request_and_says_so():
+    with pytest.raises(SolveError):
+        mixture(Bumpy())
+    found = mixture(Bumpy(), allow_nonconvex=True, caps="fi=.4", groups="en+de<=.9")
+    assert np.isnan(found.gap)
+    assert found.warnings
+    question = problem(Bumpy(), *BUDGET, caps="fi=.4", groups="en+de<=.9")
+    assert found.objective <= least(question) + 1e-9
+    assert found == mixture(Bumpy(), allow_nonconvex=True, caps="fi=.4", groups="en+de<=.9")
+    assert question.compare(["uniform", "en=1"]).entries[1].objective > 0
+
+
+def test_warnings_reach_python_and_the_record():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = mixture(available=TOKENS)
+    told = [str(one.message) for one in caught if issubclass(one.category, ShapleyMixWarning)]
+    assert told == list(found.warnings)
+    assert "4 times" in told[0]
+
+
+def test_a_trade_off_is_made_of_optima_of_which_none_beats_another():
+    curve = frontier(FIT, *BUDGET, "en:rest", points=7, caps=0.7, weights="en=1,de=3,fi=1")
+    assert isinstance(curve, Frontier)
+    assert 2 <= len(curve.entries) <= 7
+    first, second = (np.array([getattr(point, side) for point in curve.entries]) for side in ("first", "second"))
+    assert (np.diff(second) > 0).all()
+    assert (np.diff(first) < 0).all()
+    np.testing.assert_allclose(curve.second_weights, [0, 0.75, 0.25])
+    for point in curve.entries:
+        w = point.share * curve.first_weights + (1 - point.share) * curve.second_weights
+        best = mixture(caps=0.7, weights=dict(zip(FIT.targets, w, strict=True)))
+        assert w @ point.losses == pytest.approx(best.objective, rel=1e-9)
+        assert point.certificate.relative_gap <= 1e-8
+    assert curve.point(1) == dict(zip(SOURCES, curve.entries[0].p.tolist(), strict=True))
+    for side, weights in ((first, "en=1"), (second, "de=3,fi=1")):
+        assert side.min() == pytest.approx(mixture(caps=0.7, weights=weights).objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("text", ["en", "en:en", "xx:rest", "rest:rest", "en+de+fi:rest", ":"])
+def test_what_has_no_two_sides_is_no_trade_off(text):
+    with pytest.raises(UsageError):
+        frontier(FIT, *BUDGET, text)
+
+
+def test_families_are_sides_and_a_curve_takes_no_other_objective():
+    nothing = np.full(4, np.nan)
+    table = Languages(SOURCES, ("Germanic", "Germanic", "Uralic", None), nothing, None, nothing)
+    curve = frontier(FIT, *BUDGET, "Germanic:rest", languages=table, points=3)
+    assert (curve.first_targets, curve.second_targets) == (("en", "de"), ("fi",))
+    for keywords in ({"objective": "worst"}, {"kl": 0.1, "anchor": "uniform"}, {"what_if": "en+1B"}):
+        with pytest.raises(UsageError):
+            frontier(FIT, *BUDGET, "en:rest", **keywords)
+
+
+def test_compute_is_split_where_the_objective_is_least_with_intervals():
+    flops = 6e20
+    found = sm.optimize_compute(FIT, flops, caps=0.5)
+    assert pytest.approx(flops) == 6 * found.N * found.D
+    for factor in (0.9, 1.1):
+        assert found.objective <= optimize(FIT, found.N * factor, found.D / factor, caps=0.5).objective
+    assert found.N_low <= found.N <= found.N_high
+    assert found.D_low <= found.D <= found.D_high
+
+
+@pytest.mark.parametrize(
+    "told", [{"held": {"alpha": "one N: held at 0.2"}}, {"N_range": np.array([5e7, 5e7])}, {"D_range": np.ones(2)}]
+)
+def test_compute_is_not_split_by_exponents_that_were_assumed(told):
+    fit = KnownFit()
+    law = SimpleNamespace(of_budget=lambda name: {"N": ("A", "alpha"), "D": ("B", "beta")}[name], name="known")
+    for name, value in (told | {"law": law}).items():
+        object.__setattr__(fit, name, value)
+    with pytest.raises(SolveError):
+        sm.optimize_compute(fit, 6e20)
+
+
+def test_candidates_are_a_record(tmp_path):
+    found = compare_mixtures(FIT, ["uniform", "en=1", "b=en=.5,de=.5"], *BUDGET)
+    found.save(tmp_path / "c.json")
+    assert Candidates.load(tmp_path / "c.json") == found
+    assert np.isnan(found.entries[0].probability)
+    assert found.columns()["name"] == ["uniform", "en=1", "b"]
+    with pytest.raises(UsageError):
+        compare_mixtures(FIT, [], *BUDGET)

@@ -1,0 +1,77 @@
+"""The size of the house, held: code lines (no blanks, comments, docstrings), modules, options and words.
+
+To go up anywhere, something goes down; a ceiling is lowered to what was reached whenever a step makes a wing smaller.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
+    "shapleymix/[edfrs]*.py": 812,
+    "shapleymix/tables": 1_402,
+    "shapleymix/game": 452,
+    "shapleymix/laws": 1_455,
+    "shapleymix/fitting": 3_930,
+    "shapleymix/mixing": 2_602,
+    "shapleymix/planning.py": 285,
+    "adapters/shapleymix_io": 1_497,
+    "adapters/shapleymix_irds": 4_530,
+    "adapters/shapleymix_sweep": 700,
+    "cli/shapleymix_cli": 1_635,
+    "cli/shapleymix_view": 952,
+    "tests": 16_000,
+}
+MOST_MODULES, MOST_SCRIPT = 168, 500
+LONGEST_FUNCTION, LONGEST_FILE = 74, 600
+
+
+def modules(place: str) -> list[Path]:
+    """The Python files of a wing: those of a folder, or those that a pattern names."""
+    found = (ROOT / place).rglob("*.py") if (ROOT / place).is_dir() else ROOT.glob(place)
+    return [path for path in sorted(found) if not set(path.parts) & {"__pycache__", ".venv"}]
+
+
+def code_lines(path: Path) -> int:
+    """Lines that hold code: no blank ones, comments or docstrings."""
+    text = path.read_text(encoding="utf-8")
+    words = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    code = {line for one in tokens if one.type not in NO_CODE for line in range(one.start[0], one.end[0] + 1)}
+    return len(code - words)
+
+
+@pytest.mark.parametrize("place", CEILINGS)
+def test_no_wing_grows(place: str) -> None:
+    assert sum(map(code_lines, modules(place))) <= CEILINGS[place]
+
+
+def test_modules_are_few_and_the_page_has_a_short_script() -> None:
+    found = [path for place in ("shapleymix", "adapters", "cli") for path in modules(place)]
+    assert len(found) <= MOST_MODULES
+    scripts = (ROOT / "cli" / "shapleymix_view" / "web").glob("*.js")
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in scripts) <= MOST_SCRIPT
+
+
+def test_functions_and_files_are_short() -> None:
+    for path in (path for place in ("shapleymix", "adapters", "cli") for path in modules(place)):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= LONGEST_FILE, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                first = body[0].lineno if body else node.lineno
+                assert (node.end_lineno or first) - first < LONGEST_FUNCTION, f"{path}: {node.name}"

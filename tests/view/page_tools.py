@@ -1,0 +1,57 @@
+"""A page's script, run without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shapleymix_view import Page
+
+NODE = shutil.which("node")
+LANGUAGES = Path(__file__).parents[2] / "fixtures" / "multilingual5_languages.csv"
+DOCUMENT = """
+class Element {
+  append() {} replaceChildren() {} setAttribute() {} addEventListener() {}
+}
+globalThis.Node = Element;
+globalThis.document = {
+  getElementById: (id) => (id === "page-data" ? { textContent: DATA } : new Element()),
+  createElement: () => new Element(),
+  createElementNS: () => new Element(),
+};
+"""
+"""As little of a browser as the page's script needs."""
+
+
+def data_of(page: Page) -> Any:
+    """What the page's script is given."""
+    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page.html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the page answers after each change of what is asked, all from its start."""
+    if NODE is None:
+        pytest.skip("needs node")
+    web = files("shapleymix_view") / "web"
+    script = "\n".join((web / name).read_text(encoding="utf-8") for name in ("solver.js", "page.js"))
+    body = """
+    const found = MOVES.map((move) => {
+      asked = { ...start(), ...move };
+      refresh();
+      return documentOf();
+    });
+    console.log(JSON.stringify(found));
+    """
+    data = f"const DATA = {json.dumps(json.dumps(data_of(page)))};\nconst MOVES = {json.dumps(moves)};\n"
+    code = data + DOCUMENT + script + body
+    done = subprocess.run([NODE, "-"], input=code, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

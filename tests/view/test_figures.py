@@ -1,0 +1,113 @@
+"""Figures: they show the records' numbers, are the same bytes each time, and can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from shapleymix_view import Picture, plot
+from shapleymix_view.canvas import luminance, readable_on
+from shapleymix_view.drawing import DRAWN, draw
+
+import shapleymix as sm
+from shapleymix.errors import UsageError
+
+pytest.importorskip("matplotlib")
+Make = Callable[[str], Picture]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def records(real_fit: sm.Fit, mixture: sm.Mixture, fixtures: Path) -> dict[str, tuple[Any, ...]]:
+    """What each figure is drawn of."""
+    log = fixtures / "multilingual5_runs.csv"
+    matrix = sm.shapley_values(fixtures / "multilingual5_coalitions.csv")
+    return {
+        "agreement": (matrix, matrix),
+        "compare": (sm.compare(log, ["effective-data", "chinchilla"], folds=3),),
+        "design": (sm.design(4, log),),
+        "downstream": (sm.calibrate_scores(log, fixtures / "multilingual5_scores.csv"),),
+        "fit": (real_fit, log),
+        "frontier": (sm.frontier(real_fit, 97_600, "2M", "en:rest", points=4),),
+        "learning-curve": (sm.learning_curve(log, "chinchilla", folds=3),),
+        "mixture": (mixture,),
+        "transfer": (matrix, matrix),
+    }
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_figure_is_the_same_each_time_and_says_what_it_shows(name: str, records):
+    one, other = (draw(name, *records[name]) for _ in range(2))
+    first, again, anew = one.to_bytes("svg"), one.to_bytes("svg"), other.to_bytes("svg")
+    assert first == again
+    assert first == anew
+    title = ElementTree.fromstring(first).find(f"{SVG}title")
+    assert title is not None
+    assert title.text == one.caption
+    assert len({len(column) for column in one.columns().values()}) == 1
+
+
+def test_figures_are_saved_by_the_name_and_never_over_another_file(mixture, tmp_path: Path):
+    figure = plot(mixture)
+    for kind, head in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        figure.save(tmp_path / f"figure.{kind}")
+        assert (tmp_path / f"figure.{kind}").read_bytes().startswith(head)
+        assert figure.to_bytes(kind) == figure.to_bytes(kind)
+    with pytest.raises(UsageError, match="exist"):
+        figure.save(tmp_path / "figure.svg")
+    with pytest.raises(UsageError, match="format"):
+        figure.save(tmp_path / "figure.jpg")
+
+
+def test_numbers_are_the_records(records):
+    mixture = records["mixture"][0]
+    table = plot(mixture).columns()
+    assert dict(zip(table["source"], table["p"], strict=True)) == mixture.mixture
+    assert list(table["p"]) == sorted(table["p"], reverse=True)
+    matrix = records["transfer"][0]
+    np.testing.assert_array_equal(plot(matrix).columns()["value"], matrix.sv.ravel())
+    fit, log = records["fit"]
+    rows = sm.read_runs(log)
+    found = draw("fit", fit, log, against="prediction").columns()
+    said = fit.predict(rows.p, rows.N, rows.D).losses
+    for name, target, x in zip(found["run"], found["target"], found["x"], strict=True):
+        there = np.array(rows.runs) == name
+        assert x in said[there, fit.targets.index(target)]
+
+
+def test_many_sources_lie_in_order_and_small_ones_fold(mixture):
+    p = np.array([0.3, 0.2, 0.25, 0.15, 0.06, *[0.04 / 19] * 19])
+    names = tuple(f"language_{i:02d}" for i in range(24))
+    blank, none = np.full(24, np.nan), np.zeros(24)
+    many = replace(
+        mixture, sources=names, p=p, p_low=blank, p_high=blank, caps=none + 1, floors=none, available=blank,
+        epochs=blank, max_epochs=blank, min_tokens=none, baselines=(), what_if=(), binding=(),
+    )  # fmt: skip
+    found = plot(many)
+    assert list(found.columns()["source"]) == [names[i] for i in (0, 2, 1, 3, 4)] + ["19 others"]
+    np.testing.assert_allclose(found.columns()["p"][-1], 0.04)
+    axes = found.figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(found.columns()["source"])
+    room = axes.get_position()
+    assert room.width > 0.6, "the bars have most of the figure"
+
+
+def test_what_has_no_figure_is_named(records):
+    with pytest.raises(UsageError, match="has no figure"):
+        plot("mixture.json")
+    with pytest.raises(UsageError, match="is of a fit"):
+        draw("fit", records["mixture"][0])
+    with pytest.raises(UsageError, match="other things"):
+        draw("mixture", *records["fit"][:0], records["mixture"][0], against="theta")
+
+
+def test_texts_on_colours_can_be_read():
+    for rgb in np.random.default_rng(0).random((200, 3)):
+        text = 0.0 if readable_on(rgb) == "#000000" else 1.0
+        light, dark = max(luminance(rgb), text), min(luminance(rgb), text)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5

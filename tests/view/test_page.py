@@ -1,0 +1,188 @@
+"""The page: what its script answers is what the library answers, and nothing in it asks or runs anything else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import itertools
+import re
+import shlex
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_tools import runner
+from page_tools import LANGUAGES, answers, data_of
+from shapleymix_view import report
+from shapleymix_view.canvas import luminance
+
+import shapleymix as sm
+from shapleymix.errors import UsageError
+
+HOSTILE = "</script><img src=x onerror=alert(1)>&\"'"
+VOID = ("meta", "circle", "line", "rect")
+
+
+def assert_same(found: dict[str, Any], best: sm.Mixture) -> None:
+    np.testing.assert_allclose(list(found["mixture"].values()), best.p, atol=2e-6)
+    losses = np.array(list(found["losses"].values()), dtype=float)  # null for those without weight in another regime
+    known = (best.weights > 0) | ~np.isnan(losses)
+    np.testing.assert_allclose(losses[known], best.losses[known], atol=1e-6)
+    np.testing.assert_allclose(found["objective"], best.objective, atol=1e-9)
+    assert 0 <= found["gap"] < 1e-8
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted(
+        (luminance([int(code[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for code in (one, other)), reverse=True
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("law", ["shapley-tempered", "shapley-concave", "exponential", "learned-base", "additive"])
+def test_the_page_solves_every_law_as_the_library_does(law, known_fit):
+    fit = known_fit(law)
+    N, D = float(fit.N_range[1]), float(fit.D_range[1])
+    best = sm.optimize(fit, N, D, caps={"en": 0.3}, floors={"de": 0.05})
+    free = [0.3, 1, 1, 1]
+    moves = [{}, {"weights": [1, 0, 2.5, 0.25]}, {"caps": [0.1, 0.3, 1, 0.4]}, {"caps": free, "n": 0, "d": 4}]
+    start, heavy, tight, small = answers(report(fit, best), moves)
+    assert_same(start, best)
+    known: Any = {"floors": {"de": 0.05}}
+    names = fit.targets
+    weights = dict(zip(names, moves[1]["weights"], strict=True))
+    assert_same(heavy, sm.optimize(fit, N, D, caps={"en": 0.3}, weights=weights, **known))
+    assert_same(tight, sm.optimize(fit, N, D, caps=moves[2]["caps"], **known))
+    assert_same(small, sm.optimize(fit, small["N"], small["D"], caps={"en": 0.3}, **known))
+
+
+def test_repetition_regimes_and_typed_weights_are_those_of_the_library(real_fit, mixture):
+    page = report(real_fit, mixture)
+    assert len(data_of(page)["sizes"]) * len(data_of(page)["tokens"]) >= 25
+    last = len(data_of(page)["tokens"]) - 1
+    moves = [{}, {"d": last}, {"weights": [0, 3, 0.5, 0, 5], "d": last}, {"caps": [0.1] * 5}]
+    found = answers(page, moves)
+    assert_same(found[0], mixture)
+    assert list(found[2]["weights"].values()) == [0, 3, 0.5, 0, 5]
+    for one in found[1:3]:
+        best = sm.optimize(real_fit, one["N"], one["D"], languages=LANGUAGES, caps={"ja": 0.2}, weights=one["weights"])
+        assert best.epochs.max() > 1, "tokens are repeated"
+        assert_same(one, best)
+        assert any("D = " in text for text in one["warnings"])
+    assert "50.0%" in found[3]["reason"], "the caps leave half of the tokens"
+
+
+def test_normalized_weights_are_those_of_each_budget(real_fit):
+    known: Any = {"weights": "normalized", "languages": LANGUAGES, "max_epochs": 2, "floors": "fr=0.1"}
+    page = report(real_fit, sm.optimize(real_fit, 97_600, "2M", **known))
+    for one in answers(page, [{}, {"n": 0, "d": 0}]):
+        best = sm.optimize(real_fit, one["N"], one["D"], **known)
+        assert_same(one, best)
+        assert "--weights normalized" in one["command"]
+    (moved,) = answers(page, [{"weights": [3, 1, 1, 1, 0.5]}])
+    words = shlex.split(moved["command"])
+    typed = words[words.index("--weights") + 1]
+    best = sm.optimize(real_fit, 97_600, "2M", **{**known, "weights": typed})
+    np.testing.assert_allclose(list(moved["mixture"].values()), best.p, atol=2e-6)
+
+
+def test_the_shown_command_answers_what_the_page_answers(real_fit, mixture, tmp_path, capsys):
+    path = tmp_path / "my fit.json"
+    real_fit.save(path)
+    (moved,) = answers(
+        report(real_fit, mixture, name=str(path)), [{"weights": [5, 3, 0.5, 1, 1], "caps": [1, 1, 1, 1, 0.1]}]
+    )
+    words = shlex.split(moved["command"])
+    assert words[words.index("--weights") + 1] == "en=5,de=3,fr=0.5,zh=1,ja=1"
+    outcome = runner(capsys)(*words[1:], "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["objective"] == pytest.approx(moved["objective"], abs=1e-9)
+
+
+def test_a_question_that_the_sliders_do_not_know_is_shown_without_them(real_fit):
+    found = sm.optimize(real_fit, 97_600, "2M", groups="en+de<=0.4", objective="worst")
+    page = report(real_fit, found)
+    (notice,) = page.notices
+    assert "sums of ratios" in notice
+    assert "worst case" in notice
+    assert "<script" not in page.html
+    assert "optimum" in page.html
+    assert report(real_fit).notices
+    with pytest.raises(UsageError, match="other sources"):
+        report(real_fit, replace(found, sources=("a", "b", "c", "d", "e")))
+
+
+class Parsed(HTMLParser):
+    """Elements are closed in their order, ids are used once, and every address that is named is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [named["id"] or ""] if "id" in named else []
+        self.links += [named[name] or "" for name in ("href", "src") if name in named]
+        assert not any(name.startswith("on") or name == "style" for name in named)
+        self.open += [] if tag in VOID else [tag]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        assert tag in VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_whole_page_is_one_sound_file_that_allows_its_own_script_alone(real_fit, mixture, fixtures: Path):
+    matrix = sm.shapley_values(fixtures / "multilingual5_coalitions.csv")
+    tasks = sm.calibrate_scores(fixtures / "multilingual5_runs.csv", fixtures / "multilingual5_scores.csv")
+    log = fixtures / "multilingual5_runs.csv"
+    hostile = replace(mixture, notices=(HOSTILE,), baselines=(replace(mixture.baselines[0], name=HOSTILE),))
+    page = report(real_fit, hostile, transfer=matrix, downstream=tasks, log=log, name=HOSTILE)
+    parsed = Parsed()
+    parsed.feed(page.html)
+    assert parsed.open == []
+    assert "img" not in parsed.tags
+    assert len(set(parsed.ids)) == len(parsed.ids)
+    assert all(link.startswith("#") and link[1:] in parsed.ids for link in parsed.links)
+    policy = html.unescape(re.findall(r'content="(default-src[^"]*)"', page.html)[0])
+    for kind, pattern in (("script", r"<script>(.*?)</script>"), ("style", r"<style>(.*?)</style>")):
+        (text,) = re.findall(pattern, page.html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert data_of(page)["command"][-1] == HOSTILE
+    for part in ("optimum", "law", "transfer", "tasks", "runs", "data", "origins"):
+        assert part in parsed.ids
+
+
+def test_numbers_of_the_page_are_the_records(real_fit, mixture):
+    text = re.sub(r"<[^>]+>", " ", report(real_fit, mixture).html)
+    for value in itertools.chain(mixture.p, mixture.losses, [one.gain for one in mixture.baselines]):
+        assert f"{value:.4f}" in text
+    assert all(one in html.unescape(text) for one in (*mixture.warnings, *mixture.notices))
+
+
+def test_texts_contrast_with_what_they_stand_on():
+    style = (Path(report.__code__.co_filename).parent / "web" / "style.css").read_text(encoding="utf-8")
+    themes = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    assert len(themes) == 2
+    for theme in themes:
+        colour = dict(re.findall(r"--(\w+): (#\w{6})", theme))
+        for text, ground in itertools.product(("ink", "faint", "accent"), ("page", "card")):
+            assert contrast(colour[text], colour[ground]) >= 4.5
+        assert contrast(colour["warn"], colour["warned"]) >= 4.5
+    cells = re.findall(r"\.(?:up|down)\d \{ background: (#\w{6})", style) or re.findall(
+        r"\.(?:up|down)\d \{\s*background: (#\w{6})", style
+    )
+    assert len(cells) == 8
+    assert all(contrast("#000000", one) >= 4.5 for one in cells)
