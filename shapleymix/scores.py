@@ -31,10 +31,9 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.laws.lines import CODES, SIGMOID, TRANSFORMS, Lines, Transform
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.amounts import parse_choice, parse_number, parse_pairs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size, parse_choice, parse_number, parse_pairs
 
 FEWEST = 3
 """Mixtures below which two numbers can be fitted and nothing is known of their error."""

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapleymix.errors import DataError, ShapleyMixError, StoreError, UsageError
-from shapleymix.tables.amounts import amounts, parse_pairs, parse_ratio, parse_whole, ratio_number
+from shapleymix.tables import words
 from shapleymix.tables.languages import column_of, languages_of, read_languages, tokens_at_hand
-from shapleymix.tables.names import align
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.simplex import check, format_mixture, parse_mixture, renormalise
-from shapleymix.tables.sizes import format_size, parse_budget, parse_size
 from shapleymix.tables.transfer import read_transfer
+from shapleymix.tables.words import align, amounts, format_size, parse_pairs, parse_size
 
 HEADER = "run,N,D,p_en,p_de,loss_en,loss_de,weight,split"
 GOOD = "ok,1M,1B,0.5,0.5,2.5,2.6,1,fit"
@@ -231,23 +230,23 @@ def test_faults_of_a_languages_table():
     ],
 )
 def test_amounts_by_name_in_order_or_one_for_all(given, expected):
-    found = amounts(np.array([1.0, 2.0, 3.0]), given, ("en", "de", "fi"), parse_ratio, "cap")
+    found = amounts(np.array([1.0, 2.0, 3.0]), given, ("en", "de", "fi"), words.parse_ratio, "cap")
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("given", ["xx=1", "en=2", "en=x", "en=1,en=1", "=1", [0.1, 0.2], {0.1, 0.2, 0.3}, [1, [2], 3]])
 def test_amounts_that_are_none_are_refused(given):
-    refused(amounts, np.ones(3), given, ("en", "de", "fi"), parse_ratio, "cap", kind=UsageError)
+    refused(amounts, np.ones(3), given, ("en", "de", "fi"), words.parse_ratio, "cap", kind=UsageError)
 
 
 def test_ratios_pairs_and_whole_numbers():
-    assert [parse_ratio(text) for text in ("40%", ".4", 1 + 1e-13)] == [0.4, 0.4, 1.0]
-    assert ratio_number("250%") == 2.5
+    assert [words.parse_ratio(text) for text in ("40%", ".4", 1 + 1e-13)] == [0.4, 0.4, 1.0]
+    assert words.ratio_number("250%") == 2.5
     assert parse_pairs("en=5T", parse_size, "tokens") == {"en": 5e12}
-    assert parse_whole(3, "count") == 3
+    assert words.parse_whole(3, "count") == 3
     for wrong in (True, 2.0, "2", -1, None):
-        refused(parse_whole, wrong, "count", kind=UsageError)
-    assert "60%" in str(refused(parse_ratio, 60, kind=UsageError).hint)
+        refused(words.parse_whole, wrong, "count", kind=UsageError)
+    assert "60%" in str(refused(words.parse_ratio, 60, kind=UsageError).hint)
 
 
 # sizes
@@ -270,7 +269,7 @@ def test_sizes_are_the_nearest_double_to_what_is_typed(text, value):
 @pytest.mark.parametrize("text", ["", "M", "-1", "1e2M", "1_000", "inf", "nan", "12 Mio", "٣", True, None, [1], 1e400])
 def test_what_is_no_size_is_refused_with_an_example(text):
     assert "243M" in str(refused(parse_size, text, "N", kind=UsageError).hint)
-    refused(parse_budget, 0.5, "N", kind=UsageError)
+    refused(words.parse_budget, 0.5, "N", kind=UsageError)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e25))

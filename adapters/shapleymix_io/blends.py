@@ -14,7 +14,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location, did_you_mean
 from shapleymix.files import Origin
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 from shapleymix_io.sources import opened, read_file
 
 APART = 0.01

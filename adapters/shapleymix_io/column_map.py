@@ -18,7 +18,7 @@ from typing import Any
 
 from shapleymix.errors import Location, UsageError, described, did_you_mean
 from shapleymix.files import Origin, read_once
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 
 LANG = "{lang}"
 SINGLE = ("run", "N", "D", "weight", "split", "seed", "learning_rate")

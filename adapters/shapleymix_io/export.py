@@ -13,8 +13,7 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean
 from shapleymix.files import Origin, atomic_write
-from shapleymix.tables.amounts import amounts
-from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.words import amounts, format_size, parse_size
 from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Paths, Stream, blend_of, read_corpora
 from shapleymix_io.formats import FORMATS, Plain
 

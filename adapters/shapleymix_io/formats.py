@@ -11,7 +11,7 @@ from pprint import pformat
 from typing import Any, ClassVar
 
 from shapleymix.errors import printable
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 from shapleymix_io.blends import SPLITS, Blend, Draws, Stream, listed
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
-from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io import trackers, trainer_logs
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, no_languages, proposed

@@ -15,7 +15,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
 from shapleymix.files import Origin
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 
 HIDDEN = "\0"
 """How names of columns begin that are ours."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write, read_once
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 from shapleymix_sweep.mixtures import Floats, Mixtures
 
 ENDING, SUFFIX = ".jsonl", "-sweep"

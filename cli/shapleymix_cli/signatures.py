@@ -38,7 +38,7 @@ class Number(click.ParamType):
     name = "number"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        from shapleymix.tables.sizes import parse_size
+        from shapleymix.tables.words import parse_size
 
         return parse_size(str(value), "" if param is None else param.opts[0])
 
@@ -49,7 +49,7 @@ class Sizes(click.ParamType):
     name = "sizes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from shapleymix.tables.sizes import parse_budget
+        from shapleymix.tables.words import parse_budget
 
         if not isinstance(value, str):
             return value

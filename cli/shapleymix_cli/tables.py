@@ -57,7 +57,7 @@ def section(title: str, columns: Mapping[str, Sequence[object]] | Table, words: 
 
 def size(value: float) -> str:
     """Parameters or tokens as people write them: 243M."""
-    from shapleymix.tables.sizes import format_size
+    from shapleymix.tables.words import format_size
 
     return format_size(float(value))
 

@@ -10,7 +10,7 @@ import numpy as np
 from shapleymix import Comparison, Downstream, Fit, LearningCurve
 from shapleymix.errors import ShapleyMixWarning, UsageError
 from shapleymix.fitting.evidence import Logs, one_log
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from shapleymix.files import Json
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 
 MOST_ROWS = 12
 """Rows of a table that are shown at once; the others are folded."""

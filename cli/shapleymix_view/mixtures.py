@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shapleymix import Design, Frontier, Mixture
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, Picture, bars, picture
 
 if TYPE_CHECKING:

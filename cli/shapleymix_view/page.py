@@ -25,7 +25,7 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.prediction import Prediction
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 from shapleymix_view.markup import Child, Markup, bar, embedded, folded, node, percent, scatter, section, table
 from shapleymix_view.question import document, unmoved
 

@@ -18,8 +18,8 @@ from shapleymix.files import Json
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import amounts, parse_ratio
 from shapleymix.tables.languages import Languages
+from shapleymix.tables.words import amounts, parse_ratio
 
 STEPS = 5
 """Sizes N and token counts D of the grid, beside the mixture's own."""

@@ -10,7 +10,7 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3

@@ -24,8 +24,8 @@ from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, lan
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
 from shapleymix.tables.sheets import Table, listed
-from shapleymix.tables.sizes import parse_size
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
+from shapleymix.tables.words import parse_size
 
 
 def _require_numbers(log: RunLog) -> None:

@@ -29,10 +29,9 @@ from shapleymix.fitting.unknowns import check_knobs, knobs_told
 from shapleymix.laws import Law
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.amounts import Amounts, parse_level
 from shapleymix.tables.languages import LanguagesSpec, languages_of, tokens_at_hand
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import Amounts, format_size, parse_level
 
 Parameter = tuple[str, str | None, str, float, float, float]
 """Symbol, source or None, target, value, and its interval."""

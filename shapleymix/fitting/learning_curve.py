@@ -33,9 +33,9 @@ from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.amounts import parse_level, parse_number
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.words import parse_level, parse_number
 
 PARTS = (5, 3)
 FEWEST = 4  # mixtures of a fit

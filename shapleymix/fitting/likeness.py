@@ -21,7 +21,7 @@ from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
-from shapleymix.tables.amounts import parse_whole
+from shapleymix.tables.words import parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random

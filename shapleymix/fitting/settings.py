@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shapleymix.errors import UsageError
-from shapleymix.tables.amounts import parse_number, parse_whole
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_number, parse_size, parse_whole
 
 Size = float | str
 

@@ -27,10 +27,10 @@ from shapleymix.fitting.evidence import (
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.amounts import parse_number, parse_whole
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.words import parse_number, parse_whole
 
 Progress = Callable[[str, int, int], None]
 INNER_FOLDS, LEAST_FOLDS = 10, 2

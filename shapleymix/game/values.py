@@ -10,7 +10,7 @@ from shapleymix.files import Json
 from shapleymix.game.coalitions import Game, coalition_game
 from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.records import FloatArray
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 
 if TYPE_CHECKING:
     from shapleymix.tables.runs import RunLog

@@ -17,7 +17,7 @@ from shapleymix.mixing.mixture import is_sure, listed
 from shapleymix.mixing.question import Question
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.baselines import Rivals, rivals_of
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 
 
 @dataclass(frozen=True)

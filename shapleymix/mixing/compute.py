@@ -18,7 +18,7 @@ from shapleymix.mixing.mixture import Mixture
 from shapleymix.mixing.problem import FitSpec, Problem, Size, fit_of, problem, takes_keywords
 from shapleymix.mixing.solving import is_convex, solve_all
 from shapleymix.records import FloatArray
-from shapleymix.tables.sizes import parse_budget
+from shapleymix.tables.words import parse_budget
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0
 DECADES = 5.0

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shapleymix.errors import Fault, UsageError, did_you_mean
-from shapleymix.tables.amounts import parse_ratio
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.names import repeated
+from shapleymix.tables.words import parse_ratio, repeated
 
 _BOUND = re.compile(
     r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"

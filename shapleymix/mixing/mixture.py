@@ -17,7 +17,7 @@ from shapleymix.files import Json
 from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 
 SURE = 0.9
 """P(better) below which a gain is within its error bar."""

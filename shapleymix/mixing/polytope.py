@@ -17,21 +17,22 @@ from scipy.optimize import linprog
 from shapleymix.errors import Fault, InfeasibleError, UsageError
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.amounts import (
+from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
+from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.words import (
     Amount,
     Amounts,
     Ratios,
     amounts,
+    format_size,
     parse_choice,
     parse_number,
     parse_positive,
     parse_ratio,
+    parse_size,
     ratio_number,
 )
-from shapleymix.tables.baselines import mixture_of
-from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
-from shapleymix.tables.simplex import MixtureSpec
-from shapleymix.tables.sizes import format_size, parse_size
 
 DEFAULT_EPOCHS = 4.0
 """Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""

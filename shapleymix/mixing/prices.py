@@ -27,7 +27,7 @@ from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all
 from shapleymix.records import FloatArray
 from shapleymix.tables.baselines import epochs_of
-from shapleymix.tables.sizes import format_size, parse_size
+from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""

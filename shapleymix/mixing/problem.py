@@ -26,11 +26,10 @@ from shapleymix.mixing.prices import tokens_of
 from shapleymix.mixing.question import Question, checked
 from shapleymix.mixing.solving import solve_all
 from shapleymix.mixing.weights import WeightSpec
-from shapleymix.tables.amounts import Amounts, Ratios
 from shapleymix.tables.baselines import Rivals
 from shapleymix.tables.languages import LanguagesSpec
 from shapleymix.tables.simplex import MixtureSpec
-from shapleymix.tables.sizes import parse_budget
+from shapleymix.tables.words import Amounts, Ratios, parse_budget
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from shapleymix.mixing.goal import MEAN, WORST, Goal
 from shapleymix.mixing.polytope import DEFAULT_EPOCHS, FEASIBLE, REGIME, UNSEEN, Polytope, Supply, polytope_of
 from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.amounts import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import Languages, languages_of
 from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 
 BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "near", "within")
 """The keywords of a question that make its bounds, beside `distance`."""

@@ -11,8 +11,8 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import amounts, parse_number, parse_positive
 from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.words import amounts, parse_number, parse_positive
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_positive, ratio_number
 from shapleymix.tables.simplex import MixtureSpec, is_file_name, parse_mixture, uniform
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size, parse_positive, ratio_number
 
 NAMES = ("natural", "temperature", "unimax", "uniform")
 USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")

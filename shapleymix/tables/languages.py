@@ -12,10 +12,8 @@ from shapleymix.display import Column, Shown, Tabular, short
 from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import Amounts, amounts
-from shapleymix.tables.names import check_label
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
 

@@ -11,11 +11,10 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import parse_choice
-from shapleymix.tables.names import check_label
 from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
+from shapleymix.tables.words import check_label, parse_choice
 
 SPLITS = ("fit", "held-out")
 PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")

@@ -18,9 +18,8 @@ from shapleymix.display import Column, Shown, Tabular, cut, short
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.names import align
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import align, format_size
 
 Array = TypeVar("Array", FloatArray, IntArray)
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])

@@ -24,7 +24,7 @@ from shapleymix.display import Column, Columns
 from shapleymix.errors import DataError, Fault, Location, UsageError, described
 from shapleymix.files import Origin, atomic_write, file_name, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.sizes import EXPONENTS, SIZE_HINT
+from shapleymix.tables.words import EXPONENTS, SIZE_HINT
 
 Table = str | os.PathLike[str] | pl.DataFrame | Columns
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
-from shapleymix.tables.amounts import Ratio, ratio_number
-from shapleymix.tables.names import repeated
+from shapleymix.tables.words import Ratio, ratio_number, repeated
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""

@@ -17,8 +17,8 @@ from shapleymix.display import Column, Columns, Tabular, text_table
 from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean, printable
 from shapleymix.files import Json, atomic_write, read_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.tables.names import align, check_label, repeated
 from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts, write_table
+from shapleymix.tables.words import align, check_label, repeated
 
 SIDECAR_KIND = "transfer-provenance"
 MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")

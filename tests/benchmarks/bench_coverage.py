@@ -17,7 +17,7 @@ from _report import SMALL, finish, must, row, table
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import fold_masks, own_tokens, progress
-from shapleymix.tables.sizes import format_size
+from shapleymix.tables.words import format_size
 
 LAW = "learned-base"
 REPLICATES, FOLDS, OUTER = (20 if SMALL else 180), 5, 4

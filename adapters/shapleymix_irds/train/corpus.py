@@ -17,7 +17,7 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.records import BoolArray
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 from shapleymix_irds.train.settings import Settings
 from shapleymix_irds.train.text import TEXT_ENDINGS, TOKEN_ENDINGS, Documents, Tokenizer, encoded, read_file
 from shapleymix_irds.train.toy import toy_documents, toy_names

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import Fault, Location, UsageError, did_you_mean
-from shapleymix.tables.sizes import parse_size
+from shapleymix.tables.words import parse_size
 from shapleymix_irds.train.shapes import BYTE_VOCABULARY, ModelConfig, model_config, peak_rate
 
 

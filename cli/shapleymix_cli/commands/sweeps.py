@@ -89,7 +89,7 @@ def _list(
     from shapleymix.files import is_table_name
     from shapleymix.mixing.polytope import polytope_of
     from shapleymix.planning import moved_within
-    from shapleymix.tables.sizes import parse_size
+    from shapleymix.tables.words import parse_size
 
     languages = keywords.get("languages")
     if not (controlled or empirical or random):

@@ -181,7 +181,7 @@ def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[s
     at most E epochs of each language allow.
     """
     from shapleymix.tables.baselines import table, usual
-    from shapleymix.tables.sizes import parse_budget
+    from shapleymix.tables.words import parse_budget
 
     D, held = parse_budget(tokens, "-D"), languages.available_tokens
     found = table(mixture or usual(held, D), languages.names, held, D)

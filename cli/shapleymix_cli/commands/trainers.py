@@ -144,7 +144,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
     from shapleymix.tables.baselines import mixture_of
     from shapleymix.tables.languages import tokens_at_hand
-    from shapleymix.tables.sizes import parse_size
+    from shapleymix.tables.words import parse_size
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
     names = tuple(corpora.sources()) if table is None else table.names

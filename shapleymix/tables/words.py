@@ -1,16 +1,155 @@
-"""Ratios, percentages and amounts as people write them: `0.4`, `40%`, `en=0.5,de=20%`, one for all."""
+"""Words as people type them: sizes such as 243M, values by name such as `en=0.5`, names of sources and targets."""
 
 from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, described, did_you_mean
-from shapleymix.records import FloatArray
+from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
+from shapleymix.records import FloatArray, IntArray
+
+EXPONENTS = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
+_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+SIZE_HINT = "write it like 243M, 100B, 1.5e9 or 23712"
+
+
+def parse_size(text: str | float, what: str = "") -> float:
+    """The number that a size stands for.
+
+    Suffixes are k, M, B (or G) and T, for 1e3, 1e6, 1e9 and 1e12, in either case; a number passes through.
+
+    Parameters
+    ----------
+    text : str or float
+        The size.
+    what : str
+        What the size is of, for the message.
+
+    Raises
+    ------
+    UsageError
+        If it is no size: another kind of value, negative, or not finite.
+    """
+    value = _number(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{what}{': ' if what else ''}{text!r:.60} is not a size", hint=SIZE_HINT)
+    return value
+
+
+def _number(given: object) -> float:
+    """The nearest double to what is written, so that 1.1B is 1.1e9 exactly as typed; NaN if it is no number."""
+    item = getattr(given, "item", None)
+    value = item() if callable(item) and getattr(given, "shape", None) == () else given
+    if isinstance(value, str):
+        text = value.strip().lower()
+        exponent = EXPONENTS.get(text[-1:])
+        value = text if exponent is None else f"{text[:-1].strip()}e{exponent}"
+    elif not isinstance(value, Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return math.nan if isinstance(value, str) and ("_" in value or not value.isascii()) else float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def parse_budget(given: str | float, what: str) -> float:
+    """A size that is at least 1: a model has a parameter, a training run a token.
+
+    Raises
+    ------
+    UsageError
+        If it is no size, or below.
+    """
+    value = parse_size(given, what)
+    if value < 1:
+        raise UsageError(f"{what} must be at least 1, not {value:g}", hint=SIZE_HINT)
+    return value
+
+
+def format_size(value: float, digits: int = 4) -> str:
+    """A size in its shortest usual form, rounded to `digits` significant digits: 2.43e8 -> `243M`."""
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded) or abs(rounded) >= 1e15:
+        return f"{rounded:.{digits}g}".replace("e+", "e")
+    for unit, suffix in _UNITS:
+        if abs(rounded) >= unit:
+            return f"{rounded / unit:.12g}{suffix}"
+    return f"{rounded:.12g}"
+
+
+def align(
+    names: Sequence[str],
+    *,
+    to: Sequence[str],
+    what: str = "languages",
+    exact: bool = False,
+    origin: str | None = None,
+) -> IntArray:
+    """Where each label of `to` stands in `names`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Labels that there are.
+    to : sequence of str
+        Labels that are wanted, in their order.
+    what : str
+        What the labels are, in the plural, for the message ("sources", "targets", "languages").
+    exact : bool
+        Whether labels of `names` that are not in `to` are faults as well.
+    origin : str, optional
+        The file that holds `names`, for the message.
+
+    Returns
+    -------
+    index : int array (len(to),)
+        Places such that `names[index[k]] == to[k]`.
+
+    Raises
+    ------
+    DataError
+        If a label occurs twice, is missing, or (with `exact`) is unknown; all of them at once.
+    """
+    place = Location(file=origin)
+    position = {name: index for index, name in enumerate(names)}
+    spare = [name for name in position if name not in to] or list(position)
+    faults = [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in repeated(names)]
+    faults += [
+        Fault(f"{name!r} is missing from the {what}", place, name, did_you_mean(name, spare))
+        for name in to
+        if name not in position
+    ]
+    if exact:
+        faults += [
+            Fault(f"{name!r} is not one of the {what}", place, name, did_you_mean(name, to))
+            for name in position
+            if name not in to
+        ]
+    if faults:
+        raise DataError.of(faults, origin or f"the set of {what}")
+    return np.array([position[name] for name in to], dtype=np.int64)
+
+
+def check_label(label: str) -> str | None:
+    """What makes a label unusable, or None: labels are written in `en=0.5,de=0.5` and in column names."""
+    if not label.strip():
+        return "is empty"
+    if label != label.strip() or not label.isprintable():
+        return "holds white space at an end, or a character that cannot be printed"
+    bad = [mark for mark in '=,"' if mark in label]
+    return f"contains {', '.join(map(repr, bad))}" if bad else None
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """Labels that occur more than once, in the order in which they first occur."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
 
 Ratio = float | str
 Amount = float | str
