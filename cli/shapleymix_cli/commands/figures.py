@@ -42,7 +42,7 @@ def plot(
 
     With --json the numbers that are drawn are printed. Needs matplotlib: pip install 'matplotlib>=3.10.7'.
     """
-    from shapleymix_view.drawing import draw
+    from shapleymix_view.figures import draw
 
     if out.path is None and not out.as_json:
         raise UsageError("nothing says where to draw", hint="give -o FIGURE.png, or --json for the numbers alone")
