@@ -11,11 +11,9 @@ import click
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix_cli.console import Output
-from shapleymix_cli.failures import DATA_SAY_NO
+from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
 from shapleymix_cli.making import SETTINGS, Group, argument, command, option, output
-from shapleymix_cli.tables import Heading, Table, Whole, percent, size
 
 if TYPE_CHECKING:
     from shapleymix_sweep.mixtures import Mixtures
