@@ -14,7 +14,7 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import format_size, parse_size
-from shapleymix_io import trackers, trainer_logs
+from shapleymix_io import tools
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, no_languages, proposed
 from shapleymix_io.sources import OLMIX, Source, joined, opened, read_file
@@ -26,15 +26,15 @@ TEXTS = ("run", "seed", "split")
 Sources = Source | Sequence[Source]
 
 USUAL: dict[str, dict[str, One]] = {
-    trainer_logs.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
-    trainer_logs.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
-    trackers.TENSORBOARD: {"D": "tokens"},
-    trackers.MLFLOW: {},
-    trackers.WANDB: {"D": "tokens"},
+    tools.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
+    tools.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
+    tools.TENSORBOARD: {"D": "tokens"},
+    tools.MLFLOW: {},
+    tools.WANDB: {"D": "tokens"},
     OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
 }
 """What a tool calls its columns, beside `run`, where its form fixes that."""
-_ONE_LOSS = {trainer_logs.STATE: "eval_loss", trainer_logs.MEGATRON: "validation: lm loss"}
+_ONE_LOSS = {tools.STATE: "eval_loss", tools.MEGATRON: "validation: lm loss"}
 
 
 @dataclass(frozen=True)

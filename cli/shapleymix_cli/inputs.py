@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import shapleymix as sm
 from shapleymix.errors import Location, UsageError, did_you_mean
-from shapleymix_cli.console import Output
-from shapleymix_cli.failures import OWN
+from shapleymix_cli.console import OWN, Output
 
 if TYPE_CHECKING:
     from shapleymix_sweep.plans import Plan

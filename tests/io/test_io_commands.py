@@ -15,7 +15,7 @@ import pytest
 import yaml
 from cli_tools import Run, runner
 from known_fits import KnownFit
-from shapleymix_io.formats import FORMATS
+from shapleymix_io.export import FORMATS
 
 import shapleymix as sm
 

@@ -13,10 +13,9 @@ from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix.records import Record
 from shapleymix.tables.simplex import parse_mixture
-from shapleymix_cli.console import Output
+from shapleymix_cli.console import Output, Part, Table, Whole, section
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
-from shapleymix_cli.tables import Part, Table, Whole, section
 
 if TYPE_CHECKING:
     from shapleymix_io import Export
