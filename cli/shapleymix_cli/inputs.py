@@ -22,11 +22,11 @@ R = TypeVar("R", bound="Record")
 
 
 def read_log(out: Output, paths: Sequence[str], losses: Literal["required", "optional"] = "required") -> sm.RunLog:
-    """One or several run logs as one, with a note of what reading changed."""
+    """One or several run logs as one, with a note of what they hold and of what reading changed."""
     log = sm.read_runs(list(paths), losses=losses)
     for one in log.files:
         out.used(one.file, one.sha256)
-    out.note(log.notices)
+    out.note([f"{log.origin}: {log.extent}", *log.notices])
     return log
 
 
