@@ -272,7 +272,7 @@ def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
     read : Read
         Function that makes a number of a value; its second argument says what the value is, for messages.
     what : str
-        What the numbers are, in the singular: "cap", "floor".
+        What the numbers are given as, for messages: "caps", "floors".
 
     Raises
     ------
