@@ -368,7 +368,7 @@ def result_of(run: PlannedRun, place: Path) -> sm.RunLog:
     if path is None:
         hint = "the program of a run writes its losses there: run, N, D, loss_<target>..."
         raise DataError(f"left no {' or '.join(RESULTS)}", location=Location(str(place / OUT)), hint=hint)
-    log = sm.read_runs(path)
+    log = sm.read_runs(path, losses="optional")
     location = Location(str(path))
     last = int(np.argmax(log.D))
     if abs(log.D[last] / run.D - 1) > SHORT:
@@ -416,7 +416,7 @@ def collect(states: Sequence[State]) -> sm.RunLog:
         for row in _rows(run, log, sources):
             rows.setdefault(frozenset(cell for cell in row.items() if cell[0] != "run"), row)
     names = dict.fromkeys(name for row in rows.values() for name in row)
-    return sm.read_runs({name: [row.get(name) for row in rows.values()] for name in names})
+    return sm.read_runs({name: [row.get(name) for row in rows.values()] for name in names}, losses="optional")
 
 
 def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[dict[str, object]]:

@@ -70,11 +70,11 @@ def mixtures(
         keywords[name] = read_log(out, keywords[name], losses="optional")
     log = read_log(out, runs, losses="optional") if runs else None
     found = sm.design(n, log, sources=names, **keywords)
-    now = found.error[0]
     columns = {"run": found.runs, "error": found.error[1:].tolist()}
     columns |= {f"p_{name}": found.p[:, place].tolist() for place, name in enumerate(found.sources)}
     title = f"{len(found)} runs; error: expected over all mixtures once the run is trained"
-    out.answer(found, lambda: [Heading(title + (f"; now {percent(now, 2)}" if now == now else "")), Table(columns)])
+    title += f"; now {percent(found.error[0], 2)}" if found.trained else ""
+    out.answer(found, lambda: [Heading(title), Table(columns)])
 
 
 def _list(

@@ -33,7 +33,7 @@ TINY, LEAST = 1e-12, 1e-6
 IDLE, STILL = 6, 1e-10
 """Steps without a fall of the objective after which the search ends, or sooner where no ratio changes by more."""
 KEPT = 8
-"""Mixtures at which a step went too far, whose tangents bound the worst case in the steps that follow."""
+"""Mixtures to which steps in turn went too far, whose tangents bound the worst case until one is taken wholly."""
 TOLERANCES = (1e-12, 1e-10, 1e-8)
 """Of the solver: the first that it reaches."""
 ENOUGH = 1e-4
@@ -67,7 +67,7 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
         while inside and model.fall > rounding and not found <= value - ENOUGH * share * model.fall and share > LEAST:
             share /= 2
             found = _merit(goal, p + share * step, pull)
-        cuts = [*cuts, model.p][-KEPT:] if goal.worst and share < 1 else cuts
+        cuts = [*cuts, model.p][-KEPT:] if goal.worst and share < 1 else []
         p = p + share * step
         # A ratio that is nearly none needs a few more steps than the objective can tell.
         idle, least = (idle + 1, least) if inside and not found < least - rounding else (0, found)
