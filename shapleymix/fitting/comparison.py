@@ -10,11 +10,19 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.held_out import (
+    Candidate,
+    Contender,
+    Scores,
+    candidate,
+    contenders_of,
+    predicted_in_parts,
+    score,
+    surely,
+)
 from shapleymix.fitting.regimes import Parted, parted, parted_by
 from shapleymix.fitting.repetition import for_comparison
-from shapleymix.fitting.scores import Scores, score, surely
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws.classical import Additive

@@ -17,10 +17,9 @@ from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.unknowns import NOISE, Believed, Packing, filled, lowest, starting_points
+from shapleymix.fitting.unknowns import NOISE, Believed, Levels, Packing, completed, filled, lowest, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.symbols import Role
