@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError
+from shapleymix.fitting.coverage import TRACE
 from shapleymix.mixing.groups import Group, families_of, groups_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import mixture_of
@@ -160,9 +161,10 @@ class Polytope:
         return replace(self, upper=np.where(absent, 0.0, self.upper), cap_origin=origin) if absent.any() else self
 
     def raised(self, floors: FloatArray, why: str) -> Polytope:
-        """The same with floors (M,) that are at least these, as far as the caps allow."""
-        lower = np.maximum(self.lower, np.minimum(floors, self.upper))
-        origins = zip((lower > self.lower).tolist(), self.floor_origin, strict=True)
+        """The same with floors (M,) that are at least these, as far as the caps allow; where one was typed a trace."""
+        typed = np.array(self.floor_origin) == GIVEN
+        lower = np.maximum(self.lower, np.minimum(np.where(typed, np.minimum(floors, TRACE), floors), self.upper))
+        origins = zip(((lower > self.lower) & ~typed).tolist(), self.floor_origin, strict=True)
         return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
 
     def violation(self, p: FloatArray) -> float:
@@ -408,8 +410,8 @@ def polytope_of(
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
     above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "cap"), supplied, np.ones(len(names))])
-    below = np.nan_to_num([fixed, amounts(none, floors, names, parse_ratio, "floor"), least / D])
-    upper, lower = np.nanmin(above, axis=0), below.max(axis=0)
+    below = np.stack([fixed, amounts(none, floors, names, parse_ratio, "floor"), least / D, np.zeros(len(names))])
+    upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     words = np.array([FIXED, GIVEN, TOKENS, ""])
     held = np.isin(names, list(unseen))
     found = groups_of(groups, names, families_of(languages, names))
@@ -417,7 +419,7 @@ def polytope_of(
         sources=names,
         lower=lower,
         upper=np.where(held, 0.0, upper),
-        floor_origin=tuple(words[np.where(lower > 0, below.argmax(axis=0), 3)].tolist()),
+        floor_origin=tuple(words[np.nanargmax(below, axis=0)].tolist()),
         cap_origin=tuple(np.where(held, UNSEEN, words[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
         rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
         row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),

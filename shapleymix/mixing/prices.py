@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, described, did_you_mean
+from shapleymix.fitting.coverage import TRACE
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.mixing.mixture import Price, WhatIf
 from shapleymix.mixing.polytope import GIVEN, TOKENS
@@ -157,7 +158,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
-    floors = np.where(bounds.movable & (bounds.lower > 0), proof.floors, 0.0)
+    floors = np.where(bounds.movable & (bounds.lower > TRACE), proof.floors, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
@@ -178,7 +179,7 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound
+    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - TRACE
     step = min(tokens / D if price.unit == "tokens" else STEP, room)
     values = getattr(bounds, field).copy()
     values[place] += step if price.side == "cap" else -step
