@@ -17,10 +17,10 @@ from shapleymix.errors import SolveError, UsageError, described
 from shapleymix.fitting.coverage import TRACE
 from shapleymix.fitting.surface import Gain, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
 from shapleymix.mixing.cone import affine_rows
-from shapleymix.mixing.goal import MEAN, WORST, Goal
-from shapleymix.mixing.polytope import DEFAULT_EPOCHS, FEASIBLE, REGIME, UNSEEN, Polytope, Supply, polytope_of
-from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, weights_of
+from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED, WORST, Goal, Weights, weights_of
+from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import Languages, languages_of
