@@ -160,17 +160,6 @@ class Problem:
         law, log = self.law_at(x), self.evidence.log
         return np.log(law.losses(self.observed.p, log.N, log.D))
 
-    def condition(self, x: FloatArray) -> FloatArray:
-        """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
-        targets = np.arange(len(x))
-        _, jacobian = self._residuals(targets)[0](x, targets)
-        weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
-        gram = weighted.swapaxes(1, 2) @ weighted
-        scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
-        alone = (gram == 0).all(axis=1)[:, None, :] * np.eye(gram.shape[1])  # moves no loss, so trades with nothing
-        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]) + alone)
-        return values[:, -1] / np.maximum(values[:, self.packing.law.gauges()], 1e-300)
-
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)

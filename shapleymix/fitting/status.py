@@ -299,12 +299,9 @@ def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> 
         raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
 
 
-ILL_CONDITIONED = 1e12
-
-
 @dataclass(frozen=True)
 class TargetStatus(Record):
-    """`state` is converged, at-bound, ill-conditioned or not-converged; `advice` says what to do."""
+    """`state` is converged, at-bound or not-converged; `advice` says what to do."""
 
     kind = "fit/status"
 
@@ -315,7 +312,6 @@ class TargetStatus(Record):
 
 def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     """The standing of the first weighting's fit, target by target."""
-    condition = problem.condition(estimate.x[0])
     names = np.array(problem.packing.names)
     low, high = problem.packing.bounds()
     owners = problem.packing.owners
@@ -324,7 +320,7 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
     told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(
-        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]], condition[j])
+        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]])
         for j, target in enumerate(problem.inputs.targets)
     )
 
@@ -343,7 +339,7 @@ def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[
     return why
 
 
-def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray, condition: float) -> TargetStatus:
+def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray) -> TargetStatus:
     if code != CONVERGED:
         return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
     gone, bound = _unique(vanished), _unique(stuck)
@@ -355,9 +351,6 @@ def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray, con
     advice += [f"{', '.join(bound)} ended at a bound: trust the predictions, not this number"] if bound else []
     if gone or bound:
         return TargetStatus(target, "at-bound", "; ".join(advice))
-    if condition > ILL_CONDITIONED:
-        sound = "some symbols trade off against each other: trust predictions within range, not single symbols"
-        return TargetStatus(target, "ill-conditioned", sound)
     return TargetStatus(target, "converged", "")
 
 

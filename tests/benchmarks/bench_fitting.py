@@ -15,7 +15,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting import beliefs, regimes, unknowns
+from shapleymix.fitting import regimes, unknowns
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
@@ -121,9 +121,12 @@ def bench_ablation() -> None:
     games = sm.read_runs(files).select(sm.read_runs(files).trained)
     wide = [log for name, log in found.items() if name == "olmix"]
     nothing, several = lambda *_: {}, [found[name] for name in ("5mix", "redpajama", "slimpajama") if name in found]
+    knobs = learned_base.LearnedBase.knobs
     parts = {
-        "few runs walk u alone": ([drawn(five, runs) for runs in (6, 12, 20)], (beliefs, "FEW", 0)),
-        "many runs walk every knob": ([drawn(log, 60) for log in wide], (beliefs, "FEW", 999)),
+        "beliefs: every knob walked, not u alone": (
+            [*(drawn(five, runs) for runs in (6, 12, 20)), *(drawn(log, 60) for log in wide)],
+            (learned_base.LearnedBase, "knobs", {name: one[: 9 if name == "u" else 1] for name, one in knobs.items()}),
+        ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
         "exponents lent by public runs": ([smallest(log) for log in several], (unknowns.Levels, "untold", nothing)),
         "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
