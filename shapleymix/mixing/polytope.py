@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from shapleymix.errors import Fault, InfeasibleError
-from shapleymix.fitting.coverage import TRACE
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.words import format_size
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, described
-from shapleymix.fitting.coverage import TRACE
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.surface import Gain, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
