@@ -251,7 +251,8 @@ class Mixture(Answer):
     """
 
     kind = "mixture"
-    axes: ClassVar[Mapping[str, str]] = Answer.axes | {
+    axes: ClassVar[Mapping[str, str]] = {
+        **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
         "caps": "M", "floors": "M", "epochs": "M", "repetition": "K", "anchor": "M",
     }  # fmt: skip
@@ -470,7 +471,7 @@ class Candidates(Answer):
     """
 
     kind = "candidates"
-    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"weights": "K"}
+    axes: ClassVar[Mapping[str, str]] = {**Answer.axes, "weights": "K"}
 
     weights: FloatArray
     entries: tuple[Candidate, ...]
