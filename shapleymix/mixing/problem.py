@@ -1,9 +1,9 @@
-"""The front door: a question about mixtures is written down once, by problem, and answered in several ways.
+"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
 
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
 
-For every N the inner problem (the mixture at N and D = C / 6N) is solved by the engine, a whole grid at once; the
+Under a compute budget C = 6 N D, for every N the inner problem (the mixture at N and D = C / 6N) is solved by the engine, a whole grid at once; the
 grid then narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at
 the optimal mixture: at an optimum the objective does not feel small changes of it.
 """
