@@ -3,9 +3,9 @@
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
 
-Under a compute budget C = 6 N D, for every N the inner problem (the mixture at N and D = C / 6N) is solved by the engine, a whole grid at once; the
-grid then narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at
-the optimal mixture: at an optimum the objective does not feel small changes of it.
+Under a compute budget C = 6 N D the problem at N and D = C / 6N is solved for a whole grid of N at once, which then
+narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at the optimal
+mixture: at an optimum the objective does not feel small changes of it.
 """
 
 from __future__ import annotations
