@@ -169,7 +169,7 @@ def _saved(out: Output, path: str, point: int | None) -> Any:
     """The mixture that a command wrote, one of several by its number, or ratios by language."""
     from shapleymix.mixing.mixture import MixtureGrid
 
-    known = {} if path == "-" else read_json(path)
+    known = {} if path == "-" else read_json(path)[0]
     if isinstance(known, dict) and known.get("kind", "export") == "export" and known:
         names = tuple(known.get("mixture", known))
         return dict(zip(names, parse_mixture(Path(path), names).tolist(), strict=True))

@@ -117,7 +117,7 @@ def _pair(part: str) -> tuple[str, float]:
 
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, of what a command printed with `--json`, or of ratios by name alone."""
-    document, place = read_json(path), Location(file=path)
+    (document, _), place = read_json(path), Location(file=path)
     known = document if isinstance(document, dict) else {}
     kind = known.get("kind")
     found = known if kind is None else known.get("mixture")
