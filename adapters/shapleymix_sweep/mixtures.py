@@ -17,7 +17,7 @@ import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import sample_coalitions
-from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.mixtures import mixture_of
 from shapleymix.tables.sheets import read_sheet
 
 Floats = NDArray[np.float64]

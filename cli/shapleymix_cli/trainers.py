@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.files import read_json
-from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.mixtures import parse_mixture
 from shapleymix_cli.console import Output, Part, Table, Whole, section
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
@@ -144,8 +144,8 @@ def export(
 
 def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any, keywords: dict[str, Any]) -> Any:
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
-    from shapleymix.tables.baselines import mixture_of
     from shapleymix.tables.languages import tokens_at_hand
+    from shapleymix.tables.mixtures import mixture_of
     from shapleymix.tables.words import parse_size
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None

@@ -32,9 +32,8 @@ from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.question import Question, checked
 from shapleymix.mixing.solving import is_convex, solve_all
 from shapleymix.records import FloatArray
-from shapleymix.tables.baselines import Rivals
 from shapleymix.tables.languages import LanguagesSpec
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.mixtures import MixtureSpec, Rivals
 from shapleymix.tables.words import Amounts, Ratios, parse_budget
 
 P = ParamSpec("P")
