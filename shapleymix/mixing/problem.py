@@ -162,7 +162,7 @@ def problem(
     smoothing : float
         Exponent alpha of the smoothed baseline, p ~ available^alpha.
     what_if : str or sequence of str
-        Changes of the available tokens: the problem is solved again with each. `"de+50B"`, `["de+50B,fr-10B"]`.
+        Changes of the available tokens, such as `"de+50B"` or `"de+50B,fr-10B"`: the problem is solved again with each.
     downstream : Downstream or path, optional
         Calibrated tasks: the mixture is chosen by their scores instead of losses.
     allow_unseen : bool
