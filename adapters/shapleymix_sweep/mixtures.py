@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 import shapleymix as sm
@@ -101,7 +102,7 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     sheet = read_sheet(path)
     budget = [1.0] * sheet.rows
     usual = {"run": [f"mixture-{row + 1}" for row in range(sheet.rows)], "N": budget, "D": budget}
-    log = sm.read_runs({**usual, **sheet.columns}, losses="optional", origin=sheet.origin)
+    log = sm.read_runs(pl.DataFrame({**usual, **sheet.columns}), losses="optional", origin=sheet.origin)
     if not log.sources:
         raise DataError("has no p_<source>", location=Location(sheet.origin), hint="a table of mixtures has ratios")
     first: dict[str, int] = {}
