@@ -25,8 +25,8 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/planning.py": 285,
     "adapters/shapleymix_io": 1_462,
     "adapters/shapleymix_irds": 4_480,
-    "adapters/shapleymix_sweep": 660,
-    "cli/shapleymix_cli": 1_623,
+    "adapters/shapleymix_sweep": 700,
+    "cli/shapleymix_cli": 1_635,
     "cli/shapleymix_view": 927,
     "tests": 16_000,
 }
