@@ -3,7 +3,7 @@
 Every number is float64 and every update depends on the evaluations' order only, so that a resumed run has the
 same matrix bit for bit, and the log of evaluations gives it again.
 
-The log has one row per (step, source, target). Its folder holds segments `evaluations-STEP.parquet`, each written whole.
+The log has one row per (step, source, target). Its folder holds segments `evaluations-STEP.parquet`, each whole.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.baselines import Rivals, epochs_of, named_baselines, rivals_of
+from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of
 from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9

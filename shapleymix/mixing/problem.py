@@ -32,9 +32,8 @@ from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.question import Question, checked
 from shapleymix.mixing.solving import is_convex, solve_all
 from shapleymix.records import FloatArray
-from shapleymix.tables.baselines import Rivals
 from shapleymix.tables.languages import LanguagesSpec
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.mixtures import MixtureSpec, Rivals
 from shapleymix.tables.words import Amounts, Ratios, parse_budget
 
 P = ParamSpec("P")
@@ -163,7 +162,7 @@ def problem(
     smoothing : float
         Exponent alpha of the smoothed baseline, p ~ available^alpha.
     what_if : str or sequence of str
-        Changes of the available tokens: the problem is solved again with each. `"de+50B"`, `["de+50B,fr-10B"]`.
+        Changes of the available tokens, such as `"de+50B"` or `"de+50B,fr-10B"`: the problem is solved again with each.
     downstream : Downstream or path, optional
         Calibrated tasks: the mixture is chosen by their scores instead of losses.
     allow_unseen : bool

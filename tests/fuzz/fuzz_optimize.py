@@ -16,6 +16,7 @@ from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.solving import solve
 
 PROBLEMS = 2500
+ROOM = 1e-4  # bounds are typed with four digits at most
 SECOND, TIGHT, ROUNDING = 1e-5, 1e-6, 1e-9
 """Relative: what the second solver may be better by, what a proof may leave open in silence, and what is nothing."""
 
@@ -44,12 +45,12 @@ def goal_of(seed: int) -> Goal:
     room = rng.choice([0.0, 0.05, 0.4])
     bounds: dict[str, Any] = {}
     if rng.random() < 0.5:
-        bounds["caps"] = dict(zip(names, np.minimum(inside + room + 1e-6, 1), strict=True))
+        bounds["caps"] = dict(zip(names, np.minimum(inside + room + ROOM, 1), strict=True))
     if rng.random() < 0.4:
-        bounds["floors"] = dict(zip(names, np.maximum(inside - room - 1e-6, 0), strict=True))
+        bounds["floors"] = dict(zip(names, np.maximum(inside - room - ROOM, 0), strict=True))
     if M > 2 and rng.random() < 0.4:
         held = inside[:2].sum()
-        bounds["groups"] = [f"{names[0]}+{names[1]}<={min(held + room + 1e-6, 1):.9f}"]
+        bounds["groups"] = [f"{names[0]}+{names[1]}<={min(held + room + ROOM, 1):.9f}"]
     if rng.random() < 0.3:
         center, kind = (inside + 0.05) / (1 + 0.05 * M), str(rng.choice(["l1", "kl"]))
         away = float(np.abs(inside - center).sum()) if kind == "l1" else 0.3
