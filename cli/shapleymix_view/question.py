@@ -87,7 +87,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     """
     asked = opened(mixture)
     own = sm.problem(fit, mixture.N, mixture.D, **asked)
-    given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "cap")
+    given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "caps")
     nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
     wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
     sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))
@@ -144,7 +144,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
     except InfeasibleError as error:
         return {"reason": error.message}
     within, surface = question.within, question.surface
-    raised = np.array([why == REGIME for why in within.floor_origin])
+    raised = (np.array(within.floor_origin) == REGIME) & np.isin(np.arange(len(within.lower)), surface.own)
     edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
     edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
     found: dict[str, Json] = {

@@ -4,7 +4,7 @@
 >>> curve.entries[0].first, curve.entries[0].second
 
 Both mean losses are convex: each mixture on the curve minimises `share` times the one plus `1 - share` times the other.
-Of the optima for many shares those are chosen that lie at like distances along the curve, each with its proof.
+Rounds of problems choose the shares so that points lie at like distances along the curve, each with its proof.
 
 Axes: M sources, K targets, R points.
 """
@@ -17,21 +17,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import Columns, Tabular
+from shapleymix.display import Columns
 from shapleymix.errors import Fault, SolveError, UsageError, did_you_mean
-from shapleymix.files import Json
-from shapleymix.mixing.answer import plain_keywords, provenance_of
-from shapleymix.mixing.goal import MEAN
-from shapleymix.mixing.groups import families_of, labels_between
+from shapleymix.mixing.answer import common_fields
+from shapleymix.mixing.bounds import families_of, labels_between
+from shapleymix.mixing.goal import MEAN, Weights
+from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve_all
-from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99
-ODDS = 10.0 ** np.linspace(-5, 5, 81)
-"""Odds of the shares that are solved for; the points are chosen among their optima."""
+ROUNDS = 3
+FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
+"""Odds of the shares of the first round."""
+END_ODDS = 1e7
 ALIKE = 1e-9
 """Mean losses that differ by less, relative, are the same: what a proof can tell."""
 REST = "rest"
@@ -71,7 +72,7 @@ class FrontierPoint(Record):
 
 
 @dataclass(frozen=True)
-class Frontier(Tabular, Record):
+class Frontier(Answer):
     """The curve from the optimum of the second side to that of the first.
 
     Attributes
@@ -84,39 +85,17 @@ class Frontier(Tabular, Record):
         Weights of the two mean losses; each sums to 1.
     entries : tuple of FrontierPoint
         The points, by rising loss of the second side; no point is at least as good as another on both.
-    available, max_epochs, min_tokens : array (M,)
-        Unique tokens, how often they may be seen, and the fewest tokens of each source, as of a `Mixture`.
-    warnings, notices : tuple of str
-        At most three things that change what a reader would do, and what else is to be known.
-    asked : dict
-        The keywords of the `problem` as they were given.
     """
 
     kind = "frontier"
-    axes: ClassVar[Mapping[str, str]] = {
-        "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
-        "available": "M", "max_epochs": "M", "min_tokens": "M",
-    }  # fmt: skip
+    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"first_weights": "K", "second_weights": "K"}
 
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    N: float
-    D: float
     between: str
     first_targets: tuple[str, ...]
     second_targets: tuple[str, ...]
     first_weights: FloatArray
     second_weights: FloatArray
-    weights_origin: str
     entries: tuple[FrontierPoint, ...]
-    level: float
-    available: FloatArray
-    max_epochs: FloatArray
-    min_tokens: FloatArray
-    warnings: tuple[str, ...]
-    notices: tuple[str, ...]
-    asked: dict[str, Json]
-    provenance: dict[str, Json]
 
     def columns(self) -> Columns:
         """One row a point."""
@@ -132,7 +111,7 @@ class Frontier(Tabular, Record):
 
 def frontier_of(one: Question, between: str, points: int) -> Frontier:
     """The curve of a question."""
-    asked, surface, supply = one.asked, one.surface, one.supply
+    asked, surface = one.asked, one.surface
     for what, given in (
         ("objective 'worst'", asked["objective"] != MEAN), ("KL penalty", asked["kl"] > 0),
         ("compare_to", bool(asked["compare_to"])), ("what_if", bool(asked["what_if"])),
@@ -150,25 +129,13 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     told = surface.warnings(np.stack([entry.p for entry in entries]))
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     return Frontier(
-        sources=tuple(surface.sources),
-        targets=tuple(surface.targets),
-        N=surface.N,
-        D=surface.D,
+        **common_fields(one, told[:3], (*told[3:], *one.notices, *few, *lost)),
         between=between,
         first_targets=names[0],
         second_targets=names[1],
         first_weights=w[0],
         second_weights=w[1],
-        weights_origin=one.weights.origin,
         entries=entries,
-        level=one.level,
-        available=supply.available,
-        max_epochs=supply.epochs,
-        min_tokens=supply.least,
-        warnings=told[:3],
-        notices=(*told[3:], *one.notices, *few, *lost),
-        asked=plain_keywords(asked),
-        provenance=provenance_of(one.fit),
     )
 
 
@@ -224,10 +191,14 @@ def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
-    shares = np.array([0.0, *(ODDS / (1 + ODDS)), 1.0])
-    goals = [replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist()]
-    proofs = [proof for proof, _ in solve_all(goals)]
-    losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
+    wanted, known = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]), {}
+    for _ in range(ROUNDS + 1):
+        goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
+        known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
+        shares = np.array(sorted(known))
+        proofs = [known[share] for share in shares.tolist()]
+        losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
+        wanted = _between(shares[trusted], _along(losses[trusted]), points)
     whole = np.isfinite(losses).all(axis=1) & ~_dominated(losses)
     kept = np.flatnonzero(whole & trusted)
     if not len(kept):
@@ -261,14 +232,24 @@ def _along(losses: FloatArray) -> FloatArray:
     return way / max(way[-1], 1e-300)
 
 
+def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
+    """Shares that promise points at equal distances: linear between the log odds of those known."""
+    inner = np.clip(shares, 1 / END_ODDS, 1 - 1 / END_ODDS)
+    wanted = np.interp(np.linspace(0, 1, points), way, np.log(inner) - np.log1p(-inner))
+    return 1 / (1 + np.exp(-wanted))
+
+
 def _dominated(losses: FloatArray) -> BoolArray:
-    """Which points (R, 2) gain on one side nothing over a point that is as good on the other, to rounding."""
-    found, least = np.zeros(len(losses), dtype=bool), np.inf
-    first = np.where(np.isfinite(losses[:, 0]), losses[:, 0], 1e300)
-    for place in np.lexsort(losses.T).tolist():  # by the second side, then the first
-        found[place] = not first[place] < least - ALIKE * abs(first[place])
-        least = least if found[place] else first[place]
-    return found
+    """Which points (R, 2) another is at least as good as on both sides, and better on one; of equal ones the first.
+
+    Where one side leaves the other open, its own optimum may be any of many: that point is as good to rounding only.
+    """
+    tell = ALIKE * np.abs(losses)
+    with np.errstate(invalid="ignore"):
+        at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
+        better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
+    earlier = np.tri(len(losses), k=-1, dtype=bool)
+    return np.any(at_least & (better | (at_least.T & earlier)), axis=1)
 
 
 def _nearest(way: FloatArray, points: int) -> list[int]:
