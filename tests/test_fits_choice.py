@@ -137,5 +137,5 @@ def test_with_one_budget_no_law_is_chosen_for_another():
     _, _, log = log_of("learned-base", rows=36, sizes=(1e8,), tokens=(1e9,))
     with pytest.raises(UsageError, match="one N and one D"):
         fit(log, purpose="beyond", bootstrap=0, folds=3)
-    with pytest.raises(UsageError, match="purpose: 'far' is none"):
+    with pytest.raises(UsageError, match="purpose 'far'"):
         fit(log, purpose="far", bootstrap=0)  # type: ignore[arg-type]

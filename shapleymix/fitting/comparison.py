@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -150,8 +150,7 @@ def compare(
     folds: int = Settings.folds,
     min_tokens: Size = Settings.min_tokens,
     min_own_tokens: Size | None = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    last_only: bool = Settings.last_only,
+    checkpoints: Literal["final", "all"] = Settings.checkpoints,
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to, and as `fit` fits them (see `min_own_tokens`).
 
@@ -186,10 +185,9 @@ def compare(
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    checkpoints : str
+        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
+        of the run's schedule; "all" for losses along a run, to which all count alike.
 
     Raises
     ------
@@ -198,7 +196,7 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
+    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, checkpoints)
     whole = study_of(log, transfer, languages, settings, seed, with_held_out=split)
     masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
@@ -217,7 +215,7 @@ def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
     FitError
         If all are.
     """
-    held = (parts.whole.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    held = parts.whole.evidence.counted & np.any(masks, axis=0)[:, None]
     apart = int((held & parts.lacking).sum())
     if not apart:
         return ()
@@ -288,7 +286,7 @@ def _summary(
     design: str,
 ) -> Comparison:
     log, evidence = study.log, study.evidence
-    wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    wanted = evidence.counted & np.any(masks, axis=0)[:, None]
     scored = [losses for losses in found if isinstance(losses, np.ndarray)]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
     names = [one.name for one, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]

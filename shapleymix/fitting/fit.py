@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from shapleymix.errors import caution
 from shapleymix.fitting.candidates import law_of
@@ -35,8 +36,7 @@ def fit(
     folds: int = Settings.folds,
     min_tokens: Size = Settings.min_tokens,
     min_own_tokens: Size | None = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    last_only: bool = Settings.last_only,
+    checkpoints: Literal["final", "all"] = Settings.checkpoints,
     purpose: Purpose = Settings.purpose,
 ) -> Fit:
     """Fit a law to run logs.
@@ -73,10 +73,9 @@ def fit(
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    checkpoints : str
+        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
+        of the run's schedule; "all" for losses along a run, to which all count alike.
     purpose : str
         For which budgets `law="auto"` chooses a law: "within" the fitted ones (by cross-validation over mixtures), or
         "beyond" them (by how well fits to the smaller sizes predict the largest).
@@ -86,9 +85,7 @@ def fit(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    settings = Settings(
-        delta, prior, starts, bootstrap, folds, min_tokens, min_own_tokens, drop_warmup, last_only, purpose
-    )
+    settings = Settings(delta, prior, starts, bootstrap, folds, min_tokens, min_own_tokens, checkpoints, purpose)
     free = isinstance(law, str) and law == AUTO
     require_purpose(settings, free)
     study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)

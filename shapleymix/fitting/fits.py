@@ -15,14 +15,14 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
-from shapleymix.fitting.evidence import Logs, one_log, own_tokens
+from shapleymix.fitting.evidence import Logs, finished, one_log, own_tokens
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.settings import LEVEL
+from shapleymix.fitting.settings import FINAL, LEVEL
 from shapleymix.fitting.status import TargetStatus
 from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
 from shapleymix.fitting.unknowns import check_knobs, knobs_told
@@ -456,7 +456,7 @@ class Evaluation(Tabular, Record):
 
 
 def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
-    """Score the fit on a log; rows with D = 0 are left out.
+    """Score the fit on a log; rows with D = 0, and before the end of their run if it is for final losses, are left out.
 
     Parameters
     ----------
@@ -478,7 +478,8 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     """
     fit = Fit.taken(fit)
     rows = one_log(log).aligned(fit.sources, fit.targets)
-    rows = rows.select(rows.trained)
+    early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
+    rows = rows.select(rows.trained & ~early)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
     losses = fit.losses(rows.p, rows.N, rows.D, rows.unique)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)

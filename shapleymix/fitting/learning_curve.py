@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -151,8 +151,7 @@ def learning_curve(
     folds: int = Settings.folds,
     min_tokens: Size = Settings.min_tokens,
     min_own_tokens: Size | None = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    last_only: bool = Settings.last_only,
+    checkpoints: Literal["final", "all"] = Settings.checkpoints,
 ) -> LearningCurve:
     """How the held-out error falls with the number of mixtures, and how far more of them would bring it.
 
@@ -189,10 +188,9 @@ def learning_curve(
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    checkpoints : str
+        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
+        of the run's schedule; "all" for losses along a run, to which all count alike.
 
     Raises
     ------
@@ -200,7 +198,7 @@ def learning_curve(
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
     free = isinstance(law, str) and law == AUTO
-    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
+    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, checkpoints)
     whole = study_of(log, transfer, languages, settings, seed)
     regimes = parted(whole, LearnedBase if free else law_of(law), progress)
     study = regimes.study
@@ -283,7 +281,7 @@ def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolAr
 def _errors(contender: Candidate, told: Told, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
     study, predicted = told.study, predicted_in_parts(contender, told.without(masks), masks)
-    seen = np.where(study.evidence.weight > 0, study.log.loss, np.nan)
+    seen = np.where(study.evidence.counted, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))
     return [score(study.inputs.targets, seen, predicted, counted=rows).mean["PE"] for rows in each if rows.any()]

@@ -203,7 +203,9 @@ def _errors(study: Study, law: type[Law], progress: Progress | None) -> FloatArr
     """Held-out errors (R, K) of a law's log losses; NaN where there is none."""
     plain = replace(study, settings=replace(study.settings, bootstrap=0))
     predicted = fitted_to(Told.of(plain, law), law, progress).held_out
-    return np.full(study.log.loss.shape, np.nan) if predicted is None else np.abs(np.log(predicted / study.log.loss))
+    if predicted is None:
+        return np.full(study.log.loss.shape, np.nan)
+    return np.where(study.evidence.final[:, None], np.abs(np.log(predicted / study.log.loss)), np.nan)
 
 
 def _mean(errors: FloatArray, of: BoolArray) -> float:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shapleymix.errors import UsageError
-from shapleymix.tables.words import parse_number, parse_size, parse_whole
+from shapleymix.tables.words import parse_choice, parse_number, parse_size, parse_whole
 
 Size = float | str
 
 Purpose = Literal["within", "beyond"]
 WITHIN, BEYOND = "within", "beyond"
+FINAL, ALL = "final", "all"
 
 AUTO = "auto"
 LEVEL = 0.9
@@ -43,10 +44,9 @@ class Settings:
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    checkpoints : str
+        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
+        of the run's schedule; "all" for losses along a run, to which all count alike.
     purpose : str
         For which budgets `law="auto"` chooses a law: "within" the fitted ones (by cross-validation over mixtures), or
         "beyond" them (by how well fits to the smaller sizes predict the largest).
@@ -59,8 +59,7 @@ class Settings:
     folds: int = 10
     min_tokens: Size = 0.0
     min_own_tokens: Size | None = None
-    drop_warmup: float = 0.0
-    last_only: bool = False
+    checkpoints: Literal["final", "all"] = FINAL
     purpose: Purpose = WITHIN
 
     def __post_init__(self) -> None:
@@ -73,14 +72,8 @@ class Settings:
             raise UsageError(f"delta: {self.delta} is not above 0", hint="leave delta out for the usual one")
         if parse_number(self.prior, "prior") < 0:
             raise UsageError(f"prior: {self.prior} is below 0", hint=f"the usual prior is {Settings.prior:g}")
-        if not (isinstance(self.drop_warmup, (int, float)) and 0 <= self.drop_warmup < 1):
-            hint = "give the share of each run to leave out, such as 0.25"
-            raise UsageError(f"a warm-up of {self.drop_warmup} of each run", hint=hint)
-        if not isinstance(self.last_only, bool):
-            raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
-        if not (isinstance(self.purpose, str) and self.purpose in (WITHIN, BEYOND)):
-            known_purposes = f"the purposes are {WITHIN} and {BEYOND}: of budgets inside of the fitted ones, or outside"
-            raise UsageError(f"purpose: {self.purpose!r:.60} is none", hint=known_purposes)
+        parse_choice(self.checkpoints, (FINAL, ALL), "reading of checkpoints")
+        parse_choice(self.purpose, (WITHIN, BEYOND), "purpose")
 
 
 def require_purpose(settings: Settings, free: bool) -> None:

@@ -10,20 +10,20 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.words import check_label, parse_choice
 
-SPLITS = ("fit", "held-out")
+SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
-_SINGLE = ("run", "N", "D", "weight", "split", "seed")
+_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final")
 _HIGH = 15.0
 """Nats: a guess among three million tokens costs no more, and no tokenizer has so many."""
 _NAMED_LIKE = (
-    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>; "
-    "`shapleymix import` reads the tables of other tools"
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
+    "tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts other units"
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
@@ -35,17 +35,19 @@ _RULES = {
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
     "loss_": (LOSSES[0], 1000.0, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
+    "schedule": (1.0, BUDGETS[1], "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
-_SIZES = ("N", "D", "tokens_", UNIQUE)
+_SIZES = ("N", "D", "tokens_", UNIQUE, "schedule")
 
 
 def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -> RunLog:
     """Read a run log, or several as one.
 
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
-    token, and optionally `tokens_unique_<source>`, `weight`, `split` and `seed`. Rows whose ratios miss a sum of one by
-    at most 5e-3 are renormalised, which a notice says.
+    token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
+    learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
+    run is its end. Rows whose ratios miss a sum of one by at most 5e-3 are renormalised, which a notice says.
 
     Parameters
     ----------
@@ -160,16 +162,29 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
         sources=tuple(roles.sources),
         targets=tuple(roles.losses),
         weight=_column(sheet, "weight", "weight", faults) if "weight" in sheet.columns else None,
-        split=_split(sheet, faults),
+        split=_words(sheet, "split", SPLITS, faults),
         seed=seed,
         unique=unique,
+        schedule=_column(sheet, "schedule", "schedule", faults, empty=True) if "schedule" in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
-    return log if "run" in sheet.columns else _with_ids(log)
+    log = log if "run" in sheet.columns else _with_ids(log)
+    marks = None if log.schedule is not None else _words(sheet, "final", MARKS, faults)
+    return log if marks is None else replace(log, schedule=_ends(log, np.isin(marks, ("1", "true", "True"))))
+
+
+def _ends(log: RunLog, final: BoolArray) -> FloatArray:
+    """(R,) tokens of the first `final` row (R,) at or after each row of a run; NaN where none follows."""
+    ends: dict[tuple[str, float], list[float]] = {}
+    for run, N, D in zip(*(np.array(one)[final].tolist() for one in (log.runs, log.N, log.D)), strict=True):
+        ends.setdefault((run, N), []).append(D)
+    rows = zip(log.runs, log.N.tolist(), log.D.tolist(), strict=True)
+    later = ([end for end in ends.get((run, N), []) if end >= D] for run, N, D in rows)
+    return np.array([min(found, default=np.nan) for found in later])
 
 
 def _column(sheet: Sheet, column: str, rule: str, faults: list[Fault], *, empty: bool = False) -> FloatArray:
@@ -231,14 +246,15 @@ def _checked_ratios(
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
 
 
-def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
-    if "split" not in sheet.columns:
+def _words(sheet: Sheet, column: str, allowed: tuple[str, ...], faults: list[Fault]) -> tuple[str, ...] | None:
+    """A column (R,) of some words; None where there is none."""
+    if column not in sheet.columns:
         return None
-    split = texts(sheet, "split", faults)
-    for row, value in enumerate(split):
-        if value and value not in SPLITS:
-            faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
-    return split
+    found = texts(sheet, column, faults)
+    for row, value in enumerate(found):
+        if value and value not in allowed:
+            faults.append(sheet.fault(row, column, f"{column} is {value!r}", f"write {' or '.join(allowed[:2])}"))
+    return found
 
 
 def _with_ids(log: RunLog) -> RunLog:

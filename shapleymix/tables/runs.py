@@ -21,7 +21,6 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import write_table
 from shapleymix.tables.words import align, format_size
 
-Array = TypeVar("Array", FloatArray, IntArray)
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
 UNTRAINED = "untrained"
@@ -29,7 +28,7 @@ BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
-_ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
+_COLUMNS = ("runs", "N", "D", "p", "loss", "weight", "split", "seed", "lines", "unique", "schedule")
 _STEPS = 10_000
 """Mixtures are the same if their ratios agree to one part in this many."""
 
@@ -69,6 +68,9 @@ class RunLog(Tabular, Shown):
     unique : array (R, M), optional
         Unique tokens of each source that the run could draw on, NaN where it had no limit; None where the log does not
         say.
+    schedule : array (R,), optional
+        Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
+        is its end.
     origin : str
         Name of the file.
     digest : str
@@ -92,6 +94,7 @@ class RunLog(Tabular, Shown):
     split: tuple[str, ...] | None = None
     seed: tuple[str, ...] | None = None
     unique: FloatArray | None = None
+    schedule: FloatArray | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -113,6 +116,17 @@ class RunLog(Tabular, Shown):
     def trained(self) -> BoolArray:
         """(R,) rows that have seen a token."""
         return self.D > 0
+
+    @cached_property
+    def ends(self) -> FloatArray:
+        """(R,) tokens at which the schedule of each row's run ends; NaN where no end of it is known."""
+        if self.schedule is not None:
+            return self.schedule
+        last: dict[tuple[str, float], float] = {}
+        models = list(zip(self.runs, self.N.tolist(), strict=True))
+        for model, D in zip(models, self.D.tolist(), strict=True):
+            last[model] = max(D, last.get(model, 1.0))
+        return np.array([last[model] for model in models])
 
     @property
     def measured(self) -> BoolArray:
@@ -168,13 +182,7 @@ class RunLog(Tabular, Shown):
         """The rows of a mask (R,) or of indices, in their order."""
         chosen = np.asarray(rows)
         index = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        return replace(
-            self,
-            runs=_pick(self.runs, index),
-            split=_pick(self.split, index),
-            seed=_pick(self.seed, index),
-            **{name: _take(getattr(self, name), index) for name in _ARRAYS},
-        )
+        return replace(self, **{name: _take(getattr(self, name), index) for name in _COLUMNS})
 
     def aligned(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> RunLog:
         """The same rows with the columns in the given order.
@@ -199,7 +207,7 @@ class RunLog(Tabular, Shown):
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
         limits = np.empty((0, 0)) if self.unique is None else self.unique.T
         table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
-        extras = {"weight": self.weight, "split": self.split, "seed": self.seed}
+        extras = {"weight": self.weight, "split": self.split, "seed": self.seed, "schedule": self.schedule}
         return table | {name: column for name, column in extras.items() if column is not None}
 
 
@@ -213,11 +221,9 @@ def _key(names: list[str], steps: list[int]) -> str:
     return ",".join(parts) or UNTRAINED
 
 
-def _pick(values: tuple[str, ...] | None, index: IntArray) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values[row] for row in index.tolist())
-
-
-def _take(values: Array | None, index: IntArray) -> Array | None:
+def _take(values: Filled | None, index: IntArray) -> Filled | None:
+    if isinstance(values, tuple):
+        return tuple(values[row] for row in index.tolist())  # pyright: ignore[reportReturnType]
     return None if values is None else values[index]
 
 
@@ -328,6 +334,7 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         split=column("split", lambda log: ("fit",) * len(log)),
         seed=column("seed", lambda log: ("",) * len(log)),
         unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
+        schedule=column("schedule", lambda log: log.ends),
         lines=column("lines", _lines),
         origin=" + ".join(log.origin for log in logs),
         digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
