@@ -101,7 +101,7 @@ def test_a_standard_error_is_that_of_a_mean():
 
 def _sorted_like(log: RunLog, answer: FloatArray) -> FloatArray:
     """The answers in the order in which a comparison shows its rows."""
-    order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
+    order = sorted(range(len(log)), key=lambda row: (log.groups[row], log.contents[row]))
     return answer[order]
 
 

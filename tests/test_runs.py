@@ -14,10 +14,10 @@ from simulated import same_rows
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import UNTRAINED, RunLog, write_runs
+from shapleymix.tables.runs import RunLog, write_runs
 
 ENDINGS = ("csv", "csv.gz", "parquet", "jsonl")
-SIZES = st.floats(min_value=1, max_value=1e25)
+SIZES = st.floats(min_value=1, max_value=1e14)
 RATIOS = st.lists(st.floats(min_value=0, max_value=1), min_size=3, max_size=3).filter(lambda row: sum(row) > 0.1)
 IDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6).filter(
     lambda text: text == text.strip()
@@ -31,7 +31,7 @@ def logs(draw) -> RunLog:
     count = len(runs)
     trained = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     p = np.array([draw(RATIOS) for _ in runs])
-    loss = st.one_of(st.just(np.nan), st.floats(min_value=1e-9, max_value=1e3))
+    loss = st.one_of(st.just(np.nan), st.floats(min_value=1e-9, max_value=20))
     return RunLog(
         runs=runs,
         N=np.array([draw(SIZES) for _ in runs]),
@@ -51,9 +51,9 @@ def logs(draw) -> RunLog:
 def test_written_and_read_back_to_the_last_bit(ending, log, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / f"log.{ending}"
     write_runs(log, path)
-    again = read_runs(path)
+    again = read_runs(path, losses="optional")
     assert same_rows(log, again)
-    assert [one for one in again.notices if "are above 15 nats" not in one] == []
+    assert again.notices == ()
     assert again.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -64,7 +64,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(log, random):
     random.shuffle(columns)
     rows = list(range(len(log)))
     random.shuffle(rows)
-    shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)})
+    shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)}, losses="optional")
     again = shuffled.select(np.argsort(rows)).aligned(log.sources, log.targets)
     assert same_rows(log, again)
     assert again.mixture_keys == log.mixture_keys
@@ -82,8 +82,8 @@ def test_the_fixtures(fixtures):
     game = read_runs(fixtures / "multilingual5_coalitions.csv")
     assert (len(game), len(game.sources), len(game.targets)) == (32, 5, 5)
     assert game.trained.sum() == 31
-    assert game.mixture_keys[0] == UNTRAINED
-    assert game.mixture_keys[-1] == "de=0.2000,en=0.2000,fr=0.2000,ja=0.2000,zh=0.2000"
+    assert game.mixture_keys[0] == (0,) * 5
+    assert game.mixture_keys[-1] == (2000,) * 5
     runs = read_runs(fixtures / "multilingual5_runs.csv")
     assert len(runs) == 76
     assert len(set(runs.mixture_keys)) == 40
@@ -104,7 +104,14 @@ def test_every_published_log_is_read(shared_data):
 
 
 def test_rounded_ratios_are_renormalised_and_counted():
-    table = {"run": ["a", "b"], "N": [1, 1], "D": [1, 1], "p_x": [0.333, 0.5], "p_y": [0.663, 0.5], "loss": [1, 1]}
+    table = {
+        "run": ["a", "b"],
+        "N": [1e6] * 2,
+        "D": [1e7] * 2,
+        "p_x": [0.333, 0.5],
+        "p_y": [0.663, 0.5],
+        "loss": [1, 1],
+    }
     log = read_runs(table)
     assert log.p[0].tolist() == [0.333 / 0.996, 0.663 / 0.996]
     assert log.notices == ("ratios of 1 of 2 rows were renormalised to sum to 1 (off by at most 0.004)",)
@@ -116,21 +123,21 @@ def test_rounded_ratios_are_renormalised_and_counted():
 def test_sizes_and_untrained_models():
     table = {
         "run": ["a", "u", "v"],
-        "N": ["243M", 5, "1k"],
+        "N": ["243M", 5e5, "1k"],
         "D": ["1B", 0, "0"],
         "p_x": ["1", "", 0],
         "loss": [1, 2, ""],
     }
     log = read_runs(table)
-    assert log.N.tolist() == [243e6, 5, 1000]
+    assert log.N.tolist() == [243e6, 5e5, 1000]
     assert log.trained.tolist() == [True, False, False]
     assert log.p.tolist() == [[1], [0], [0]]
     assert log.measured.ravel().tolist() == [True, True, False]
-    assert log.mixture_keys == ("x=1.0000", UNTRAINED, UNTRAINED)
+    assert log.mixture_keys == ((10000,), (0,), (0,))
 
 
 def test_tokens_of_each_source_instead_of_ratios():
-    table = {"run": ["a", "u"], "N": [1, 1], "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
+    table = {"run": ["a", "u"], "N": [1e6] * 2, "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
     log = read_runs(table)
     assert log.p.tolist() == [[0.25, 0.75], [0, 0]]
     assert log.D.tolist() == [20e6, 0]
@@ -177,7 +184,7 @@ def test_mixtures_that_round_to_the_same_step_are_one():
     """Ratios are compared in steps of 1e-4, to the nearest: a floor would part .29996 and .30004."""
     p = np.array([[0.29996, 0.70004], [0.30004, 0.69996]])
     log = RunLog(("a", "b"), np.ones(2), np.ones(2), p, np.ones((2, 1)), ("en", "de"), ("en",))
-    assert log.mixture_keys == ("de=0.7000,en=0.3000",) * 2
+    assert log.mixture_keys[0] == log.mixture_keys[1]
     assert len(set(log.groups.tolist())) == 1
 
 

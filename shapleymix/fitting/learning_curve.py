@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 import numpy as np
 
@@ -27,10 +27,9 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.repetition import Told
 from shapleymix.fitting.scores import score
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
-from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
@@ -134,6 +133,7 @@ class LearningCurve(Tabular, Record):
         return found[0], found[1], found[2]
 
 
+@with_settings
 def learning_curve(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -145,13 +145,7 @@ def learning_curve(
     held_out: float | None = None,
     seed: int = SEED,
     progress: Progress | None = None,
-    delta: float | None = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    folds: int = Settings.folds,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size | None = Settings.min_own_tokens,
-    checkpoints: Literal["final", "all"] = Settings.checkpoints,
+    **settings: Unpack[Keywords],
 ) -> LearningCurve:
     """How the held-out error falls with the number of mixtures, and how far more of them would bring it.
 
@@ -173,24 +167,6 @@ def learning_curve(
         Seed of the draws.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
-    delta : float, optional
-        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
-        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
-    prior : float
-        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
-        delta; the law's other priors scale with it.
-    starts : int
-        Number of starting points for each target that are followed to the end.
-    folds : int
-        Folds of the cross-validation that gives the held-out error; 0 for none.
-    min_tokens : Size
-        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
-    min_own_tokens : Size, optional
-        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
-        default none are left out, but runs without the language get a model of their own if they behave differently.
-    checkpoints : str
-        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
-        of the run's schedule; "all" for losses along a run, to which all count alike.
 
     Raises
     ------
@@ -198,9 +174,7 @@ def learning_curve(
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
     free = isinstance(law, str) and law == AUTO
-    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, checkpoints)
-    whole = study_of(log, transfer, languages, settings, seed)
-    regimes = parted(whole, LearnedBase if free else law_of(law), progress)
+    regimes = parted(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level, folds = law_of(chosen), parse_level(level), study.settings.folds

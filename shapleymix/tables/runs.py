@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Shown, Tabular, cut, short
@@ -19,11 +20,10 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described,
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.words import align, format_size
+from shapleymix.tables.words import align, format_range
 
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
-UNTRAINED = "untrained"
 BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 UNIQUE = "tokens_unique_"
@@ -35,7 +35,7 @@ _STEPS = 10_000
 
 Losses = Literal["required", "optional"]
 """Whether each log must have losses."""
-Model = tuple[str, float, str, str]
+Model = tuple[str, float, Hashable, str]
 """Id, N, mixture and seed of a run: what makes its trajectory."""
 
 
@@ -103,11 +103,18 @@ class RunLog(Tabular, Shown):
 
     def summary(self) -> str:
         """How many runs of what, and where they are from, in a few lines."""
-        parts = [f"RunLog of {len(set(self.runs))} runs, {len(self)} rows, from {printable(self.origin)}"]
-        for name, values in (("N", self.N), ("D", self.D)):
-            parts.append(f"  {name} {' to '.join(dict.fromkeys(map(format_size, (values.min(), values.max()))))}")
+        parts = [f"RunLog from {printable(self.origin)}", f"  {self.extent}"]
         parts += [f"  sources: {short(self.sources)}", f"  targets: {short(self.targets)}"]
         return "\n".join([*parts, *(cut(f"note: {notice}") for notice in self.notices[:3])])
+
+    @property
+    def extent(self) -> str:
+        """How many runs and rows, and the range of the budgets and losses of what was trained, in one line."""
+        budgets = {"N": self.N, "D": self.D[self.trained]}
+        parts = [f"{len(set(self.runs))} runs, {len(self)} rows"]
+        parts += [f"{name} {format_range(values)}" for name, values in budgets.items() if values.size]
+        losses = self.loss[self.measured & self.trained[:, None]]
+        return ", ".join([*parts, f"losses {losses.min():.4g} to {losses.max():.4g} nats"] if losses.size else parts)
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -120,13 +127,15 @@ class RunLog(Tabular, Shown):
     @cached_property
     def ends(self) -> FloatArray:
         """(R,) tokens at which the schedule of each row's run ends; NaN where no end of it is known."""
-        if self.schedule is not None:
-            return self.schedule
-        last: dict[tuple[str, float], float] = {}
-        models = list(zip(self.runs, self.N.tolist(), strict=True))
-        for model, D in zip(models, self.D.tolist(), strict=True):
-            last[model] = max(D, last.get(model, 1.0))
-        return np.array([last[model] for model in models])
+        return self.schedule if self.schedule is not None else self.ends_by(None)
+
+    def ends_by(self, final: BoolArray | None) -> FloatArray:
+        """(R,) tokens of the next `final` row (R,) in each row's run, NaN where none follows; or of the last."""
+        table = pl.DataFrame({"run": self.runs, "N": self.N, "D": self.D, "final": final})
+        if final is None:
+            return np.maximum(table.select(pl.col("D").max().over("run", "N")).to_series().to_numpy(), 1.0)
+        next_final = pl.when("final").then("D").backward_fill().over("run", "N", order_by="D")
+        return table.select(next_final).to_series().to_numpy()
 
     @property
     def measured(self) -> BoolArray:
@@ -134,31 +143,38 @@ class RunLog(Tabular, Shown):
         return ~np.isnan(self.loss)
 
     @cached_property
-    def mixture_keys(self) -> tuple[str, ...]:
-        """(R,) texts that are equal where two rows have the same mixture to 1e-4.
-
-        They name the sources in use in alphabetical order, so that the order of columns does not matter. A log
-        without ratios has only its run ids to tell its rows apart.
-        """
+    def mixture_keys(self) -> tuple[Hashable, ...]:
+        """(R,) equal where two rows have the same mixture: its ratios in steps of 1e-4, or the run without any."""
         if not self.sources:
             return self.runs
-        order = sorted(range(len(self.sources)), key=self.sources.__getitem__)
-        steps = _to_steps(np.where(self.trained[:, None], self.p, 0.0))[:, order]
-        unique, inverse = np.unique(steps, axis=0, return_inverse=True)
-        names = [self.sources[index] for index in order]
-        keys = [_key(names, row) for row in unique.tolist()]
-        return tuple(keys[index] for index in inverse.ravel().tolist())
+        p = np.where(self.trained[:, None], self.p, 0.0)
+        steps = np.rint(np.round(p * _STEPS, 3))  # rounded twice, so that noise in the last bits cannot move a half
+        return tuple(map(tuple, steps.astype(np.int64).tolist()))
+
+    @cached_property
+    def contents(self) -> list[tuple[float, ...]]:
+        """(R,) numbers of a row beside its mixture: N, D, and the losses in ascending order."""
+        losses = np.nan_to_num(np.sort(self.loss, axis=1), nan=np.inf)
+        return list(map(tuple, np.column_stack([self.N, self.D, losses]).tolist()))
 
     @cached_property
     def groups(self) -> IntArray:
-        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together."""
-        return np.unique(np.array(self.mixture_keys, dtype=object), return_inverse=True)[1].ravel()
+        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together.
+
+        Mixtures are numbered by a hash of their ratios and budgets (equal ones by their losses), so that no name and no
+        order of rows, sources or targets changes what is drawn for which.
+        """
+        rows: dict[Hashable, list[tuple[float, ...]]] = {}
+        for key, content in zip(self.mixture_keys, self.contents, strict=True):
+            rows.setdefault(key, []).append(content)
+        known = {key: [sorted(key) if isinstance(key, tuple) else [], sorted(rows[key])] for key in rows}
+        mark = {key: repr([ratios, [one[:2] for one in held]]) for key, (ratios, held) in known.items()}
+        ranked = sorted(rows, key=lambda key: (hashlib.sha256(mark[key].encode()).digest(), known[key][1]))
+        place = {key: number for number, key in enumerate(ranked)}
+        return np.array([place[key] for key in self.mixture_keys], dtype=np.int64)
 
     def folds(self, count: int) -> IntArray:
-        """(R,) folds 0 to count - 1 that keep each mixture together.
-
-        Mixtures are ranked by a hash of their key and dealt out in turn: folds differ by at most one mixture, and
-        neither the order of rows nor that of columns changes them.
+        """(R,) folds 0 to count - 1 that keep each mixture together, and differ by at most one mixture.
 
         Raises
         ------
@@ -169,14 +185,11 @@ class RunLog(Tabular, Shown):
         """
         if count < 2:
             raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
-        ranked = sorted(
-            set(self.mixture_keys), key=lambda key: hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-        )
-        if len(ranked) < count:
-            message = f"{count} folds need {count} different mixtures; the log has {len(ranked)}"
+        mixtures = len(set(self.mixture_keys))
+        if mixtures < count:
+            message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
             raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
-        fold = {key: rank % count for rank, key in enumerate(ranked)}
-        return np.array([fold[key] for key in self.mixture_keys], dtype=np.int64)
+        return self.groups % count
 
     def select(self, rows: ArrayLike) -> RunLog:
         """The rows of a mask (R,) or of indices, in their order."""
@@ -209,16 +222,6 @@ class RunLog(Tabular, Shown):
         table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
         extras = {"weight": self.weight, "split": self.split, "seed": self.seed, "schedule": self.schedule}
         return table | {name: column for name, column in extras.items() if column is not None}
-
-
-def _to_steps(p: FloatArray) -> IntArray:
-    """Ratios in steps of 1e-4; rounded twice, so that noise in the last bits cannot move a half."""
-    return np.rint(np.round(p * _STEPS, 3)).astype(np.int64)
-
-
-def _key(names: list[str], steps: list[int]) -> str:
-    parts = (f"{name}={step / _STEPS:.4f}" for name, step in zip(names, steps, strict=True) if step)
-    return ",".join(parts) or UNTRAINED
 
 
 def _take(values: Filled | None, index: IntArray) -> Filled | None:
