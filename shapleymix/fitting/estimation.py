@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
+from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.unknowns import NOISE, Believed, Packing, filled, lowest, starting_points
@@ -233,7 +233,7 @@ class Problem:
         """
         weight = self.observed.weight.T[target] * shares
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
-        low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
+        low, high = self.packing.bounds()
         prior = self._prior(target, weight, draws)
         residuals, values = self._residuals(target)
         return Objective(residuals, weight, self.loss, low, high, prior, values=values)
