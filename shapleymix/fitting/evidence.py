@@ -161,6 +161,11 @@ class Evidence:
     rate: float = PUBLISHED
 
     @property
+    def ranks(self) -> IntArray:
+        """(M,) number of each source by its ratios, row after row: draws go by it, whatever the order of sources."""
+        return np.argsort(np.lexsort(np.round(self.log.p[::-1], 9))) if len(self.log.sources) else np.arange(0)
+
+    @property
     def counted(self) -> BoolArray:
         """(R, K) the losses by which fits are judged."""
         return (self.weight > 0) & self.final[:, None]

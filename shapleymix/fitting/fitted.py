@@ -72,7 +72,7 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         stage = _stage(progress, "bootstrap")
         again, rates = told.resampled(problem, shares, estimate.x[0], study.seed, stage)
-        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
+        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, evidence.ranks, study.seed))
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
