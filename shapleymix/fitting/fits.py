@@ -25,7 +25,7 @@ from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import FINAL, LEVEL
 from shapleymix.fitting.status import TargetStatus
-from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
+from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
 from shapleymix.laws import Law
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -330,7 +330,8 @@ class Fit(Tabular, Record):
             value = np.atleast_2d(getattr(self.law, known.name))
             spread = np.full((2, *value.shape), np.nan)
             if self.replicates is not None:
-                spread = np.quantile(getattr(self.replicates, known.name), tails, axis=0).reshape(2, *value.shape)
+                ends = np.quantile(getattr(self.replicates, known.name), tails, axis=0)
+                spread = holding(ends.reshape(2, *value.shape), value)
             labels = self.sources if known.axes == "MK" else (None,)
             rows += [
                 (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
