@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
@@ -144,29 +145,24 @@ def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[F
 
 def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
     notices: list[str] = []
-    N = _column(sheet, "N", "N", faults)
     written = _matrix(sheet, roles.sources, "tokens_" if roles.tokens else "p_", faults)
     D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.tokens else None, faults)
     p = _checked_ratios(sheet, roles, written, D, faults, notices)
-    loss = _matrix(sheet, roles.losses, "loss_", faults)
     if roles.ignored:
-        more = ", ..." if len(roles.ignored) > 8 else ""
-        notices.append(f"ignored {len(roles.ignored)} columns: {', '.join(roles.ignored[:8])}{more}")
-    seed = texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None
+        notices.append(f"ignored {len(roles.ignored)} columns: {short(roles.ignored)}")
     unlimited = {label: roles.unique.get(label, "") for label in roles.sources}
-    unique = _matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None
     log = RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else ("",) * sheet.rows,
-        N=N,
+        N=_column(sheet, "N", "N", faults),
         D=D,
         p=p,
-        loss=loss,
+        loss=_matrix(sheet, roles.losses, "loss_", faults),
         sources=tuple(roles.sources),
         targets=tuple(roles.losses),
         weight=_column(sheet, "weight", "weight", faults) if "weight" in sheet.columns else None,
         split=_words(sheet, "split", SPLITS, faults),
-        seed=seed,
-        unique=unique,
+        seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
+        unique=_matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None,
         schedule=_column(sheet, "schedule", "schedule", faults, empty=True) if "schedule" in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
@@ -254,11 +250,9 @@ def _with_ids(log: RunLog) -> RunLog:
 
     A table without ratios has nothing to tell its runs apart: each row is one.
     """
-    if not log.sources:
-        told = "the table has no column run: each row is taken as one run"
-        return replace(log, runs=tuple(f"run-{row + 1}" for row in range(len(log))), notices=(*log.notices, told))
+    each = "rows with the same N, mixture and seed are taken as one run" if log.sources else "each row is one run"
     limits = np.zeros((len(log), 0)) if log.unique is None else np.nan_to_num(log.unique)
-    exact = np.column_stack([log.N, np.round(log.p, 6), limits]).tolist()
+    exact = np.column_stack([log.N, np.round(log.p, 6), limits] if log.sources else [np.arange(len(log))]).tolist()
     seen: Counter[tuple[object, ...]] = Counter()
     names: dict[tuple[object, ...], str] = {}
     found = []
@@ -266,7 +260,7 @@ def _with_ids(log: RunLog) -> RunLog:
         model = (*numbers_of, seed)
         seen[*model, tokens] += 1
         found.append(names.setdefault((*model, seen[*model, tokens]), f"run-{len(names) + 1}"))
-    told = "the table has no column run: rows with the same N, mixture and seed are taken as one run"
+    told = f"the table has no column run: {each}"
     return replace(log, runs=tuple(found), notices=(*log.notices, told))
 
 

@@ -29,8 +29,6 @@ BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
 _COLUMNS = ("runs", "N", "D", "p", "loss", "weight", "split", "seed", "lines", "unique", "schedule")
-_STEPS = 10_000
-"""Mixtures are the same if their ratios agree to one part in this many."""
 
 
 Losses = Literal["required", "optional"]
@@ -148,7 +146,7 @@ class RunLog(Tabular, Shown):
         if not self.sources:
             return self.runs
         p = np.where(self.trained[:, None], self.p, 0.0)
-        steps = np.rint(np.round(p * _STEPS, 3))  # rounded twice, so that noise in the last bits cannot move a half
+        steps = np.rint(np.round(p * 1e4, 3))  # rounded twice, so that noise in the last bits cannot move a half
         return tuple(map(tuple, steps.astype(np.int64).tolist()))
 
     @cached_property
@@ -289,8 +287,7 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
 
 def _models(log: RunLog) -> list[Model]:
     """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
-    keys = log.mixture_keys if log.sources else [""] * len(log)
-    return list(zip(log.runs, log.N.tolist(), keys, log.seed or [""] * len(log), strict=True))
+    return list(zip(log.runs, log.N.tolist(), log.mixture_keys, log.seed or [""] * len(log), strict=True))
 
 
 def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
@@ -305,13 +302,11 @@ def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     """The logs with ids prefixed where one id stands for different models in different logs."""
-    owners: dict[str, set[int]] = {}
-    models: dict[str, set[Model]] = {}
+    owned: dict[str, set[tuple[int, Model]]] = {}
     for place, log in enumerate(logs):
         for model in _models(log):
-            owners.setdefault(model[0], set()).add(place)
-            models.setdefault(model[0], set()).add(model)
-    clashing = {run for run in owners if len(owners[run]) > 1 and len(models[run]) > 1}
+            owned.setdefault(model[0], set()).add((place, model))
+    clashing = {run for run, pairs in owned.items() if all(len(set(part)) > 1 for part in zip(*pairs, strict=True))}
     stems = [Path(log.origin).name.split(".")[0] or log.origin for log in logs]
     names = [stem if stems.count(stem) == 1 else f"{stem}-{place}" for place, stem in enumerate(stems, start=1)]
     return [
