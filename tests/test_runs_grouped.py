@@ -18,7 +18,7 @@ from shapleymix.tables.runs import concat, write_runs
 def test_folds_keep_mixtures_together_and_are_balanced(fixtures):
     log = read_runs(fixtures / "multilingual5_runs.csv")
     folds = log.folds(5)
-    by_key: dict[str, set[int]] = {}
+    by_key: dict[object, set[int]] = {}
     for key, fold in zip(log.mixture_keys, folds.tolist(), strict=True):
         by_key.setdefault(key, set()).add(fold)
     assert all(len(found) == 1 for found in by_key.values())
