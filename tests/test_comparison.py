@@ -174,10 +174,7 @@ def test_a_partly_defined_law_is_scored_where_all_are_and_its_coverage_told():
         assert entry.scores is not None
         np.testing.assert_array_equal(entry.scores.rows, [34, 34, 40, 40])
     assert table.rows == 40
-    assert table.notices[-1] == (
-        "12 of 160 held-out losses lie where some law is undefined; scored on the others "
-        "(family at 12, such as en of run run-4)"
-    )
+    assert "family at 12" in table.notices[-1]
 
 
 def test_leaving_the_largest_size_out(noisy):
