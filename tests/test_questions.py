@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated import FAST, log_of, with_loss
+from simulated import FAST, log_of, same_rows, with_loss
 
-from shapleymix.errors import DataError, UsageError
-from shapleymix.fitting.evidence import gather, progress, questions_of_fit, questions_of_log
+from shapleymix.errors import DataError
+from shapleymix.fitting.evidence import finished, gather, questions_of_log
 from shapleymix.fitting.fit import fit
+from shapleymix.fitting.fits import evaluate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.runs import RunLog, concat
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "multilingual5_runs.csv"
 
@@ -69,16 +70,14 @@ SOUND = [*sorted(FIXTURE.parent.glob("*_runs.csv")), *sorted(FIXTURE.parent.glob
 
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @pytest.mark.parametrize("seen", [False, True], ids=["whole", "one row"])
-def test_real_logs_raise_no_question_but_of_their_checkpoints(path, seen):
+def test_real_logs_raise_no_question(path, seen):
     """The shared logs are there in a checkout beside them alone; the fixtures are always there."""
     try:
         log = read_runs(path)
     except DataError:
         pytest.skip("no run log")
     kept = log.select(log.trained)
-    found = asked(kept.select([0]) if seen else kept)
-    assert all("checkpoints" in text for text in found)
-    assert len(found) == ((progress(kept) < 1).any() and not seen)
+    assert asked(kept.select([0]) if seen else kept) == ()
 
 
 def study_notices(log: RunLog, vocabulary: float) -> tuple[str, ...]:
@@ -108,38 +107,37 @@ def checkpointed(drift: FloatArray) -> RunLog:
     return with_loss(log, law(log.p, log.N, log.D) * np.exp(drift[step - 1])[:, None])
 
 
-def test_checkpoints_are_questioned_and_their_drift_is_measured():
+def test_a_fit_answers_for_final_losses():
     """Fault: checkpoints of a decaying learning rate were taken for final losses."""
-    drift = np.linspace(-0.02, 0.02, 8)
-    log = checkpointed(drift)
-    assert "70 of 80" in asked(log)[0]
-    residual = np.tile(drift, 10)[:, None] * np.ones((1, 4))
-    (found,) = questions_of_fit(log, residual, np.ones(log.loss.shape, dtype=bool))
-    assert f"{drift[:2].mean():+.2%}" in found
-    assert f"{drift[6:].mean():+.2%}" in found
+    log = checkpointed(0.1 * np.linspace(1, 0, 8))
+    last = finished(log)
+    late, alone = (fit(one, "chinchilla", bootstrap=0, folds=3) for one in (log, log.select(last)))
+    every = fit(log, "chinchilla", bootstrap=0, folds=3, checkpoints="all")
+    assert (late.rows, every.rows, alone.rows) == (10, 80, 10)
+    assert any("70 of 80 rows are checkpoints" in notice for notice in late.notices)
+    assert late.provenance["checkpoints"] == "final"
+    np.testing.assert_array_equal(late.D_range, alone.D_range)
+    scores = [evaluate(one, rows) for one in (late, every) for rows in (log, log.select(last))]
+    assert [one.rows for one in scores] == [10, 10, 80, 10]
+    assert scores[0].scores.mean["PE"] == scores[1].scores.mean["PE"] < 0.5 * scores[3].scores.mean["PE"]
 
 
-def test_the_share_that_is_dropped_is_of_each_run():
-    log = checkpointed(np.zeros(8))
-    np.testing.assert_allclose(progress(log), np.tile(np.arange(1, 9) / 8, 10))
-    found = gather(log, Settings(drop_warmup=0.25))
-    assert len(found.log) == 70
-    assert any("10 rows" in notice for notice in found.notices)
-    single = log_of("shapley", rows=30)[2]
-    assert len(gather(single, Settings(drop_warmup=0.9)).log) == 30
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
-def test_a_warmup_that_is_no_share_is_refused(share):
-    with pytest.raises(UsageError, match="a warm-up of"):
-        Settings(drop_warmup=share)
-
-
-def test_dropping_the_warmup_fits_the_rest(log):
-    noisy = checkpointed(np.array([0.3, 0.2, 0, 0, 0, 0, 0, 0]))
-    whole, rest = (fit(noisy, "chinchilla", drop_warmup=share, **FAST) for share in (0.0, 0.3))
-    assert rest.rows == 60
-    assert rest.fitted_scores.mean["PE"] < 1e-3 < whole.fitted_scores.mean["PE"]
+@pytest.mark.parametrize("column", ["schedule", "final"])
+def test_a_column_says_what_is_final(column):
+    """Run b goes on after its schedule ended, with another schedule; run c did not reach the end of its own."""
+    D = [1e9, 2e9, 1e9, 2e9, 3e9, 4e9, 1e9, 2e9]
+    ends = [2e9, 2e9, 2e9, 2e9, 4e9, 4e9, np.nan, np.nan]
+    table = {"run": list("aabbbbcc"), "N": [1e8] * 8, "D": D, "p_x": [1.0] * 8, "loss_x": [2.0] * 8}
+    table[column] = ends if column == "schedule" else [0, 1, 0, 1, 0, 1, 0, 0]
+    log = read_runs(table)
+    np.testing.assert_array_equal(log.ends, ends)
+    found = gather(log, Settings())
+    np.testing.assert_allclose(found.weight[:, 0], [0.5**4, 1, 0.5**4, 1, 0.75**4, 1])
+    np.testing.assert_array_equal(found.final, [False, True] * 3)
+    assert len(gather(log, Settings(checkpoints="all")).log) == 8
+    assert same_rows(read_runs(log.columns()), log)
+    both = concat([log, replace(log, runs=tuple(f"other-{run}" for run in log.runs), schedule=None)])
+    np.testing.assert_array_equal(both.ends[8:], [2e9, 2e9, 4e9, 4e9, 4e9, 4e9, 2e9, 2e9])
 
 
 def test_unused_losses_are_not_questioned(log):
@@ -148,23 +146,3 @@ def test_unused_losses_are_not_questioned(log):
     weight = np.ones(30)
     weight[0] = 0.0
     assert gather(replace(with_loss(log, loss), weight=weight), Settings()).notices == ()
-
-
-def test_runs_that_do_not_drift_are_not_questioned():
-    log = checkpointed(np.zeros(8))
-    noise = 3e-3 * np.random.default_rng(0).standard_normal(log.loss.shape)
-    assert questions_of_fit(log, noise, np.ones(log.loss.shape, dtype=bool)) == ()
-
-
-def test_the_last_checkpoints_alone_tell_final_losses():
-    noisy = checkpointed(np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0]))
-    last = progress(noisy) == 1
-    evidence = gather(noisy, Settings(last_only=True))
-    assert len(evidence.log) == 10
-    assert any("70 rows" in notice for notice in evidence.notices)
-    found = fit(noisy, "chinchilla", last_only=True, **FAST)
-    alone = fit(noisy.select(last), "chinchilla", **FAST)
-    points = noisy.p, noisy.N, noisy.D
-    np.testing.assert_array_equal(found.law(*points), alone.law(*points))
-    single = log_of("shapley", rows=30)[2]
-    assert len(gather(single, Settings(last_only=True)).log) == 30

@@ -97,7 +97,7 @@ def test_a_source_is_little_known_target_by_target():
 def test_well_seen_sources_keep_every_bit():
     packing = Packing(LAWS["additive"], 4, {})
     x = np.random.default_rng(0).normal(size=(5, 3, len(packing.names)))
-    assert drawn(packing, x, np.ones((3, 4)), 0) is x
+    assert drawn(packing, x, np.ones((3, 4)), np.arange(4), 0) is x
     assert filled(packing, x, np.ones((5, 3, 4), dtype=bool)) is x
 
 
@@ -108,9 +108,9 @@ def test_draws_lie_in_the_range_of_the_seen_and_a_little_beyond(name):
     low, high = packing.bounds()
     x = np.clip(rng.normal(-0.5 if name != "learned-base" else 0.5, 0.3, size=(4000, 2, len(packing.names))), low, high)
     told = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.5, 1.0]])
-    found = drawn(packing, x, told, 0)
+    found = drawn(packing, x, told, np.arange(4), 0)
     again = filled(packing, x, np.broadcast_to(told > 0, (4000, 2, 4)))
-    np.testing.assert_array_equal(found, drawn(packing, x, told, 0))
+    np.testing.assert_array_equal(found, drawn(packing, x, told, np.arange(4), 0))
     for known in packing.free:
         place = packing.slices()[known.name]
         if known.axes == "K":
@@ -132,5 +132,5 @@ def test_draws_lie_in_the_range_of_the_seen_and_a_little_beyond(name):
     outlier = x.copy()
     place = next(packing.slices()[known.name] for known in packing.free if known.axes == "MK")
     outlier[:, 0, place] = [-20.0, 0.0, 0.0, 0.0]
-    lowest = drawn(packing, outlier, told, 0)[:, 0, place][:, ZH].min()
+    lowest = drawn(packing, outlier, told, np.arange(4), 0)[:, 0, place][:, ZH].min()
     np.testing.assert_allclose(lowest, -SPAN - BEYOND, atol=0.02)

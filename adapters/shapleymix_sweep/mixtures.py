@@ -105,7 +105,7 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     log = sm.read_runs(pl.DataFrame({**usual, **sheet.columns}), losses="optional", origin=sheet.origin)
     if not log.sources:
         raise DataError("has no p_<source>", location=Location(sheet.origin), hint="a table of mixtures has ratios")
-    first: dict[str, int] = {}
+    first: dict[object, int] = {}
     for row in np.flatnonzero(log.trained).tolist():
         first.setdefault(log.mixture_keys[row], row)
     named = [(log.runs[row], log.p[row]) for row in first.values()]

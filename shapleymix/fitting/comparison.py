@@ -190,7 +190,7 @@ def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
     FitError
         If all are.
     """
-    held = (parts.whole.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    held = parts.whole.evidence.counted & np.any(masks, axis=0)[:, None]
     apart = int((held & parts.lacking).sum())
     if not apart:
         return ()
@@ -260,7 +260,7 @@ def _summary(
     design: str,
 ) -> Comparison:
     log, evidence = study.log, study.evidence
-    wanted = (evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    wanted = evidence.counted & np.any(masks, axis=0)[:, None]
     scored = [losses for losses in found if isinstance(losses, np.ndarray)]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
     names = [one.name for one, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]

@@ -19,7 +19,17 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.unknowns import NOISE, Believed, Levels, Packing, completed, filled, lowest, starting_points
+from shapleymix.fitting.unknowns import (
+    NOISE,
+    Believed,
+    Levels,
+    Packing,
+    completed,
+    filled,
+    lowest,
+    of_sources,
+    starting_points,
+)
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.symbols import Role
@@ -36,7 +46,7 @@ REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; 
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-6
+SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
 Progress = Callable[[int, int], None]
 
 
@@ -118,6 +128,8 @@ class Problem:
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
         """
         draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
+        for place in of_sources(self.packing):
+            draws[..., place] = draws[..., place][..., self.evidence.ranks]
         start = np.broadcast_to(x, (len(shares), 1, *x.shape))
         enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)

@@ -1,8 +1,11 @@
 """What a fit gets to see: the rows, which losses count, what the budgets can tell, and what was left out.
 
-Some logs can be fitted and should be questioned: losses or budgets in other units, single corrupted losses, checkpoints
-that are no final losses. Each question is a sentence that names the place, what was found, and what to do; nothing is
-left out for it. Legend: R rows, K targets.
+Some logs can be fitted and should be questioned: losses or budgets in other units, single corrupted losses. Each
+question is a sentence that names the place, what was found, and what to do; nothing is left out for it.
+
+A checkpoint of a decaying learning rate is no final loss, and early ones bend the law's curve in D. A fit answers for
+final losses: a checkpoint counts by a power of its share of the run's schedule, and only finished runs are judged.
+Legend: R rows, K targets.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import DataError, Location
-from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.settings import ALL, FINAL, Settings
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.pieces import PUBLISHED, effective
@@ -77,37 +80,23 @@ def levels(values: FloatArray) -> FloatArray:
 
 
 LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
-DRIFT, DRIFT_ERRORS = 2e-3, 3.0  # residuals that move by both, log loss and standard errors, along the runs drift
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
 
 
 def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
-    """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes.
-
-    Checkpoints are counted here; what they do to a fit, `questions_of_fit` says.
-    """
-    return (*_units_of_losses(log, used), *_checkpoints(log))
+    """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes."""
+    return tuple(_units_of_losses(log, used))
 
 
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
     """What is odd about the residuals (R, K) of a fit: log of measured over fitted loss."""
-    used = used & np.isfinite(residual)
-    return (*_corrupted(log, residual, used), *_drift(log, residual, used))
+    return tuple(_corrupted(log, residual, used & np.isfinite(residual)))
 
 
-def trajectories(log: RunLog) -> IntArray:
-    """(R,) integers, equal where two rows are checkpoints of one training run."""
-    keys = [f"{size:.17g} {run}" for run, size in zip(log.runs, log.N.tolist(), strict=True)]
-    return np.unique(np.array(keys, dtype=object), return_inverse=True)[1].ravel()
-
-
-def progress(log: RunLog) -> FloatArray:
-    """(R,) share of its run's last D that each row has seen; 1 for runs with one row."""
-    run = trajectories(log)
-    last = np.zeros(int(run.max(initial=-1)) + 1)
-    np.maximum.at(last, run, log.D)
-    return log.D / np.maximum(last, 1e-300)[run]
+def finished(log: RunLog) -> BoolArray:
+    """(R,) rows at the end of their run's schedule."""
+    return log.D / log.ends >= FINISHED
 
 
 def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
@@ -117,16 +106,6 @@ def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
         yield (
             f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
             "byte: are they in another unit? Bits times 0.693 are nats"
-        )
-
-
-def _checkpoints(log: RunLog) -> Iterator[str]:
-    several = int((progress(log) < 1.0).sum())
-    if several:
-        runs = len(np.unique(trajectories(log)))
-        yield (
-            f"{several} of {len(log)} rows are checkpoints before the end of their run ({runs} runs): if the learning "
-            "rate decays, their losses are not final, and early ones are still in warm-up"
         )
 
 
@@ -151,41 +130,15 @@ def _corrupted(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[s
     )
 
 
-def _drift(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
-    """How residuals move from the first to the last quarter of what is used of each run, where they move at all."""
-    share, run = progress(log), trajectories(log)
-    counts = used.sum(axis=1)
-    rows = counts > 0
-    mean = np.where(used, residual, 0.0).sum(axis=1) / np.maximum(counts, 1)
-    runs = int(run.max(initial=-1)) + 1
-    first = np.full(runs, 1.0)
-    np.minimum.at(first, run[rows], share[rows])
-    place = (share - first[run]) / np.maximum(1.0 - first[run], 1e-300)
-    several = rows & (first[run] < 1.0)
-    centre = _mean_of(mean, rows, run, runs)
-    early, late = (_mean_of(mean, several & part, run, runs) - centre for part in (place <= 0.25, place > 0.75))
-    moved = (late - early)[~np.isnan(late - early)]
-    if len(moved) < 2 or abs(moved.mean()) < max(DRIFT, DRIFT_ERRORS * moved.std() / np.sqrt(len(moved))):
-        return
-    yield (
-        f"along each run the residuals go from {np.nanmean(early):+.2%} in the first quarter of its checkpoints to "
-        f"{np.nanmean(late):+.2%} in the last: if the learning rate decays, these losses are not final. To predict "
-        "final losses, fit the last checkpoint of each run alone (last_only). Otherwise leave out early ones "
-        "(drop_warmup) and compare the held-out error"
-    )
-
-
-def _mean_of(values: FloatArray, rows: BoolArray, run: IntArray, runs: int) -> FloatArray:
-    """The mean of some rows of each run; NaN where it has none."""
-    count = np.bincount(run[rows], minlength=runs)
-    return np.where(count > 0, np.bincount(run[rows], values[rows], minlength=runs) / np.maximum(count, 1), np.nan)
-
-
 def _listed(parts: list[str]) -> str:
     more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
     return "; ".join(parts[:LISTED]) + more
 
 
+FINISHED = 0.99
+"""Share of the schedule at which a run is finished: token counts are rounded to batches."""
+LATE = 4.0
+"""Power of the share by which a checkpoint counts (`bench_accuracy.py`)."""
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 
@@ -194,15 +147,27 @@ OFTEN, TELLING = 1.5, 3
 class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 
-    `unique` (R, M) are the unique tokens that each run could draw on (NaN: no limit; None: none is known), and `rate`
-    is that at which repeated ones lose their worth.
+    `final` (R,) are the rows for whose losses the fit answers, by which it is judged. `unique` (R, M) are the unique
+    tokens that each run could draw on (NaN: no limit; None: none is known), and `rate` is that at which repeated ones
+    lose their worth.
     """
 
     log: RunLog
     weight: FloatArray  # (R, K)
+    final: BoolArray
     notices: tuple[str, ...]
     unique: FloatArray | None = None
     rate: float = PUBLISHED
+
+    @property
+    def ranks(self) -> IntArray:
+        """(M,) number of each source by its ratios, row after row: draws go by it, whatever the order of sources."""
+        return np.argsort(np.lexsort(np.round(self.log.p[::-1], 9))) if len(self.log.sources) else np.arange(0)
+
+    @property
+    def counted(self) -> BoolArray:
+        """(R, K) the losses by which fits are judged."""
+        return (self.weight > 0) & self.final[:, None]
 
     @property
     def ratios(self) -> FloatArray:
@@ -277,11 +242,9 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
     if least > 0:
         enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= least
         keep &= _drop(enough, f"a language has fewer than {least:g} tokens", notices, within=keep)
-    if settings.drop_warmup > 0:
-        warm = progress(log) >= settings.drop_warmup
-        keep &= _drop(warm, f"in the first {settings.drop_warmup:.0%} of their run's tokens", notices, within=keep)
-    if settings.last_only:
-        keep &= _drop(progress(log) >= 1.0, "not the last of their run", notices, within=keep)
+    share = log.D / log.ends
+    if settings.checkpoints == FINAL:
+        keep &= _drop(~np.isnan(share), "of runs that did not reach the end of their schedule", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
@@ -292,11 +255,27 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             f"left out {int((measured & ~own).sum())} losses of runs with fewer than "
             f"{own_least:g} tokens of that language"
         )
-    weight = np.where(measured & own, scaled_weights(kept)[:, None], 0.0)
-    _check_targets(kept, weight)
+    counts, final, told = _by_schedule(share[keep], settings)
+    weight = np.where(measured & own, (scaled_weights(kept) * counts)[:, None], 0.0)
+    _check_targets(kept, weight * final[:, None])
     if not own_least:
         notices += _absent_own(kept)
-    return Evidence(kept, weight, (*notices, *questions_of_log(kept, weight > 0)))
+    return Evidence(kept, weight, final, (*told, *notices, *questions_of_log(kept, weight > 0)))
+
+
+def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
+    """What rows count by their share (R,) of the schedule, which are judged, and what is to be said of checkpoints."""
+    every, early = np.ones(len(share)), ~(share >= FINISHED)
+    counted = (
+        f"{int(early.sum())} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
+    )
+    if not early.any():
+        return every, ~early, ()
+    if settings.checkpoints == ALL:
+        return every, every > 0, (f"{counted} losses along a run, not for final ones, and all rows count alike",)
+    how = f"each counts by the power {LATE:g} of its share of the run's schedule"
+    told = f"{counted} final losses, and {how} (checkpoints='all' answers for losses along a run)"
+    return np.minimum(share, 1.0) ** LATE, ~early, (told,)
 
 
 _NOTHING_LEFT = "check D, the split column, and the filters on tokens"
@@ -318,7 +297,9 @@ def without(evidence: Evidence, rows: BoolArray) -> Evidence:
 def chosen(evidence: Evidence, rows: BoolArray) -> Evidence:
     """Some of its rows (R,) alone."""
     unique = None if evidence.unique is None else evidence.unique[rows]
-    return replace(evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], unique=unique)
+    return replace(
+        evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], final=evidence.final[rows], unique=unique
+    )
 
 
 def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
@@ -375,7 +356,7 @@ def one_log(logs: Logs) -> RunLog:
     read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
     log = read[0] if len(read) == 1 else concat(read)
     log = replace(log, p=traceless(log.p))
-    order = sorted(range(len(log)), key=lambda row: (log.mixture_keys[row], log.N[row], log.D[row], log.runs[row]))
+    order = sorted(range(len(log)), key=lambda row: (log.groups[row], log.contents[row]))
     return log.select(np.array(order, dtype=np.int64))
 
 

@@ -15,15 +15,15 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.comparison import Comparison
-from shapleymix.fitting.evidence import TRACE, Logs, one_log, own_tokens, traceless
+from shapleymix.fitting.evidence import TRACE, Logs, finished, one_log, own_tokens, traceless
 from shapleymix.fitting.held_out import Scores, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
-from shapleymix.fitting.settings import LEVEL
+from shapleymix.fitting.settings import FINAL, LEVEL
 from shapleymix.fitting.status import Coverage, Place, TargetStatus
-from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
+from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
 from shapleymix.fitting.unknowns import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.pieces import Pieces
@@ -329,7 +329,8 @@ class Fit(Tabular, Record):
             value = np.atleast_2d(getattr(self.law, known.name))
             spread = np.full((2, *value.shape), np.nan)
             if self.replicates is not None:
-                spread = np.quantile(getattr(self.replicates, known.name), tails, axis=0).reshape(2, *value.shape)
+                ends = np.quantile(getattr(self.replicates, known.name), tails, axis=0)
+                spread = holding(ends.reshape(2, *value.shape), value)
             labels = self.sources if known.axes == "MK" else (None,)
             rows += [
                 (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
@@ -455,7 +456,7 @@ class Evaluation(Tabular, Record):
 
 
 def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
-    """Score the fit on a log; rows with D = 0 are left out.
+    """Score the fit on a log; rows with D = 0, and before the end of their run if it is for final losses, are left out.
 
     Parameters
     ----------
@@ -477,7 +478,8 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     """
     fit = Fit.taken(fit)
     rows = one_log(log).aligned(fit.sources, fit.targets)
-    rows = rows.select(rows.trained)
+    early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
+    rows = rows.select(rows.trained & ~early)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
     losses = fit.losses(rows.p, rows.N, rows.D, rows.unique)
     scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)

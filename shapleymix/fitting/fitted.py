@@ -43,7 +43,7 @@ def learned(told: Told, law: type[BlackBox]) -> Fitted:
     found = learned_by(law, log, seen, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
     note = "a black box has no bootstrap replicates"
-    used = seen.weight > 0
+    used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
     return Fitted(found, None, status, {}, (note,), coverage, used, told.known(None))
 
@@ -63,13 +63,13 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
         estimate = problem.estimate(every, None, best.start)
     else:
         estimate = problem.estimate(every, stage)
-    used = problem.observed.weight > 0
+    used = (problem.observed.weight > 0) & evidence.final[:, None]
     coverage, replicates, rates = coverage_of(log, used, study.untrained), None, None
     if settings.bootstrap:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         stage = _stage(progress, "bootstrap")
         again, rates = told.resampled(problem, shares, estimate.x[0], study.seed, stage)
-        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, study.seed))
+        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, evidence.ranks, study.seed))
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
@@ -132,7 +132,7 @@ def errors_of(told: Told, point: Fitted) -> Errors:
     p = study.evidence.ratios if law.takes_repetition else log.p
     fitted = point.law.losses(p, log.N, log.D)
     require_losses(law.name, fitted, point.used, log)
-    counted = study.evidence.weight > 0
+    counted = study.evidence.counted
     seen = np.where(counted, log.loss, np.nan)
     return Errors(
         fitted=score(targets, seen, fitted),
@@ -150,7 +150,7 @@ def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
     p = study.evidence.ratios if type(point.law).takes_repetition else log.p
     with np.errstate(invalid="ignore", divide="ignore"):
         held, fitted = (np.log(log.loss / found) for found in (point.held_out, point.law.losses(p, log.N, log.D)))
-    held = np.where(counted & np.isfinite(held), held, np.nan)
+    held = np.where(counted & study.evidence.final[:, None] & np.isfinite(held), held, np.nan)
     budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)

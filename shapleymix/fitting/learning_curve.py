@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.held_out import Candidate, candidate, law_of, predicted_in_parts, score
 from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.repetition import Told
-from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
+from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -132,6 +132,7 @@ class LearningCurve(Tabular, Record):
         return found[0], found[1], found[2]
 
 
+@with_settings
 def learning_curve(
     log: Logs,
     law: str | type[Law] = AUTO,
@@ -143,14 +144,7 @@ def learning_curve(
     held_out: float | None = None,
     seed: int = SEED,
     progress: Progress | None = None,
-    delta: float | None = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    folds: int = Settings.folds,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size | None = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    last_only: bool = Settings.last_only,
+    **settings: Unpack[Keywords],
 ) -> LearningCurve:
     """How the held-out error falls with the number of mixtures, and how far more of them would bring it.
 
@@ -172,25 +166,6 @@ def learning_curve(
         Seed of the draws.
     progress : Progress, optional
         Is called with the stage, how much of it is done, and how much there is.
-    delta : float, optional
-        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
-        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
-    prior : float
-        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
-        delta; the law's other priors scale with it.
-    starts : int
-        Number of starting points for each target that are followed to the end.
-    folds : int
-        Folds of the cross-validation that gives the held-out error; 0 for none.
-    min_tokens : Size
-        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
-    min_own_tokens : Size, optional
-        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
-        default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
 
     Raises
     ------
@@ -198,9 +173,7 @@ def learning_curve(
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
     free = isinstance(law, str) and law == AUTO
-    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
-    whole = study_of(log, transfer, languages, settings, seed)
-    regimes = parted(whole)
+    regimes = parted(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level, folds = law_of(chosen), parse_level(level), study.settings.folds
@@ -281,7 +254,7 @@ def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolAr
 def _errors(contender: Candidate, told: Told, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
     study, predicted = told.study, predicted_in_parts(contender, told.without(masks), masks)
-    seen = np.where(study.evidence.weight > 0, study.log.loss, np.nan)
+    seen = np.where(study.evidence.counted, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))
     return [score(study.inputs.targets, seen, predicted, counted=rows).mean["PE"] for rows in each if rows.any()]

@@ -207,7 +207,7 @@ def _errors(study: Study) -> FloatArray:
     problem = Problem.of(LearnedBase, study.evidence, study.inputs, study.settings)
     x = problem.begun((~masks).astype(np.float64))
     predicted, seen = held_out(problem.predicted(x), masks.argmax(axis=0)), problem.observed
-    return np.where(seen.weight > 0, np.abs(predicted - seen.log_loss), np.nan)
+    return np.where(study.evidence.counted, np.abs(predicted - seen.log_loss), np.nan)
 
 
 def _mean(errors: FloatArray, of: BoolArray) -> float:

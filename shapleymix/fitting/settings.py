@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 from shapleymix.errors import UsageError
-from shapleymix.tables.words import parse_number, parse_size, parse_whole
+from shapleymix.tables.words import parse_choice, parse_number, parse_size, parse_whole
 
 Size = float | str
 
@@ -20,6 +20,7 @@ AUTO = "auto"
 LEVEL = 0.9
 """Probability of intervals."""
 SEED = 0
+FINAL, ALL = "final", "all"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,9 @@ class Settings:
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
+    checkpoints : str
+        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
+        of the run's schedule; "all" for losses along a run, to which all count alike.
     """
 
     delta: float | None = None
@@ -58,8 +58,7 @@ class Settings:
     folds: int = 10
     min_tokens: Size = 0.0
     min_own_tokens: Size | None = None
-    drop_warmup: float = 0.0
-    last_only: bool = False
+    checkpoints: Literal["final", "all"] = FINAL
 
     def __post_init__(self) -> None:
         for name, least in WHOLE.items():
@@ -71,11 +70,7 @@ class Settings:
             raise UsageError(f"delta: {self.delta} is not above 0", hint="leave delta out for the usual one")
         if parse_number(self.prior, "prior") < 0:
             raise UsageError(f"prior: {self.prior} is below 0", hint=f"the usual prior is {Settings.prior:g}")
-        if not (isinstance(self.drop_warmup, (int, float)) and 0 <= self.drop_warmup < 1):
-            hint = "give the share of each run to leave out, such as 0.25"
-            raise UsageError(f"a warm-up of {self.drop_warmup} of each run", hint=hint)
-        if not isinstance(self.last_only, bool):
-            raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
+        parse_choice(self.checkpoints, (FINAL, ALL), "reading of checkpoints")
 
 
 WHOLE = {"starts": 1, "bootstrap": 0, "folds": 0}
@@ -91,8 +86,7 @@ class Keywords(TypedDict, total=False):
     folds: int
     min_tokens: Size
     min_own_tokens: Size | None
-    drop_warmup: float
-    last_only: bool
+    checkpoints: Literal["final", "all"]
 
 
 def with_settings(function: Function) -> Function:

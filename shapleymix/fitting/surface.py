@@ -259,12 +259,12 @@ class Surface:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
         middle = self.mean(p)
         ends = [self._ends(self.sample(one), level) for one in np.atleast_2d(p)]
-        return _holding(np.stack(ends, axis=1)[:, :, 0], middle)
+        return holding(np.stack(ends, axis=1)[:, :, 0], middle)
 
     def objective_interval(self, p: FloatArray, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
         ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in np.atleast_2d(p)]
-        return _holding(np.stack(ends, axis=1), of(self.mean(p)))
+        return holding(np.stack(ends, axis=1), of(self.mean(p)))
 
     def gain(self, p: FloatArray, q: FloatArray, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
@@ -356,7 +356,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
     return np.stack(found, axis=1)
 
 
-def _holding(ends: FloatArray, middle: FloatArray) -> FloatArray:
+def holding(ends: FloatArray, middle: FloatArray) -> FloatArray:
     """An interval never excludes its own number."""
     return np.stack([np.minimum(ends[0], middle), np.maximum(ends[1], middle)])
 

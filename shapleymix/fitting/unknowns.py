@@ -225,7 +225,7 @@ def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
     if seen.all():
         return x
     x = x.copy()
-    for place in _of_sources(packing):
+    for place in of_sources(packing):
         if _above_zero(packing, place):  # most sources help little, and the target's own one is no usual source
             donors = seen | ~seen.any(axis=-1, keepdims=True)  # of a target that nothing is told of, all as they are
             usual = np.nanmedian(np.where(donors, x[..., place], np.nan), axis=-1, keepdims=True)
@@ -236,34 +236,36 @@ def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
     return x
 
 
-def drawn(packing: Packing, x: FloatArray, told: FloatArray, seed: int) -> FloatArray:
+def drawn(packing: Packing, x: FloatArray, told: FloatArray, ranks: IntArray, seed: int) -> FloatArray:
     """Replicates x (V, K, P) with the unknowns of sources drawn anew where the runs tell too little of them.
 
     Parameters
     ----------
     told : array (K, M)
         Share of the replicates in which a source keeps the unknowns that were fitted.
+    ranks : int array (M,)
+        Numbers of the sources, by which draws go.
     seed : int
         Of the draws.
     """
     if (told == 1).all():
         return x
     rng, x = np.random.default_rng([seed, Stream.UNSEEN]), x.copy()
-    anew = rng.random((len(x), 1, told.shape[1])) >= told  # one answer for all targets alike
+    anew = rng.random((len(x), 1, told.shape[1]))[..., ranks] >= told  # one answer for all targets alike
     donors = np.broadcast_to(np.where((told == 1).any(axis=1, keepdims=True), told == 1, told > 0), anew.shape)
     lowest, highest = packing.bounds()
-    for place in _of_sources(packing):
+    for place in of_sources(packing):
         low, high = _range(x[..., place], donors)
         if _above_zero(packing, place):  # any target's best source may be the one that was not seen: its own
             low, high = np.zeros_like(low), WIDER * np.maximum(high, np.median(high, axis=1, keepdims=True))
         else:
             low, high = low - BEYOND, high + BEYOND
         low, high = np.maximum(low, lowest[place]), np.minimum(high, highest[place])
-        x[..., place] = np.where(anew, low + (high - low) * rng.random(anew.shape), x[..., place])
+        x[..., place] = np.where(anew, low + (high - low) * rng.random(anew.shape)[..., ranks], x[..., place])
     return x
 
 
-def _of_sources(packing: Packing) -> list[slice]:
+def of_sources(packing: Packing) -> list[slice]:
     """Where the unknowns lie of each symbol that has one value a source."""
     return [packing.slices()[known.name] for known in packing.free if known.axes == "MK"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
@@ -16,12 +17,12 @@ from shapleymix.tables.runs import LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.words import check_label, format_range, parse_choice
 
-SPLITS = ("fit", "held-out")
+SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
-_SINGLE = ("run", "N", "D", "weight", "split", "seed")
+_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final")
 _NAMED_LIKE = (
-    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>; "
-    "`shapleymix import` reads the tables of other tools"
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
+    "tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
@@ -36,17 +37,19 @@ _RULES = {
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
     "loss_": (LOSSES[0], 20.0, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
+    "schedule": (1.0, 1e16, "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
-_SIZES = ("N", "D", "tokens_", UNIQUE)
+_SIZES = ("N", "D", "tokens_", UNIQUE, "schedule")
 
 
 def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>") -> RunLog:
     """Read a run log, or several as one.
 
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
-    token, and optionally `tokens_unique_<source>`, `weight`, `split` and `seed`. Rows whose ratios miss a sum of one by
-    at most 5e-3 are renormalised, which a notice says.
+    token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
+    learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
+    run is its end. Rows whose ratios miss a sum of one by at most 5e-3 are renormalised, which a notice says.
 
     Parameters
     ----------
@@ -142,36 +145,34 @@ def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[F
 
 def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
     notices: list[str] = []
-    N = _column(sheet, "N", "N", faults)
     written = _matrix(sheet, roles.sources, "tokens_" if roles.tokens else "p_", faults)
     D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.tokens else None, faults)
     p = _checked_ratios(sheet, roles, written, D, faults, notices)
-    loss = _matrix(sheet, roles.losses, "loss_", faults)
     if roles.ignored:
-        more = ", ..." if len(roles.ignored) > 8 else ""
-        notices.append(f"ignored {len(roles.ignored)} columns: {', '.join(roles.ignored[:8])}{more}")
-    seed = texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None
+        notices.append(f"ignored {len(roles.ignored)} columns: {short(roles.ignored)}")
     unlimited = {label: roles.unique.get(label, "") for label in roles.sources}
-    unique = _matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None
     log = RunLog(
         runs=texts(sheet, "run", faults) if "run" in sheet.columns else ("",) * sheet.rows,
-        N=N,
+        N=_column(sheet, "N", "N", faults),
         D=D,
         p=p,
-        loss=loss,
+        loss=_matrix(sheet, roles.losses, "loss_", faults),
         sources=tuple(roles.sources),
         targets=tuple(roles.losses),
         weight=_column(sheet, "weight", "weight", faults) if "weight" in sheet.columns else None,
-        split=_split(sheet, faults),
-        seed=seed,
-        unique=unique,
+        split=_words(sheet, "split", SPLITS, faults),
+        seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
+        unique=_matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None,
+        schedule=_column(sheet, "schedule", "schedule", faults, empty=True) if "schedule" in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
     )
-    return log if "run" in sheet.columns else _with_ids(log)
+    log = log if "run" in sheet.columns else _with_ids(log)
+    marks = None if log.schedule is not None else _words(sheet, "final", MARKS, faults)
+    return log if marks is None else replace(log, schedule=log.ends_by(np.isin(marks, ("1", "true", "True"))))
 
 
 def _column(sheet: Sheet, column: str, rule: str, faults: list[Fault], *, empty: bool = False) -> FloatArray:
@@ -233,14 +234,15 @@ def _checked_ratios(
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
 
 
-def _split(sheet: Sheet, faults: list[Fault]) -> tuple[str, ...] | None:
-    if "split" not in sheet.columns:
+def _words(sheet: Sheet, column: str, allowed: tuple[str, ...], faults: list[Fault]) -> tuple[str, ...] | None:
+    """A column (R,) of some words; None where there is none."""
+    if column not in sheet.columns:
         return None
-    split = texts(sheet, "split", faults)
-    for row, value in enumerate(split):
-        if value and value not in SPLITS:
-            faults.append(sheet.fault(row, "split", f"split is {value!r}", "write fit or held-out"))
-    return split
+    found = texts(sheet, column, faults)
+    for row, value in enumerate(found):
+        if value and value not in allowed:
+            faults.append(sheet.fault(row, column, f"{column} is {value!r}", f"write {' or '.join(allowed[:2])}"))
+    return found
 
 
 def _with_ids(log: RunLog) -> RunLog:
@@ -248,11 +250,9 @@ def _with_ids(log: RunLog) -> RunLog:
 
     A table without ratios has nothing to tell its runs apart: each row is one.
     """
-    if not log.sources:
-        told = "the table has no column run: each row is taken as one run"
-        return replace(log, runs=tuple(f"run-{row + 1}" for row in range(len(log))), notices=(*log.notices, told))
+    each = "rows with the same N, mixture and seed are taken as one run" if log.sources else "each row is one run"
     limits = np.zeros((len(log), 0)) if log.unique is None else np.nan_to_num(log.unique)
-    exact = np.column_stack([log.N, np.round(log.p, 6), limits]).tolist()
+    exact = np.column_stack([log.N, np.round(log.p, 6), limits] if log.sources else [np.arange(len(log))]).tolist()
     seen: Counter[tuple[object, ...]] = Counter()
     names: dict[tuple[object, ...], str] = {}
     found = []
@@ -260,7 +260,7 @@ def _with_ids(log: RunLog) -> RunLog:
         model = (*numbers_of, seed)
         seen[*model, tokens] += 1
         found.append(names.setdefault((*model, seen[*model, tokens]), f"run-{len(names) + 1}"))
-    told = "the table has no column run: rows with the same N, mixture and seed are taken as one run"
+    told = f"the table has no column run: {each}"
     return replace(log, runs=tuple(found), notices=(*log.notices, told))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Shown, Tabular, cut, short
@@ -21,22 +22,18 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import write_table
 from shapleymix.tables.words import align, format_range
 
-Array = TypeVar("Array", FloatArray, IntArray)
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
-UNTRAINED = "untrained"
 BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 1e9)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point."""
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
-_ARRAYS = ("N", "D", "p", "loss", "weight", "lines", "unique")
-_STEPS = 10_000
-"""Mixtures are the same if their ratios agree to one part in this many."""
+_COLUMNS = ("runs", "N", "D", "p", "loss", "weight", "split", "seed", "lines", "unique", "schedule")
 
 
 Losses = Literal["required", "optional"]
 """Whether each log must have losses."""
-Model = tuple[str, float, str, str]
+Model = tuple[str, float, Hashable, str]
 """Id, N, mixture and seed of a run: what makes its trajectory."""
 
 
@@ -69,6 +66,9 @@ class RunLog(Tabular, Shown):
     unique : array (R, M), optional
         Unique tokens of each source that the run could draw on, NaN where it had no limit; None where the log does not
         say.
+    schedule : array (R,), optional
+        Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
+        is its end.
     origin : str
         Name of the file.
     digest : str
@@ -92,6 +92,7 @@ class RunLog(Tabular, Shown):
     split: tuple[str, ...] | None = None
     seed: tuple[str, ...] | None = None
     unique: FloatArray | None = None
+    schedule: FloatArray | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -121,37 +122,57 @@ class RunLog(Tabular, Shown):
         """(R,) rows that have seen a token."""
         return self.D > 0
 
+    @cached_property
+    def ends(self) -> FloatArray:
+        """(R,) tokens at which the schedule of each row's run ends; NaN where no end of it is known."""
+        return self.schedule if self.schedule is not None else self.ends_by(None)
+
+    def ends_by(self, final: BoolArray | None) -> FloatArray:
+        """(R,) tokens of the next `final` row (R,) in each row's run, NaN where none follows; or of the last."""
+        table = pl.DataFrame({"run": self.runs, "N": self.N, "D": self.D, "final": final})
+        if final is None:
+            return np.maximum(table.select(pl.col("D").max().over("run", "N")).to_series().to_numpy(), 1.0)
+        next_final = pl.when("final").then("D").backward_fill().over("run", "N", order_by="D")
+        return table.select(next_final).to_series().to_numpy()
+
     @property
     def measured(self) -> BoolArray:
         """(R, K) losses that are there."""
         return ~np.isnan(self.loss)
 
     @cached_property
-    def mixture_keys(self) -> tuple[str, ...]:
-        """(R,) texts that are equal where two rows have the same mixture to 1e-4.
-
-        They name the sources in use in alphabetical order, so that the order of columns does not matter. A log
-        without ratios has only its run ids to tell its rows apart.
-        """
+    def mixture_keys(self) -> tuple[Hashable, ...]:
+        """(R,) equal where two rows have the same mixture: its ratios in steps of 1e-4, or the run without any."""
         if not self.sources:
             return self.runs
-        order = sorted(range(len(self.sources)), key=self.sources.__getitem__)
-        steps = _to_steps(np.where(self.trained[:, None], self.p, 0.0))[:, order]
-        unique, inverse = np.unique(steps, axis=0, return_inverse=True)
-        names = [self.sources[index] for index in order]
-        keys = [_key(names, row) for row in unique.tolist()]
-        return tuple(keys[index] for index in inverse.ravel().tolist())
+        p = np.where(self.trained[:, None], self.p, 0.0)
+        steps = np.rint(np.round(p * 1e4, 3))  # rounded twice, so that noise in the last bits cannot move a half
+        return tuple(map(tuple, steps.astype(np.int64).tolist()))
+
+    @cached_property
+    def contents(self) -> list[tuple[float, ...]]:
+        """(R,) numbers of a row beside its mixture: N, D, and the losses in ascending order."""
+        losses = np.nan_to_num(np.sort(self.loss, axis=1), nan=np.inf)
+        return list(map(tuple, np.column_stack([self.N, self.D, losses]).tolist()))
 
     @cached_property
     def groups(self) -> IntArray:
-        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together."""
-        return np.unique(np.array(self.mixture_keys, dtype=object), return_inverse=True)[1].ravel()
+        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together.
+
+        Mixtures are numbered by a hash of their ratios and budgets (equal ones by their losses), so that no name and no
+        order of rows, sources or targets changes what is drawn for which.
+        """
+        rows: dict[Hashable, list[tuple[float, ...]]] = {}
+        for key, content in zip(self.mixture_keys, self.contents, strict=True):
+            rows.setdefault(key, []).append(content)
+        known = {key: [sorted(key) if isinstance(key, tuple) else [], sorted(rows[key])] for key in rows}
+        mark = {key: repr([ratios, [one[:2] for one in held]]) for key, (ratios, held) in known.items()}
+        ranked = sorted(rows, key=lambda key: (hashlib.sha256(mark[key].encode()).digest(), known[key][1]))
+        place = {key: number for number, key in enumerate(ranked)}
+        return np.array([place[key] for key in self.mixture_keys], dtype=np.int64)
 
     def folds(self, count: int) -> IntArray:
-        """(R,) folds 0 to count - 1 that keep each mixture together.
-
-        Mixtures are ranked by a hash of their key and dealt out in turn: folds differ by at most one mixture, and
-        neither the order of rows nor that of columns changes them.
+        """(R,) folds 0 to count - 1 that keep each mixture together, and differ by at most one mixture.
 
         Raises
         ------
@@ -162,26 +183,17 @@ class RunLog(Tabular, Shown):
         """
         if count < 2:
             raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
-        ranked = sorted(
-            set(self.mixture_keys), key=lambda key: hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-        )
-        if len(ranked) < count:
-            message = f"{count} folds need {count} different mixtures; the log has {len(ranked)}"
+        mixtures = len(set(self.mixture_keys))
+        if mixtures < count:
+            message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
             raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
-        fold = {key: rank % count for rank, key in enumerate(ranked)}
-        return np.array([fold[key] for key in self.mixture_keys], dtype=np.int64)
+        return self.groups % count
 
     def select(self, rows: ArrayLike) -> RunLog:
         """The rows of a mask (R,) or of indices, in their order."""
         chosen = np.asarray(rows)
         index = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        return replace(
-            self,
-            runs=_pick(self.runs, index),
-            split=_pick(self.split, index),
-            seed=_pick(self.seed, index),
-            **{name: _take(getattr(self, name), index) for name in _ARRAYS},
-        )
+        return replace(self, **{name: _take(getattr(self, name), index) for name in _COLUMNS})
 
     def aligned(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> RunLog:
         """The same rows with the columns in the given order.
@@ -206,25 +218,13 @@ class RunLog(Tabular, Shown):
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
         limits = np.empty((0, 0)) if self.unique is None else self.unique.T
         table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
-        extras = {"weight": self.weight, "split": self.split, "seed": self.seed}
+        extras = {"weight": self.weight, "split": self.split, "seed": self.seed, "schedule": self.schedule}
         return table | {name: column for name, column in extras.items() if column is not None}
 
 
-def _to_steps(p: FloatArray) -> IntArray:
-    """Ratios in steps of 1e-4; rounded twice, so that noise in the last bits cannot move a half."""
-    return np.rint(np.round(p * _STEPS, 3)).astype(np.int64)
-
-
-def _key(names: list[str], steps: list[int]) -> str:
-    parts = (f"{name}={step / _STEPS:.4f}" for name, step in zip(names, steps, strict=True) if step)
-    return ",".join(parts) or UNTRAINED
-
-
-def _pick(values: tuple[str, ...] | None, index: IntArray) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values[row] for row in index.tolist())
-
-
-def _take(values: Array | None, index: IntArray) -> Array | None:
+def _take(values: Filled | None, index: IntArray) -> Filled | None:
+    if isinstance(values, tuple):
+        return tuple(values[row] for row in index.tolist())  # pyright: ignore[reportReturnType]
     return None if values is None else values[index]
 
 
@@ -287,8 +287,7 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
 
 def _models(log: RunLog) -> list[Model]:
     """(R,) what makes a row's trajectory: its id, N, mixture and seed."""
-    keys = log.mixture_keys if log.sources else [""] * len(log)
-    return list(zip(log.runs, log.N.tolist(), keys, log.seed or [""] * len(log), strict=True))
+    return list(zip(log.runs, log.N.tolist(), log.mixture_keys, log.seed or [""] * len(log), strict=True))
 
 
 def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
@@ -303,13 +302,11 @@ def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     """The logs with ids prefixed where one id stands for different models in different logs."""
-    owners: dict[str, set[int]] = {}
-    models: dict[str, set[Model]] = {}
+    owned: dict[str, set[tuple[int, Model]]] = {}
     for place, log in enumerate(logs):
         for model in _models(log):
-            owners.setdefault(model[0], set()).add(place)
-            models.setdefault(model[0], set()).add(model)
-    clashing = {run for run in owners if len(owners[run]) > 1 and len(models[run]) > 1}
+            owned.setdefault(model[0], set()).add((place, model))
+    clashing = {run for run, pairs in owned.items() if all(len(set(part)) > 1 for part in zip(*pairs, strict=True))}
     stems = [Path(log.origin).name.split(".")[0] or log.origin for log in logs]
     names = [stem if stems.count(stem) == 1 else f"{stem}-{place}" for place, stem in enumerate(stems, start=1)]
     return [
@@ -335,6 +332,7 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         split=column("split", lambda log: ("fit",) * len(log)),
         seed=column("seed", lambda log: ("",) * len(log)),
         unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
+        schedule=column("schedule", lambda log: log.ends),
         lines=column("lines", _lines),
         origin=" + ".join(log.origin for log in logs),
         digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),

@@ -45,17 +45,5 @@ def five_languages() -> sm.RunLog:
 
 
 def _prepared(name: str, log: sm.RunLog) -> sm.RunLog:
-    """Chinchilla's points less the five highest losses, as in its replications; SlimPajama's without warm-up."""
-    if name == "chinchilla":
-        return log.select(np.argsort(log.loss[:, 0])[:-5])
-    return log.select(_after_warm_up(log)) if name == "slimpajama" else log
-
-
-def _after_warm_up(log: sm.RunLog) -> np.ndarray:
-    """Rows past the first quarter of their own run."""
-    runs = np.array(log.runs)
-    keep = np.ones(len(log), dtype=bool)
-    for run in sorted(set(log.runs)):
-        rows = np.flatnonzero(runs == run)
-        keep[rows[np.argsort(log.D[rows])][: len(rows) // 4]] = False
-    return keep
+    """Chinchilla's points less the five highest losses, as in its replications."""
+    return log.select(np.argsort(log.loss[:, 0])[:-5]) if name == "chinchilla" else log

@@ -1,9 +1,12 @@
-"""Held-out error of the laws and their rivals: by grouped cross-validation, and against the number of runs."""
+"""Held-out error of the laws and their rivals: by grouped cross-validation, against the number of runs, and of runs of
+a size that was not fitted, which is where checkpoints of a decaying learning rate mislead.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
+from typing import Literal
 
 import numpy as np
 from _data import FIXTURES, five_languages, logs
@@ -11,9 +14,12 @@ from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
+from shapleymix.fitting.evidence import finished, fold_masks, largest_mask
 
 LIMITS = {"regmix": 1.25, "5mix": 0.65, "redpajama": 0.59, "slimpajama": 0.47}
 """Mean PE in per cent that the default law must reach: an earlier law of ours did, with no base."""
+FINAL = {"5mix": 0.50, "slimpajama": 0.50, "redpajama": 0.85}
+"""The same of final losses where the largest size is left out."""
 DEFAULT = "learned-base"
 LAWS = (DEFAULT, "additive", "exponential", "mariner", "hellinger", "gbm")[: 2 if SMALL else 6]
 SIZES = {"olmix": (12, 24, 36, 48, 72, 100), "regmix": (20, 35, 51, 100, 200), "multilingual5": (4, 8, 12, 20)}
@@ -22,11 +28,9 @@ DRAWS = 1 if SMALL else 5
 
 
 def main() -> None:
+    final_losses()
     for name, log in logs(*LIMITS).items():
         found = shown(name, sm.compare(log, LAWS))
-        if log.N.min() < log.N.max():
-            (entry,) = sm.compare(log, DEFAULT, leave_largest_N=True).entries
-            print(f"\nlargest size left out, {DEFAULT}: mean PE {percent(entry):.2f}%")
         must(f"{name}, {DEFAULT}: mean held-out PE, %", round(found[DEFAULT], 2), LIMITS[name])
     matrices = {
         "exact SV": sm.shapley_values(FIXTURES / "multilingual5_coalitions.csv"),
@@ -38,6 +42,33 @@ def main() -> None:
     for name, log in logs(*SIZES).items():
         curves(name, log, SIZES[name][: 1 if SMALL else None])
     finish()
+
+
+def final_losses() -> None:
+    """Errors at the end of runs of the largest size, fitted to all rows alike, to the last, and by default."""
+    ways = ("all alike", "last rows", "default")
+    table(f"Final losses of the largest size, {DEFAULT}: PE, %", "log", "left out", *ways)
+    found = {"study": sm.read_runs(FIXTURES / "study" / "log.csv")} if SMALL else logs(*FINAL)
+    for name, log in found.items():
+        last = log.select(finished(log))
+        for what, folds in (("largest size", 1), ("largest size and mixtures", 4))[: 1 if SMALL else None]:
+            given = {way: last if way == ways[1] else log for way in ways}
+            errors = [beyond(rows, folds, "all" if way == ways[0] else "final") for way, rows in given.items()]
+            row(name, what, *errors)
+            if folds == 1:
+                must(f"{name}, {what} left out: PE of final losses, %", errors[-1], FINAL.get(name, math.inf))
+
+
+def beyond(log: sm.RunLog, folds: int, checkpoints: Literal["final", "all"]) -> float:
+    """Mean PE, in per cent, on finished runs of the largest size, by fits to smaller ones (of other mixtures)."""
+    largest = largest_mask(log)[0]
+    off, seen = [], []
+    for mask in fold_masks(log, folds) if folds > 1 else [largest]:
+        test = log.select(mask & largest & finished(log))
+        law = sm.fit(log.select(~largest & ~mask), DEFAULT, bootstrap=0, folds=0, checkpoints=checkpoints).law
+        off.append(np.abs(law.losses(test.p, test.N, test.D) - test.loss))
+        seen.append(test.loss)
+    return float(100 * (np.vstack(off).sum(axis=0) / np.vstack(seen).sum(axis=0)).mean())
 
 
 def percent(entry: object) -> float:

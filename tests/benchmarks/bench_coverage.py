@@ -16,7 +16,7 @@ from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.evidence import fold_masks, own_tokens, progress
+from shapleymix.fitting.evidence import finished, fold_masks, own_tokens
 from shapleymix.tables.words import format_size
 
 LAW = "learned-base"
@@ -37,9 +37,12 @@ class Held:
     width: np.ndarray
 
     @classmethod
-    def of(cls, parts: Parts, *, own: bool = False) -> Held:
-        """Those of several fits together; with `own` of runs that held the target's own language alone."""
-        each = [_one(fitted, judged, own) for fitted, judged in parts if len(judged)]
+    def of(cls, parts: Parts, *, own: bool = False, along: bool = False) -> Held:
+        """Those of several fits together; with `own` of runs that held the target's own language alone.
+
+        They are of finished runs, or of losses `along` them.
+        """
+        each = [_one(fitted, judged, own, along) for fitted, judged in parts if len(judged)]
         return cls(*(np.concatenate(values) for values in zip(*each, strict=True)))
 
     @property
@@ -59,9 +62,12 @@ class Held:
         return self
 
 
-def _one(log: sm.RunLog, judged: sm.RunLog, own: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    told = sm.fit(log, LAW, bootstrap=REPLICATES, folds=FOLDS).predict(judged.p, judged.N, judged.D)
+def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    checkpoints = "all" if along else "final"
+    fitted = sm.fit(log, LAW, bootstrap=REPLICATES, folds=FOLDS, checkpoints=checkpoints)
+    told = fitted.predict(judged.p, judged.N, judged.D)
     there = ~np.isnan(judged.loss) & (own_tokens(judged) > 0 if own else True)
+    there &= finished(judged)[:, None] | along
     inside = (told.low <= judged.loss) & (judged.loss <= told.high)
     residual, width = np.log(judged.loss / told.losses), np.log(told.high / told.low)
     return residual[there], inside[there], width[there]
@@ -82,7 +88,7 @@ def beyond() -> None:
     table(f"Beyond the fitted range: 90% intervals of {LAW}", "log", "left out", *COLUMNS)
     for name, log in logs("5mix", "redpajama", "slimpajama").items():
         for what, kept, judged in designs(log):
-            found = Held.of([(log.select(kept), log.select(judged))]).show(name, what)
+            found = Held.of([(log.select(kept), log.select(judged))], along="half" in what).show(name, what)
             must(f"{name}, without {what}: share inside", found.share, FEWEST, ">=")
             must(f"{name}, without {what}: width over the oracle's", found.ratio, WIDEST)
 
@@ -93,7 +99,7 @@ def designs(log: sm.RunLog) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     for count, word in ((1, "the largest size"), (2, "the two largest")):
         for size in sizes[-count:] if len(sizes) > count else ():
             yield f"{word}, N {format_size(size)}", sizes[-count] > log.N, size == log.N
-    share = progress(log)
+    share = log.D / log.ends
     if (share < 1).any():
         yield "second half of each run", share <= 0.5, share > 0.5
 
