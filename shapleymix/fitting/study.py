@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
-from shapleymix.fitting.beliefs import Tuned, taken_over, tuned
+from shapleymix.fitting.beliefs import Tuned, tuned
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import (
     Evidence,
@@ -47,15 +47,12 @@ class Memory:
     def tuned(
         self, problem: Problem, share: FloatArray, masks: BoolArray, progress: Callable[[int, int], None] | None = None
     ) -> Tuned:
-        """What `tuned` gives, from memory where it was asked before; another regime of a log believes what one does."""
-        alike = None
+        """What `tuning.tuned` gives, from memory where it was asked before."""
         for known, weights, folds, answer in self.found:
-            same = known.packing == problem.packing and known.evidence.log is problem.evidence.log
+            same = known.packing == problem.packing and known.evidence is problem.evidence
             if same and np.array_equal(weights, share) and np.array_equal(folds, masks):
-                if known.evidence is problem.evidence:
-                    return answer
-                alike = answer
-        answer = tuned(problem, share, masks, progress) if alike is None else taken_over(problem, share, masks, alike)
+                return answer
+        answer = tuned(problem, share, masks, progress)
         self.found.append((problem, share, masks, answer))
         return answer
 
