@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/mixing": 2_454,
     "shapleymix/planning.py": 285,
     "adapters/shapleymix_io": 1_462,
-    "adapters/shapleymix_irds": 4_942,
+    "adapters/shapleymix_irds": 4_902,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_635,
     "cli/shapleymix_view": 927,
     "tests": 16_000,
 }
-MOST_MODULES, MOST_SCRIPT = 131, 500
+MOST_MODULES, MOST_SCRIPT = 129, 500
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -263,52 +263,12 @@ READERS: dict[Any, Reader] = {
 # -- rows that are sent to experts ---------------------------------------------------------------------------------
 
 ROWS = "_shapleymix_rows"  # of a tensor: which row of the batch each of its rows is
-ROW_BY_ROW = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "pow",
-        "exp",
-        "tanh",
-        "sigmoid",
-        "silu",
-        "gelu",
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "softplus",
-        "hardtanh",
-        "dropout",
-        "clamp",
-        "to",
-        "type",
-        "type_as",
-        "float",
-        "bfloat16",
-        "double",
-        "chunk",
-        "split",
-        "unsqueeze",
-        "masked_fill",
-        "contiguous",
-        "clone",
-        "detach",
-        "view",
-        "reshape",
-        "unflatten",
-        "linear",
-        "matmul",
-        "addmm",
-        "grouped_mm",
-        "_grouped_mm",
-        "rms_norm",
-        "layer_norm",
-        "grouped_mm_fallback",
-    ]
-)  # functions that keep rows in their places
+ROW_BY_ROW = {  # functions that keep rows in their places
+    "add", "sub", "mul", "div", "neg", "pow", "exp", "tanh", "sigmoid", "silu", "gelu", "relu", "relu6", "leaky_relu",
+    "softplus", "hardtanh", "dropout", "clamp", "to", "type", "type_as", "float", "bfloat16", "double", "chunk",
+    "split", "unsqueeze", "masked_fill", "contiguous", "clone", "detach", "view", "reshape", "unflatten", "linear",
+    "matmul", "addmm", "grouped_mm", "grouped_mm_fallback", "rms_norm", "layer_norm",
+}  # fmt: skip
 
 
 class Routes:
@@ -349,7 +309,7 @@ class Routes:
             rows = base.repeat_interleave(times) if base is not None and times > 1 else rows
         elif name == "sort" and rows is not None:
             rows = rows[result[1]]
-        elif name.removesuffix("_").removeprefix("i").removeprefix("r") not in ROW_BY_ROW and name not in ROW_BY_ROW:
+        elif name not in ROW_BY_ROW and name.removeprefix("i").removeprefix("r") not in ROW_BY_ROW:
             return
         for one in result if isinstance(result, tuple) else (result,):
             if rows is not None and isinstance(one, Tensor) and one.shape[:1] == (len(rows),) and len(rows):
