@@ -30,7 +30,8 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
-from shapleymix.files import atomic_write, read_once
+from shapleymix.files import atomic_write
+from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import parse_size
 from shapleymix_sweep.mixtures import Floats, Mixtures
 
@@ -170,10 +171,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         With every line that is no planned run, that was edited, or that was moved.
     """
     name = os.fspath(path)
-    try:
-        data, origin = read_once(path)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", location=Location(name)) from error
+    data, origin = bytes_of(path)
     faults: list[Fault] = []
     runs: list[PlannedRun] = []
     for index, line in enumerate(data.splitlines()):

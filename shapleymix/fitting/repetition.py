@@ -28,7 +28,7 @@ from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.pieces import PUBLISHED, PUBLISHED_SPREAD
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.baselines import ONCE, epochs_of, repetition, repetitions
+from shapleymix.tables.mixtures import ONCE, epochs_of, repetition, repetitions
 
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""

@@ -14,8 +14,8 @@ from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.candidates import LawCandidate
 from shapleymix.fitting.evidence import fold_masks
+from shapleymix.fitting.held_out import LawCandidate
 from shapleymix.fitting.repetition import Told, at_rate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import Study, study_of
