@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
-FAST = {"starts": 2}
+FAST: dict[str, Any] = {"starts": 2}
 
 
 class Oracle:
