@@ -10,10 +10,9 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of, predicted_in_parts
+from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.regimes import Parted, parted, parted_by
-from shapleymix.fitting.repetition import for_comparison
 from shapleymix.fitting.scores import Scores, score, surely
 from shapleymix.fitting.settings import BEYOND, SEED, Settings, Size
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
@@ -238,13 +237,12 @@ def contest(
     FitError
         If no law could be fitted.
     """
-    parts = for_comparison(study, masks)
     found: list[FloatArray | ShapleyMixError] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
         try:
-            found.append(predicted_in_parts(contender, parts, masks))
+            found.append(contender.predict_held_out(study, masks))
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on

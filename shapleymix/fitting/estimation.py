@@ -23,13 +23,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.evidence import CENTER, SPREAD, Evidence, harms
 from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
-from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
+from shapleymix.fitting.least_squares import Curvature, Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.unknowns import NOISE, Believed, Packing, filled, lowest, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
+from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.symbols import Knobs, Role
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
@@ -44,6 +45,10 @@ REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; 
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
+ROUNDS, REPLICATE_ROUNDS = 12, 2  # of finding h and R*, each followed by all other symbols
+LARGEST_MOVE, SMALLEST_MOVE, MOVED = 1.0, 1e-3, 1e-4  # of their logarithms: in a round, at the end, of a difference
+LEAST_NOISE, RIDGE = 1e-4, 1e-9
+HARM_ERROR = 0.3  # by what share of it the harm of a run departs from its form
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-6
 Progress = Callable[[int, int], None]
 
@@ -58,6 +63,7 @@ class Estimate:
     cost: FloatArray
     status: IntArray
     at_bound: BoolArray
+    repeated: FloatArray  # (V, 2), log h and log R*
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,10 @@ class _Stop:
 
 @dataclass(frozen=True)
 class Problem:
-    """One law on one body of evidence, ready to be estimated under any weighting of the rows."""
+    """One law on one body of evidence, ready to be estimated under any weighting of the rows.
+
+    `repeated` (V, 2), or (1, 2) for all weightings, are log h and log R*, from which estimating begins.
+    """
 
     packing: Packing
     observed: Observations
@@ -83,6 +92,7 @@ class Problem:
     believed: Believed
     levels: Levels
     threshold: float  # Huber's, where the user names none
+    repeated: FloatArray
 
     @classmethod
     def of(
@@ -103,7 +113,8 @@ class Problem:
         usual = {name: values[0] for name, values in law.knobs.items()}
         believed = Believed.of(packing, usual, givens, noise)
         levels = Levels.of(evidence.log, rows)
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold)
+        alike = evidence.usual[None]
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
     def estimate(
         self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
@@ -118,7 +129,11 @@ class Problem:
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
-        return self._estimate(solution, rows, shares)
+        if not self.evidence.tells(self.packing.law):
+            return self._estimate(solution, rows, shares)
+        there, x = self.told(shares, solution.x[rows])
+        found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
+        return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
 
     def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
@@ -126,12 +141,90 @@ class Problem:
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
         """
         draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
-        start = np.broadcast_to(x, (len(shares), 1, *x.shape))
+        start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
+        rng, form = np.random.default_rng([seed, Stream.RATES]), np.zeros((len(shares), 2))
+        if self.evidence.repeats(self.packing.law) and self.evidence.repeated is None:
+            there = replace(self, repeated=CENTER + SPREAD * rng.standard_normal(form.shape))
+            if self.evidence.tells(self.packing.law):
+                there, again = self.told(shares, start[:, 0], there.repeated, REPLICATE_ROUNDS)
+                start, form[:, 0] = again[:, None], HARM_ERROR * rng.standard_normal(len(form))
         enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
-        solution = self._search(shares, start, stop, progress, draws)
+        solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        return self._estimate(solution, rows, shares)
+        found = there._estimate(solution, rows, shares)
+        return replace(found, repeated=found.repeated + form)
+
+    def told(
+        self, shares: FloatArray, x: FloatArray, center: FloatArray = CENTER, rounds: int = ROUNDS
+    ) -> tuple[Problem, FloatArray]:
+        """The problem at the log h and log R* that each weighting (V, R) tells, with all targets' unknowns (V, K, P).
+
+        From a solution x at those of the problem: a Newton step in both, by what is left of their slopes once the
+        unknowns follow (variable projection), then the unknowns themselves, so many times. `center` (V, 2) is that of
+        what is believed of both.
+        """
+        there = replace(self, repeated=np.broadcast_to(self.repeated, (len(shares), 2)))
+        for _ in range(rounds):
+            step = np.clip(there._common_step(shares, x, center), -LARGEST_MOVE, LARGEST_MOVE)
+            there = replace(there, repeated=there.repeated + step)
+            x = there.follow(shares, x, REPLICATE_TOLERANCE)
+            if np.abs(step).max() < SMALLEST_MOVE:
+                break
+        return there, x
+
+    def _common_step(self, shares: FloatArray, x: FloatArray, center: FloatArray) -> FloatArray:
+        """The step (V, 2) of what all targets share."""
+        V, K = x.shape[:2]
+        precision = np.broadcast_to(np.diag(SPREAD**-2.0), (V, 2, 2))
+        slope = (self.repeated - center) / SPREAD**2
+        curved, fall = np.zeros((V * K, 2, 2)), np.zeros((V * K, 2))
+        replicate, target = np.repeat(np.arange(V), K), np.tile(np.arange(K), V)
+        flat = x.reshape(V * K, -1)
+        for rows in _chunks(V * K, len(self.observed.N) * (flat.shape[1] + 2) * 8):
+            curved[rows], fall[rows] = self._told_by(flat[rows], target[rows], shares[replicate[rows]], replicate[rows])
+        share = self._independent(x[0], shares[0]) / K  # targets err together
+        curved, fall = (share * part.reshape(V, K, *part.shape[1:]).sum(axis=1) for part in (curved, fall))
+        return -np.linalg.solve(precision + curved, (slope + fall)[..., None])[..., 0]
+
+    def _told_by(
+        self, x: FloatArray, target: IntArray, shares: FloatArray, replicate: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Curvature (Q, 2, 2) and slope (Q, 2) of minus the log likelihood of each problem, the unknowns following."""
+        at, number = self.repeated[replicate], np.arange(len(x))
+        objective = self.objective(target, shares, at=at)
+        residual, jacobian = objective.residuals(x, number)
+        moved = np.stack([at + side * MOVED * one for one in np.eye(2) for side in (1, -1)])
+        up, down, more, less = (self._residuals(target, one)[1](x, number) for one in moved)
+        both = np.stack([up - down, more - less], axis=2) / (2 * MOVED)
+        size, root = np.maximum(np.abs(residual), 1e-300), np.sqrt(objective.weight)
+        root = root * np.sqrt(np.minimum(1.0, self.delta / size))
+        score = objective.weight * self.loss.score(residual)
+        prior = objective.prior or Prior(x, np.zeros_like(x))
+        pull = (score[:, None, :] @ jacobian)[:, 0] + prior.precision * (x - prior.center)
+        curvature = Curvature.of(jacobian * root[..., None], prior.precision)
+        curvature = curvature.plus(RIDGE * curvature.diagonal() + 1e-300)
+        cross = (jacobian * np.square(root)[..., None]).swapaxes(1, 2) @ both
+        held = objective.held(number, x, pull)
+        follow = np.stack([curvature.solve(one, held) for one in (*np.moveaxis(cross, 2, 0), pull)], axis=2)
+        bent = (both * root[..., None]).swapaxes(1, 2) @ (both * root[..., None]) - cross.swapaxes(1, 2) @ follow[
+            ..., :2
+        ]
+        slope = (score[:, None, :] @ both)[:, 0] - (cross.swapaxes(1, 2) @ follow[..., 2:])[..., 0]
+        runs = 1 / np.square(objective.weight @ self._alike).sum(axis=1)
+        usual = QUIET * np.maximum(np.einsum("qr,qr->q", objective.weight, size), LEAST_NOISE)
+        factor = np.maximum(runs - x.shape[1], runs / 4) / usual**2
+        return factor[:, None, None] * bent, factor[:, None] * slope
+
+    def _independent(self, x: FloatArray, share: FloatArray) -> float:
+        """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
+        rows = self.observed.weight * share[:, None] > 0
+        first = replace(self, repeated=self.repeated[:1])
+        off = np.where(rows, self.observed.log_loss - first.predicted(x[None])[0], 0.0)
+        if off.shape[1] < 2:
+            return 1.0
+        values = np.linalg.eigvalsh(np.nan_to_num(np.corrcoef(off.T)))
+        return float(values.sum() ** 2 / np.square(values).sum())
 
     def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
@@ -165,13 +258,17 @@ class Problem:
 
     def predicted(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
-        law, log = self.law_at(x), self.evidence.log
-        return np.log(law.losses(self.observed.p, log.N, log.D))
+        return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
+
+    @property
+    def _columns(self) -> IntArray:
+        """The places of the targets in the log (K,)."""
+        return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
         targets = np.arange(len(x))
-        _, jacobian = self._residuals(targets)[0](x, targets)
+        _, jacobian = self._residuals(targets, self.repeated[:1])[0](x, targets)
         weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
         gram = weighted.swapaxes(1, 2) @ weighted
         scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
@@ -218,7 +315,12 @@ class Problem:
             jobs = pool.map(
                 lambda rows: self._solve(
                     flat[rows],
-                    self.objective(target[rows], shares[replicate[rows]], None if moved is None else moved[rows]),
+                    self.objective(
+                        target[rows],
+                        shares[replicate[rows]],
+                        None if moved is None else moved[rows],
+                        self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]],
+                    ),
                     stop,
                 ),
                 chunks,
@@ -233,16 +335,20 @@ class Problem:
         found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
         return _settled(objective, found) if stop.settle else found
 
-    def objective(self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None) -> Objective:
+    def objective(
+        self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None, at: FloatArray | None = None
+    ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
-        `draws` (Q, P), standard normal, move the centres of what is believed.
+        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 2), or (1, 2) for all, are log h
+        and log R*.
         """
-        weight = self.observed.weight.T[target] * shares
+        at = self.repeated if at is None else at
+        weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
         prior = self._prior(target, weight, draws)
-        residuals, values = self._residuals(target)
+        residuals, values = self._residuals(target, at)
         return Objective(residuals, weight, self.loss, low, high, prior, values=values)
 
     @property
@@ -263,11 +369,12 @@ class Problem:
         """Huber's threshold on log residuals."""
         return self.threshold if self.settings.delta is None else self.settings.delta
 
-    def _residuals(self, target: IntArray) -> tuple[Residuals, Values]:
-        """The residuals of some targets (Q,) with their slopes, and without."""
+    def _residuals(self, target: IntArray, at: FloatArray) -> tuple[Residuals, Values]:
+        """The residuals of some targets (Q,) with their slopes, and without, at log h and log R* (Q or 1, 2)."""
         seen = self.observed
         measured = (seen.weight > 0).T
         log_loss = seen.log_loss.T
+        ratios, harm = self._worn(target, at)
 
         def law(x: FloatArray, number: IntArray) -> Law:
             givens = {name: value.T[target[number]][..., None] for name, value in self.givens.items()}
@@ -277,14 +384,38 @@ class Problem:
             column = target[number]
             return np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
 
+        def seen_ratios(number: IntArray) -> FloatArray:
+            return ratios if ratios.ndim == 2 else ratios[number]
+
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
-            predicted, slopes = law(x, number).expansion(seen.p, seen.N, seen.D)
+            there = law(x, number)
+            predicted, slopes = there.expansion(seen_ratios(number), seen.N, seen.D)
+            if harm is not None and isinstance(there, CoreLaw):
+                predicted, slopes = there.with_harm(predicted, slopes, harm[number][..., None], seen.N, seen.D)
             return missed(predicted, number), self.packing.jacobian(slopes)
 
         def alone(x: FloatArray, number: IntArray) -> FloatArray:
-            return missed(np.log(law(x, number).losses(seen.p, seen.N, seen.D)), number)
+            there = law(x, number)
+            losses = there.losses(seen_ratios(number), seen.N, seen.D)
+            if harm is not None and isinstance(there, CoreLaw):
+                losses = losses + there.core(seen.N, seen.D) * harm[number][..., None]
+            return missed(np.log(losses), number)
 
         return residuals, alone
+
+    def _trust(self, target: IntArray, at: FloatArray) -> FloatArray:
+        """The weight (Q, R) of runs that repeated tokens harm: the more harm, the less of it the form says right."""
+        harm = self._worn(target, at)[1]
+        return np.ones(1) if harm is None else 1 / (1 + np.square(HARM_ERROR * harm / NOISE))
+
+    def _worn(self, target: IntArray, at: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """Effective ratios (R, M), or (Q, R, M) where they differ, and harm (Q, R) as a share of the core, if any."""
+        law, evidence = self.packing.law, self.evidence
+        if not evidence.repeats(law):
+            return self.observed.p, None
+        ratios = evidence.ratios(at[0] if len(at) == 1 else at)
+        strength = np.broadcast_to(np.exp(at[:, :1]), (len(target), 1))
+        return ratios, strength * evidence.harms.T[self._columns[target]] if harms(law) else None
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
@@ -309,7 +440,8 @@ class Problem:
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
         law, cost = self.law_at(x), solution.cost[rows]
-        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows])
+        repeated = np.broadcast_to(self.repeated, (len(x), 2))
+        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""
@@ -382,13 +514,15 @@ class Tuned:
 
 def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progress | None = None) -> Tuned:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
-    start = problem.estimate(share[None]).x[0]
+    begun = problem.estimate(share[None])
+    start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     sample = _sample(problem, len(masks))
     few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
     first = few.trial(usual)
     search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
+    search = search.apart(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
@@ -396,7 +530,8 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     won = search.choice(trials, fold >= 0)
     believed = Believed.chosen([trial.believed for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
-    return Tuned(replace(search.problem, believed=believed), start, np.exp(search.predicted(trials)), knobs)
+    found = replace(search.problem, believed=believed, repeated=begun.repeated)
+    return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
 
 
 def _sample(problem: Problem, folds: int) -> IntArray:
@@ -446,6 +581,13 @@ class _Search:
         predicted = problem.predicted(x)
         chosen = np.take_along_axis(predicted, np.maximum(self.fold, 0)[None, :, None], axis=0)[0]
         return Trial(dict(knobs), believed, x, chosen)
+
+    def apart(self, x: FloatArray | None) -> _Search:
+        """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
+        if not self.problem.evidence.tells(self.problem.packing.law):
+            return self
+        shares = self.share * ~self.masks
+        return replace(self, problem=self.problem.told(shares, self.problem.begun(shares) if x is None else x)[0])
 
     def best(self, trials: list[Trial]) -> Trial:
         """The trial that all targets together like best."""

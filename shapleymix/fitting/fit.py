@@ -110,8 +110,8 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
     FitError
         If the runs are too few for the law.
     """
-    told, point, absent = fitted_apart(parts, law, progress)
-    study, log, inputs, errors = told.study, told.study.log, told.study.inputs, errors_of(told, point)
+    study, point, absent = fitted_apart(parts, law, progress)
+    log, inputs, errors = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,

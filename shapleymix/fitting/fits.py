@@ -15,7 +15,7 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
-from shapleymix.fitting.evidence import Logs, one_log, own_tokens
+from shapleymix.fitting.evidence import CENTER, Logs, harmed_by, one_log, own_tokens
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -62,8 +62,8 @@ class Fit(Tabular, Record):
     provenance : dict
         Inputs and settings from which the fit can be made again.
     repetition, absent : Repetition and Absent, optional
-        The rate at which repeated tokens lose their worth (None for a law that has no place for it), and what tells
-        the losses of mixtures without a target's own language, where the log shows that these are another regime.
+        What repeated tokens are worth and the harm that they do (None for a law that has no place for them), and what
+        tells the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
@@ -119,12 +119,18 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
-                *([] if self.repetition is None else self.repetition.told_lines()),
+                *([] if self.repetition is None else self.repetition.lines()),
                 *map(cut, knobs_told(self.knobs, self.targets)),
                 *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
+
+    @property
+    def seed(self) -> int:
+        """The seed that the fit was made with."""
+        given = self.provenance.get("seed", 0)
+        return given if isinstance(given, int) else 0
 
     @property
     def N_range(self) -> FloatArray:
@@ -357,10 +363,14 @@ class FitAt(Known):
         known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
         supply = None if known is None or unlimited or available is None else available / D
         supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
-        rate, rates = (0.0, None) if known is None else (known.rate, known.rates)
+        symbols, drawn = (CENTER, None) if known is None else (known.symbols, known.replicates)
+        if known is not None and supply is not None:
+            far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
+            drawn = known.drawn(float(np.hypot(*far)), fit.seed)
+        harmed = harmed_by(fit.sources, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> Regime:
-            return Regime(law, replicates, N, D, supply, rate, rates)
+            return Regime(law, replicates, N, D, supply, symbols, drawn, harmed)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
         return cls(fit, N, D, regime(fit.law, fit.replicates), other)
@@ -372,8 +382,7 @@ class FitAt(Known):
     @property
     def seed(self) -> int:
         """The seed that the fit was made with."""
-        given = self.fit.provenance.get("seed", 0)
-        return given if isinstance(given, int) else 0
+        return self.fit.seed
 
     @property
     def samples(self) -> int:
