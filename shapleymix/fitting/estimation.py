@@ -23,10 +23,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import CENTER, SPREAD, Evidence, harms
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
-from shapleymix.fitting.least_squares import Curvature, Loss, Objective, Prior, Residuals, Solution, Values, minimize
+from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.shared import drawn_centers, worn
 from shapleymix.fitting.unknowns import NOISE, Believed, Packing, filled, lowest, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
@@ -45,10 +46,7 @@ REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; 
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-ROUNDS, REPLICATE_ROUNDS = 12, 2  # of finding h and R*, each followed by all other symbols
-LARGEST_MOVE, SMALLEST_MOVE, MOVED = 1.0, 1e-3, 1e-4  # of their logarithms: in a round, at the end, of a difference
-LEAST_NOISE, RIDGE = 1e-4, 1e-9
-HARM_ERROR = 0.3  # by what share of it the harm of a run departs from its form
+REPLICATE_ROUNDS = 2  # of finding h and R*
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-6
 Progress = Callable[[int, int], None]
 
@@ -63,7 +61,7 @@ class Estimate:
     cost: FloatArray
     status: IntArray
     at_bound: BoolArray
-    repeated: FloatArray  # (V, 2), log h and log R*
+    repeated: FloatArray  # (V, 1 + M), log h and log R* of each source
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ class _Stop:
 class Problem:
     """One law on one body of evidence, ready to be estimated under any weighting of the rows.
 
-    `repeated` (V, 2), or (1, 2) for all weightings, are log h and log R*, from which estimating begins.
+    `repeated` (V, 1 + M), or (1, 1 + M) for all weightings, are log h and each source's log R*, from which estimating
+    begins.
     """
 
     packing: Packing
@@ -131,7 +130,7 @@ class Problem:
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
         if not self.evidence.tells(self.packing.law):
             return self._estimate(solution, rows, shares)
-        there, x = self.told(shares, solution.x[rows])
+        there, x = worn(self, shares, solution.x[rows])
         found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
         return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
 
@@ -142,89 +141,17 @@ class Problem:
         """
         draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
-        rng, form = np.random.default_rng([seed, Stream.RATES]), np.zeros((len(shares), 2))
         if self.evidence.repeats(self.packing.law) and self.evidence.repeated is None:
-            there = replace(self, repeated=CENTER + SPREAD * rng.standard_normal(form.shape))
+            center = drawn_centers(len(self.inputs.sources), len(shares), seed)
+            there = replace(self, repeated=center)
             if self.evidence.tells(self.packing.law):
-                there, again = self.told(shares, start[:, 0], there.repeated, REPLICATE_ROUNDS)
-                start, form[:, 0] = again[:, None], HARM_ERROR * rng.standard_normal(len(form))
+                there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
+                start = again[:, None]
         enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        found = there._estimate(solution, rows, shares)
-        return replace(found, repeated=found.repeated + form)
-
-    def told(
-        self, shares: FloatArray, x: FloatArray, center: FloatArray = CENTER, rounds: int = ROUNDS
-    ) -> tuple[Problem, FloatArray]:
-        """The problem at the log h and log R* that each weighting (V, R) tells, with all targets' unknowns (V, K, P).
-
-        From a solution x at those of the problem: a Newton step in both, by what is left of their slopes once the
-        unknowns follow (variable projection), then the unknowns themselves, so many times. `center` (V, 2) is that of
-        what is believed of both.
-        """
-        there = replace(self, repeated=np.broadcast_to(self.repeated, (len(shares), 2)))
-        for _ in range(rounds):
-            step = np.clip(there._common_step(shares, x, center), -LARGEST_MOVE, LARGEST_MOVE)
-            there = replace(there, repeated=there.repeated + step)
-            x = there.follow(shares, x, REPLICATE_TOLERANCE)
-            if np.abs(step).max() < SMALLEST_MOVE:
-                break
-        return there, x
-
-    def _common_step(self, shares: FloatArray, x: FloatArray, center: FloatArray) -> FloatArray:
-        """The step (V, 2) of what all targets share."""
-        V, K = x.shape[:2]
-        precision = np.broadcast_to(np.diag(SPREAD**-2.0), (V, 2, 2))
-        slope = (self.repeated - center) / SPREAD**2
-        curved, fall = np.zeros((V * K, 2, 2)), np.zeros((V * K, 2))
-        replicate, target = np.repeat(np.arange(V), K), np.tile(np.arange(K), V)
-        flat = x.reshape(V * K, -1)
-        for rows in _chunks(V * K, len(self.observed.N) * (flat.shape[1] + 2) * 8):
-            curved[rows], fall[rows] = self._told_by(flat[rows], target[rows], shares[replicate[rows]], replicate[rows])
-        share = self._independent(x[0], shares[0]) / K  # targets err together
-        curved, fall = (share * part.reshape(V, K, *part.shape[1:]).sum(axis=1) for part in (curved, fall))
-        return -np.linalg.solve(precision + curved, (slope + fall)[..., None])[..., 0]
-
-    def _told_by(
-        self, x: FloatArray, target: IntArray, shares: FloatArray, replicate: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Curvature (Q, 2, 2) and slope (Q, 2) of minus the log likelihood of each problem, the unknowns following."""
-        at, number = self.repeated[replicate], np.arange(len(x))
-        objective = self.objective(target, shares, at=at)
-        residual, jacobian = objective.residuals(x, number)
-        moved = np.stack([at + side * MOVED * one for one in np.eye(2) for side in (1, -1)])
-        up, down, more, less = (self._residuals(target, one)[1](x, number) for one in moved)
-        both = np.stack([up - down, more - less], axis=2) / (2 * MOVED)
-        size, root = np.maximum(np.abs(residual), 1e-300), np.sqrt(objective.weight)
-        root = root * np.sqrt(np.minimum(1.0, self.delta / size))
-        score = objective.weight * self.loss.score(residual)
-        prior = objective.prior or Prior(x, np.zeros_like(x))
-        pull = (score[:, None, :] @ jacobian)[:, 0] + prior.precision * (x - prior.center)
-        curvature = Curvature.of(jacobian * root[..., None], prior.precision)
-        curvature = curvature.plus(RIDGE * curvature.diagonal() + 1e-300)
-        cross = (jacobian * np.square(root)[..., None]).swapaxes(1, 2) @ both
-        held = objective.held(number, x, pull)
-        follow = np.stack([curvature.solve(one, held) for one in (*np.moveaxis(cross, 2, 0), pull)], axis=2)
-        bent = (both * root[..., None]).swapaxes(1, 2) @ (both * root[..., None]) - cross.swapaxes(1, 2) @ follow[
-            ..., :2
-        ]
-        slope = (score[:, None, :] @ both)[:, 0] - (cross.swapaxes(1, 2) @ follow[..., 2:])[..., 0]
-        runs = 1 / np.square(objective.weight @ self._alike).sum(axis=1)
-        usual = QUIET * np.maximum(np.einsum("qr,qr->q", objective.weight, size), LEAST_NOISE)
-        factor = np.maximum(runs - x.shape[1], runs / 4) / usual**2
-        return factor[:, None, None] * bent, factor[:, None] * slope
-
-    def _independent(self, x: FloatArray, share: FloatArray) -> float:
-        """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
-        rows = self.observed.weight * share[:, None] > 0
-        first = replace(self, repeated=self.repeated[:1])
-        off = np.where(rows, self.observed.log_loss - first.predicted(x[None])[0], 0.0)
-        if off.shape[1] < 2:
-            return 1.0
-        values = np.linalg.eigvalsh(np.nan_to_num(np.corrcoef(off.T)))
-        return float(values.sum() ** 2 / np.square(values).sum())
+        return there._estimate(solution, rows, shares)
 
     def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
@@ -268,7 +195,7 @@ class Problem:
     def condition(self, x: FloatArray) -> FloatArray:
         """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
         targets = np.arange(len(x))
-        _, jacobian = self._residuals(targets, self.repeated[:1])[0](x, targets)
+        _, jacobian = self.residuals(targets, self.repeated[:1])[0](x, targets)
         weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
         gram = weighted.swapaxes(1, 2) @ weighted
         scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
@@ -340,15 +267,15 @@ class Problem:
     ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
-        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 2), or (1, 2) for all, are log h
-        and log R*.
+        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all, are
+        log h and log R*.
         """
         at = self.repeated if at is None else at
         weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
         prior = self._prior(target, weight, draws)
-        residuals, values = self._residuals(target, at)
+        residuals, values = self.residuals(target, at)
         return Objective(residuals, weight, self.loss, low, high, prior, values=values)
 
     @property
@@ -357,7 +284,7 @@ class Problem:
         return Loss(self.delta, min(TAIL * self.delta, 1.0))
 
     @cached_property
-    def _alike(self) -> FloatArray:
+    def alike(self) -> FloatArray:
         """Which rows have one mixture, N and D, (R, G) of 0 and 1: a row twice at half weight is one row."""
         log = self.evidence.log
         rows = np.column_stack([log.groups, self.observed.p, log.N, log.D])  # p knows of repeated tokens, too
@@ -369,8 +296,8 @@ class Problem:
         """Huber's threshold on log residuals."""
         return self.threshold if self.settings.delta is None else self.settings.delta
 
-    def _residuals(self, target: IntArray, at: FloatArray) -> tuple[Residuals, Values]:
-        """The residuals of some targets (Q,) with their slopes, and without, at log h and log R* (Q or 1, 2)."""
+    def residuals(self, target: IntArray, at: FloatArray) -> tuple[Residuals, Values]:
+        """The residuals of some targets (Q,) with their slopes, and without, at log h and log R* (Q or 1, 1 + M)."""
         seen = self.observed
         measured = (seen.weight > 0).T
         log_loss = seen.log_loss.T
@@ -419,7 +346,7 @@ class Problem:
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
-        together = weight @ self._alike
+        together = weight @ self.alike
         believed = self.believed.prior(target, np.square(together).sum(axis=1), draws)
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
@@ -435,12 +362,12 @@ class Problem:
     def _rows_a_run(self) -> float:
         """Checkpoints of one run err together: for an exponent they are one observation."""
         log = self.evidence.log
-        return self._alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
+        return self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
         law, cost = self.law_at(x), solution.cost[rows]
-        repeated = np.broadcast_to(self.repeated, (len(x), 2))
+        repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
         return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
@@ -587,7 +514,7 @@ class _Search:
         if not self.problem.evidence.tells(self.problem.packing.law):
             return self
         shares = self.share * ~self.masks
-        return replace(self, problem=self.problem.told(shares, self.problem.begun(shares) if x is None else x)[0])
+        return replace(self, problem=worn(self.problem, shares, self.problem.begun(shares) if x is None else x)[0])
 
     def best(self, trials: list[Trial]) -> Trial:
         """The trial that all targets together like best."""

@@ -16,10 +16,11 @@ import numpy as np
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.coverage import traceless
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.shared import believed
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import Chinchilla, CoreLaw
-from shapleymix.laws.pieces import HARM, WORTH, effective, harmful
+from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of
@@ -220,8 +221,8 @@ def _listed(parts: list[str]) -> str:
 
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
-CENTER, SPREAD = (np.array([getattr(one, name) for one in (HARM, WORTH)]) for name in ("center", "spread"))
-"""(2,) each: what is believed of log h and log R* before any run."""
+HARM_ERROR = 0.3
+"""By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 
     `unique` (R, M) are the unique tokens that each run could draw on (NaN: no limit; None: none is known). `repeated`
-    (2,) are log h and log R* where another fit has told them.
+    (1 + M,) are log h and each source's log R* where another fit has told them.
     """
 
     log: RunLog
@@ -265,15 +266,15 @@ class Evidence:
 
     @property
     def usual(self) -> FloatArray:
-        """(2,) log h and log R* where these runs do not tell them."""
-        return CENTER if self.repeated is None else self.repeated
+        """(1 + M,) log h and log R* where these runs do not tell them."""
+        return believed(self.log.p.shape[1])[0] if self.repeated is None else self.repeated
 
     def ratios(self, repeated: FloatArray) -> FloatArray:
-        """What laws take for the ratios (..., R, M), at log h and log R* (..., 2): fewer where tokens are repeated."""
-        return effective(self.log.p, self.shares, np.exp(-repeated[..., 1])[..., None, None])
+        """What laws take for the ratios (..., R, M), at log h and log R* (..., 1 + M): fewer where tokens are repeated."""
+        return effective(self.log.p, self.shares, np.exp(-repeated[..., 1:])[..., None, :])
 
     def losses(self, law: Law, repeated: FloatArray, targets: IntArray | None = None) -> FloatArray:
-        """Losses (..., R, K) of a law (...) in plain units on the rows, at log h and log R* (..., 2).
+        """Losses (..., R, K) of a law (...) in plain units on the rows, at log h and log R* (..., 1 + M).
 
         `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
@@ -281,7 +282,7 @@ class Evidence:
         if not law.takes_repetition:
             return law.losses(log.p, log.N, log.D)
         if not self.repeats(type(law)):
-            return law.losses(self.ratios(CENTER), log.N, log.D)
+            return law.losses(self.ratios(self.usual), log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
         if not harms(law) or not isinstance(law, CoreLaw):
             return found

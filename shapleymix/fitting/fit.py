@@ -14,6 +14,7 @@ from shapleymix.fitting.regimes import Parted, fitted_apart, parted
 from shapleymix.fitting.settings import AUTO, SEED, Purpose, Settings, Size, require_purpose
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.laws import Law
+from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
@@ -89,9 +90,11 @@ def fit(
     settings = Settings(
         delta, prior, starts, bootstrap, folds, min_tokens, min_own_tokens, drop_warmup, last_only, purpose
     )
+    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
+    if law == AUTO and len(set(study.log.mixture_keys)) == 1:
+        law = Chinchilla  # the one law that one mixture tells
     free = isinstance(law, str) and law == AUTO
     require_purpose(settings, free)
-    study = study_of(log, transfer, languages, settings, seed, vocabulary=vocabulary)
     parts = parted(study, LearnedBase if free else law_of(law), progress)
     selection = selected(parts.study, progress) if free else None
     chosen = law_of(law if selection is None else selection.preferred())

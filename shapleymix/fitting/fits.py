@@ -15,7 +15,7 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
-from shapleymix.fitting.evidence import CENTER, Logs, harmed_by, one_log, own_tokens
+from shapleymix.fitting.evidence import Logs, harmed_by, one_log, own_tokens
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -119,7 +119,7 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
-                *([] if self.repetition is None else self.repetition.lines()),
+                *([] if self.repetition is None else self.repetition.lines(self.sources)),
                 *map(cut, knobs_told(self.knobs, self.targets)),
                 *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
@@ -344,7 +344,7 @@ class Fit(Tabular, Record):
                 if not idle.get(known.name, none)[j]
                 for i, source in enumerate(labels)
             ]
-        return rows if self.repetition is None else [*rows, *self.repetition.parameters(level)]
+        return rows if self.repetition is None else [*rows, *self.repetition.parameters(self.sources, level)]
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ class FitAt(Known):
         known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
         supply = None if known is None or unlimited or available is None else available / D
         supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
-        symbols, drawn = (CENTER, None) if known is None else (known.symbols, known.replicates)
+        symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
@@ -424,8 +424,10 @@ class FitAt(Known):
             return own
         return np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
 
-    def form(self, samples: int) -> FloatArray:
+    def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
+        if self.fit.repetition is not None and self.with_own.supply is not None:
+            size = np.hypot(size, self.fit.repetition.form(p / self.with_own.supply))
         drawn = form_draws(samples, self.seed) if samples > 1 else np.zeros(1)
         heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.seed)
         return (heavy * drawn)[:, None] * size

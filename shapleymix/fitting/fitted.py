@@ -14,7 +14,7 @@ from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of, questions_of_fit
 from shapleymix.fitting.exponents import drawn_exponents
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.repetition import Repetition, repetition_of
+from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.status import TargetStatus, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
@@ -47,7 +47,7 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
     note = "a black box has no bootstrap replicates"
     used = seen.weight > 0
     coverage = coverage_of(log, used, study.untrained)
-    return Fitted(found, None, status, {}, (note,), coverage, used, repetition_of(study.evidence, law))
+    return Fitted(found, None, status, {}, (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
 
 
 def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
@@ -76,7 +76,10 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     point = estimate.law.mapped(lambda known, value: value[0])
-    repetition, notes = repetition_of(evidence, law, estimate.repeated[0], drawn_symbols), _thin(law, evidence)
+    repetition, notes = (
+        Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols),
+        _thin(law, evidence),
+    )
     return Fitted(point, replicates, standing, held, notes, coverage, used, repetition, losses, knobs)
 
 

@@ -88,8 +88,8 @@ class Regime:
     N: float
     D: float
     supply: FloatArray | None  # (M,) unique tokens as shares of D; None where the law knows nothing of repetition
-    symbols: FloatArray  # (2,) log h and log R*
-    drawn: FloatArray | None  # (B, 2) those of the replicates
+    symbols: FloatArray  # (1 + M,) log h and each source's log R*
+    drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
 
     @cached_property
@@ -118,10 +118,10 @@ class Regime:
         return found.flat()
 
     def _supplied(self, found: Pieces, law: Law, symbols: FloatArray) -> Pieces:
-        """Pieces with what repeated tokens are worth and the harm that they do, at log h and log R* (..., 2)."""
+        """Pieces with what repeated tokens are worth and the harm that they do, at log h and log R* (..., 1 + M)."""
         if self.supply is None:
             return found
-        rate, harm = np.exp(-symbols[..., 1]), None
+        rate, harm = np.exp(-symbols[..., 1:]), None
         if harms(law) and isinstance(law, CoreLaw):
             core = law.core(np.array([self.N]), np.array([self.D]))  # (..., 1, K)
             unit = harmful(np.zeros_like(self.supply), self.supply, self.N, self.D, power=0)[:, None]
@@ -156,7 +156,7 @@ class Regime:
         return law.losses(q[None], np.array([self.N]), np.array([self.D]))[..., 0, :]
 
     def _ratios(self, p: FloatArray, symbols: FloatArray) -> FloatArray:
-        return p if self.supply is None else effective(p, self.supply, float(np.exp(-symbols[1])))
+        return p if self.supply is None else effective(p, self.supply, np.exp(-symbols[1:]))
 
 
 def _member(law: Law, number: int) -> Law:
@@ -194,8 +194,8 @@ class Known:
         """By what unit noise is multiplied at one mixture, (K,)."""
         return np.zeros(len(self.targets))
 
-    def form(self, samples: int) -> FloatArray:
-        """Errors (S, K) that all mixtures have in common."""
+    def form(self, p: FloatArray, samples: int) -> FloatArray:
+        """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
         return np.zeros((samples, len(self.targets)))
 
     def outside(self, p: FloatArray) -> BoolArray:
@@ -369,7 +369,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
     found = []
     for place, (surface, p) in enumerate(points):
         known = surface.known
-        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(count)
+        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.exp(logs)
         found.append(losses if surface.score is None else surface.scored(losses, int(mixtures[place]), runs=runs))

@@ -249,8 +249,8 @@ class Pieces:
         ----------
         unique : array (..., M)
             Infinite (or NaN) where no token is repeated.
-        rate : float or array (...)
-            The rate at which repeated tokens lose their worth, of each replicate if it is an array.
+        rate : float or array (..., M)
+            The rate at which each source's repeated tokens lose their worth.
         harm : array (..., M, K), optional
             What repeated tokens add to each loss, nats by the cube of their ratio (see `harmful`); None for nothing.
 
@@ -265,8 +265,7 @@ class Pieces:
         if self.form == "exponential":
             message = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
             raise SolveError(message, hint="leave out the available tokens, or fit a law with Theta")
-        rates = np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
-        return replace(self, unique=known, rate=rates, harm=harm)
+        return replace(self, unique=known, rate=np.asarray(rate) * np.ones(known.shape[-1]), harm=harm)
 
     def scored(self, lines: Lines, places: IntArray) -> Self:
         """The error rates of tasks, by their curves and the place (T,) of each one's language among the targets."""

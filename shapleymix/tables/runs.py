@@ -137,8 +137,16 @@ class RunLog(Tabular, Shown):
 
     @cached_property
     def groups(self) -> IntArray:
-        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together."""
-        return np.unique(np.array(self.mixture_keys, dtype=object), return_inverse=True)[1].ravel()
+        """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together.
+
+        In a log of one mixture, where two rows are of one run.
+        """
+        return np.unique(np.array(self._together, dtype=object), return_inverse=True)[1].ravel()
+
+    @property
+    def _together(self) -> tuple[str, ...]:
+        keys = self.mixture_keys
+        return keys if len(set(keys)) > 1 else self.runs
 
     def folds(self, count: int) -> IntArray:
         """(R,) folds 0 to count - 1 that keep each mixture together.
@@ -156,13 +164,13 @@ class RunLog(Tabular, Shown):
         if count < 2:
             raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
         ranked = sorted(
-            set(self.mixture_keys), key=lambda key: hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+            set(self._together), key=lambda key: hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
         )
         if len(ranked) < count:
             message = f"{count} folds need {count} different mixtures; the log has {len(ranked)}"
             raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
         fold = {key: rank % count for rank, key in enumerate(ranked)}
-        return np.array([fold[key] for key in self.mixture_keys], dtype=np.int64)
+        return np.array([fold[key] for key in self._together], dtype=np.int64)
 
     def select(self, rows: ArrayLike) -> RunLog:
         """The rows of a mask (R,) or of indices, in their order."""
