@@ -37,7 +37,7 @@ _HOME = {
     "tables.transfer": "TransferMatrix read_transfer",
     "game.exact": "exact_shapley",
     "game.sampled": "sampled_shapley",
-    "game.values": "shapley_values",
+    "game.coalitions": "shapley_values",
     "laws": "LAWS",
     "laws.base": "Inputs Law",
     "laws.pieces": "Pieces",

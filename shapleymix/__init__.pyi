@@ -19,9 +19,9 @@ from shapleymix.fitting.likeness import like as like
 from shapleymix.fitting.prediction import Prediction as Prediction
 from shapleymix.fitting.surface import Gain as Gain
 from shapleymix.fitting.surface import Surface as Surface
+from shapleymix.game.coalitions import shapley_values as shapley_values
 from shapleymix.game.exact import exact_shapley as exact_shapley
 from shapleymix.game.sampled import sampled_shapley as sampled_shapley
-from shapleymix.game.values import shapley_values as shapley_values
 from shapleymix.laws import LAWS as LAWS
 from shapleymix.laws.base import Inputs as Inputs
 from shapleymix.laws.base import Law as Law

@@ -576,7 +576,7 @@ def _chances(given: Mapping[str, float] | str | float | None) -> dict[str, float
         return {}
     text = str(given) if isinstance(given, float | int) else given
     text = f"*={text}" if isinstance(text, str) and "=" not in text else text
-    found = parse_pairs(text, parse_number, "chance level")
+    found = parse_pairs(text, parse_number, "chance")
     for name, value in found.items():
         if not 0 <= value < 1:
             raise UsageError(f"the chance level of {name} is {value:g}, expected 0 or more and below 1")

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import click
 from cli_tools import every_command
-from shapleymix_cli import failures
+from shapleymix_cli import console
 from shapleymix_cli.main import COMMANDS, commands
 
 EXITS = {
-    failures.OK: "All is done as asked.",
-    failures.DATA_SAY_NO: "The data say no: a file that is missing or has faults, bounds that no mixture meets, a "
+    console.OK: "All is done as asked.",
+    console.DATA_SAY_NO: "The data say no: a file that is missing or has faults, bounds that no mixture meets, a "
     "run that failed, a result that cannot be written.",
-    failures.USAGE: "The call is wrong: an option, a value or a name that does not exist, or two that contradict.",
-    failures.INTERRUPTED: "Interrupted, by Ctrl-C.",
+    console.USAGE: "The call is wrong: an option, a value or a name that does not exist, or two that contradict.",
+    console.INTERRUPTED: "Interrupted, by Ctrl-C.",
 }
 ENVIRONMENT = {
     "NO_COLOR": "No colours on a terminal, where it is set to anything.",

@@ -16,10 +16,9 @@ from typing import Any
 import click
 import pytest
 from cli_tools import Run, every_command, runner
-from shapleymix_cli import failures, signatures
-from shapleymix_cli.console import Output
+from shapleymix_cli import console, making
+from shapleymix_cli.console import Output, Table, show
 from shapleymix_cli.main import COMMANDS, commands
-from shapleymix_cli.tables import Table, show
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location
@@ -91,7 +90,7 @@ def f(log: str, caps: Ratios | None = None, rate: float = 0.5, groups: Sequence[
 
 
 def test_options_are_those_of_a_signature() -> None:
-    made: dict[str, Any] = {str(one.name): one for one in signatures.options_of(f)}
+    made: dict[str, Any] = {str(one.name): one for one in making.options_of(f)}
     assert list(made) == list(inspect.signature(f).parameters)
     assert made["caps"].help == "Highest ratios, such as en=0.3."
     assert made["caps"].multiple
@@ -100,8 +99,8 @@ def test_options_are_those_of_a_signature() -> None:
     assert made["many"].is_flag
     assert "0.5" in str(made["rate"].help)
     assert made["rate"].type.convert("243M", None, None) == 243e6
-    assert signatures.value_of(made["caps"], ("en=0.1", "de=0.2")) == "en=0.1,de=0.2"
-    assert signatures.value_of(made["groups"], ("a<=1",)) == ["a<=1"]
+    assert making.value_of(made["caps"], ("en=0.1", "de=0.2")) == "en=0.1,de=0.2"
+    assert making.value_of(made["groups"], ("a<=1",)) == ["a<=1"]
 
 
 def test_a_flag_is_the_keyword_of_the_library() -> None:
@@ -167,13 +166,12 @@ def test_every_fault_of_a_table_has_its_place(run: Run) -> None:
 
 def test_many_faults_are_counted() -> None:
     faults = [Fault("odd", Location("a.csv", line)) for line in range(2000)]
-    document = failures.document_of(DataError.of(faults, "a.csv"))
+    document = console.document_of(DataError.of(faults, "a.csv"))
     assert document["fault_count"] == 2000
-    assert len(document["faults"]) == failures.MOST_FAULTS  # type: ignore[arg-type]
+    assert len(document["faults"]) == console.MOST_FAULTS  # type: ignore[arg-type]
 
 
 def test_a_fault_of_ours_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shapleymix_cli.tables.show", lambda *_, **__: 1 / 0)
     monkeypatch.setattr("shapleymix_cli.console.show", lambda *_, **__: 1 / 0)
     assert run("laws").code == 1
     assert "internal" in run("laws --json -q").err + run("laws").err
@@ -279,7 +277,7 @@ def test_at_most_three_warnings_are_shown(capsys: pytest.CaptureFixture[str]) ->
 def test_tables_fold_between_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setattr("shapleymix_cli.tables.PAGE", width)
+    monkeypatch.setattr("shapleymix_cli.console.PAGE", width)
     columns = {f"column-{number}": [number / 7, float("nan")] for number in range(9)}
     show([Table({"name": ["中文", "a"], **columns})])
     lines = capsys.readouterr().out.splitlines()

@@ -17,7 +17,7 @@ from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.settings import Settings
-from shapleymix.game.values import shapley_values
+from shapleymix.game.coalitions import shapley_values
 from shapleymix.tables.run_reading import read_runs
 
 EN_DE = "en=0.5,de=0.5"

@@ -10,10 +10,8 @@ import pytest
 from simulated import FAST, inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
-from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.scores import score
-from shapleymix.laws import LAWS
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -60,19 +58,15 @@ def test_auto_needs_three_mixtures():
 # law auto
 
 
-def test_auto_takes_only_what_the_inputs_allow(noisy):
-    _, given, log = noisy
-    log = log.select(np.arange(24))
-    options: dict[str, Any] = {"bootstrap": 0, "folds": 2, "starts": 1}
-    bare = fit(log, **options)
-    assert bare.selection is not None
-    assert {entry.law for entry in bare.selection.entries} == {
-        name for name, law in LAWS.items() if not set(law.needs) & {"transfer", "families"}
-    }
-    fed = fit(log, "auto", given.transfer, given.languages, **options)
-    assert fed.selection is not None
-    assert {entry.law for entry in fed.selection.entries} == set(LAWS)
-    assert fed.law.name == fed.selection.preferred()
+def test_auto_tries_additive_where_runs_may_tell_it(noisy):
+    few = fit(noisy[2].select(np.arange(24)), bootstrap=0, folds=2, starts=1).selection
+    given = inputs(2, 2)
+    log = simulate(true_law("additive", given), given, mixtures(60, 2), sizes=(1e8,), tokens=(1e9,), noise=1e-3)
+    many = fit(log, bootstrap=0, folds=2, starts=1).selection
+    assert few is not None
+    assert many is not None
+    assert [entry.law for entry in few.entries] == ["learned-base"]
+    assert [entry.law for entry in many.entries] == ["learned-base", "additive"]
 
 
 def test_auto_is_learned_base_where_no_law_is_clearly_better():
@@ -106,36 +100,3 @@ def test_auto_finds_the_mixture_to_matter_or_not():
     found = fit(flat, "auto", given.transfer, **options)
     even, one = found.predict([[1 / 3] * 3, [0.8, 0.1, 0.1]], 1e8, 3e9).losses
     np.testing.assert_allclose(even, one, rtol=1e-2)  # within the noise: all sources are alike
-    bent = simulate(true_law("shapley-tempered", given), given, mixtures(45, 3), noise=1e-4)
-    assert fit(bent, "auto", given.transfer, **options).law.name in ("shapley-tempered", "shapley-concave")
-
-
-# for which budgets
-
-
-def test_a_law_for_larger_budgets_is_chosen_by_the_largest_size():
-    _, _, log = log_of("learned-base", rows=36, noise=1e-2)
-    found = fit(log, purpose="beyond", bootstrap=0, folds=3)
-    assert found.selection is not None
-    assert found.selection.design == "largest size left out (N = 5e+08)"
-    assert found.law.name == found.selection.preferred()
-    expected = compare(log, "chinchilla", leave_largest_N=True).entries[0].scores
-    (own,) = (entry.scores for entry in found.selection.entries if entry.law == "chinchilla")
-    assert own == expected
-    assert found.provenance["purpose"] == "beyond"
-
-
-def test_with_one_size_a_law_for_larger_budgets_is_chosen_by_the_most_tokens():
-    _, _, log = log_of("learned-base", rows=36, sizes=(1e8,), noise=1e-2)
-    found = fit(log, purpose="beyond", bootstrap=0, folds=3)
-    assert found.selection is not None
-    assert found.selection.design == "largest token counts left out (D above 3.16228e+09)"
-    assert found.selection.rows == 12
-
-
-def test_with_one_budget_no_law_is_chosen_for_another():
-    _, _, log = log_of("learned-base", rows=36, sizes=(1e8,), tokens=(1e9,))
-    with pytest.raises(UsageError, match="one N and one D"):
-        fit(log, purpose="beyond", bootstrap=0, folds=3)
-    with pytest.raises(UsageError, match="purpose: 'far' is none"):
-        fit(log, purpose="far", bootstrap=0)  # type: ignore[arg-type]

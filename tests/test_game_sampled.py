@@ -13,8 +13,7 @@ from scipy.stats import multivariate_normal
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game import estimate_shapley, exact_shapley, sampled_shapley
 from shapleymix.game.exact import masks_of, members_of
-from shapleymix.game.sampled import exact_variance, sample_coalitions
-from shapleymix.game.smooth import _posterior, smooth_shapley
+from shapleymix.game.sampled import _posterior, exact_variance, sample_coalitions, smooth_shapley
 
 
 def interacting_game(players: int, seed: int, targets: int = 3) -> np.ndarray:
@@ -106,7 +105,7 @@ def test_smooth_covers_at_two_standard_errors() -> None:
 
 def test_smooth_is_the_posterior_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against brute force at one rho: condition a joint normal over all 16 payoffs, its trend prior nearly flat."""
-    monkeypatch.setattr("shapleymix.game.smooth.RHO_GRID", (0.4,))
+    monkeypatch.setattr("shapleymix.game.sampled.RHO_GRID", (0.4,))
     held = members_of(np.arange(16), 4)
     trend = np.column_stack([np.ones(16), held])
     distance = (held[:, None] != held).sum(axis=2)

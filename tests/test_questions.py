@@ -43,39 +43,24 @@ def test_sound_logs_raise_no_question(log):
     assert asked(with_loss(log, np.full(log.loss.shape, 2.0))) == ()
 
 
-def test_perplexities_are_questioned(log):
-    """Fault: perplexities fitted in silence."""
-    (found,) = asked(with_loss(log, np.exp(log.loss)))
-    assert found.startswith("losses above 15 nats per token (")
-    assert "are these perplexities?" in found
-    one = log.loss.copy()
-    one[:, 2] = np.exp(one[:, 2] + 1)
-    assert "(fr up to" in asked(with_loss(log, one))[0]
-
-
 def test_losses_below_what_text_allows_are_questioned(log):
     (found,) = asked(with_loss(log, log.loss / 20))
     assert found.startswith("all losses are below 0.3 nats per token (")
 
 
-@pytest.mark.parametrize(("name", "unit"), [("D", 1e9), ("N", 1e6)])
-def test_budgets_in_billions_or_millions_are_questioned(log, name, unit):
-    """Fault: D in billions fits, and the law is asked for 1e11 of them."""
-    (found,) = asked(replace(log, **{name: getattr(log, name) / unit}))
-    assert found.startswith(f"{name} is ")
-    assert "thousands, millions or billions?" in found
-
-
 @pytest.mark.parametrize(
-    ("N", "D", "unit", "name"), [(1e9, 1e11, 1e6, "D"), (7e10, 1.4e12, 1e6, "N"), (8e8, 4e10, 1e6, "D")]
+    ("N", "D", "loss"),
+    [(1e11, 1e9, 1), (1e3, 1e11, 1), (1e9, 100, 1), (7e4, 1.4e12, 1), (8e8, 4e4, 1), (243, 1e5, 1), (1e9, 1e11, 9)],
+    ids=["swapped", "tokens a parameter", "billions of D", "millions of N", "millions of D", "both", "perplexities"],
 )
-def test_budgets_in_millions_of_large_runs_are_questioned(log, N, D, unit, name):
-    """Fault: 100B tokens written as 100000 passed, since only what is below 1e4 was asked about."""
-    large = replace(log, N=log.N * N / log.N.mean(), D=log.D * D / log.D.mean())
-    assert asked(large) == ()
-    (found,) = asked(replace(large, **{name: getattr(large, name) / unit}))
-    assert found.startswith(f"{name} is ")
-    assert "tokens for each parameter: are these thousands, millions or billions?" in found
+def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
+    """Fault: logs in other units, or with N and D swapped, were fitted in silence."""
+    table = log.columns() | {"N": log.N * N / log.N.mean(), "D": log.D * D / log.D.mean()}
+    table |= {name: column * loss for name, column in table.items() if name.startswith("loss_")}
+    with pytest.raises(DataError) as caught:
+        read_runs(table, origin="a.csv")
+    assert caught.value.location.file == "a.csv"
+    assert caught.value.hint
 
 
 REAL = sorted((Path(__file__).resolve().parents[2] / "shared" / "data").glob("*.csv"))

@@ -17,7 +17,7 @@ from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import UNTRAINED, RunLog, write_runs
 
 ENDINGS = ("csv", "csv.gz", "parquet", "jsonl")
-SIZES = st.floats(min_value=1, max_value=1e25)
+SIZES = st.floats(min_value=1, max_value=1e14)
 RATIOS = st.lists(st.floats(min_value=0, max_value=1), min_size=3, max_size=3).filter(lambda row: sum(row) > 0.1)
 IDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6).filter(
     lambda text: text == text.strip()
@@ -31,7 +31,7 @@ def logs(draw) -> RunLog:
     count = len(runs)
     trained = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     p = np.array([draw(RATIOS) for _ in runs])
-    loss = st.one_of(st.just(np.nan), st.floats(min_value=1e-9, max_value=1e3))
+    loss = st.one_of(st.just(np.nan), st.floats(min_value=1e-9, max_value=20))
     return RunLog(
         runs=runs,
         N=np.array([draw(SIZES) for _ in runs]),
@@ -51,9 +51,9 @@ def logs(draw) -> RunLog:
 def test_written_and_read_back_to_the_last_bit(ending, log, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / f"log.{ending}"
     write_runs(log, path)
-    again = read_runs(path)
+    again = read_runs(path, losses="optional")
     assert same_rows(log, again)
-    assert [one for one in again.notices if "are above 15 nats" not in one] == []
+    assert again.notices == ()
     assert again.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -64,7 +64,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(log, random):
     random.shuffle(columns)
     rows = list(range(len(log)))
     random.shuffle(rows)
-    shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)})
+    shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)}, losses="optional")
     again = shuffled.select(np.argsort(rows)).aligned(log.sources, log.targets)
     assert same_rows(log, again)
     assert again.mixture_keys == log.mixture_keys
@@ -104,7 +104,14 @@ def test_every_published_log_is_read(shared_data):
 
 
 def test_rounded_ratios_are_renormalised_and_counted():
-    table = {"run": ["a", "b"], "N": [1, 1], "D": [1, 1], "p_x": [0.333, 0.5], "p_y": [0.663, 0.5], "loss": [1, 1]}
+    table = {
+        "run": ["a", "b"],
+        "N": [1e6] * 2,
+        "D": [1e7] * 2,
+        "p_x": [0.333, 0.5],
+        "p_y": [0.663, 0.5],
+        "loss": [1, 1],
+    }
     log = read_runs(table)
     assert log.p[0].tolist() == [0.333 / 0.996, 0.663 / 0.996]
     assert log.notices == ("ratios of 1 of 2 rows were renormalised to sum to 1 (off by at most 0.004)",)
@@ -116,13 +123,13 @@ def test_rounded_ratios_are_renormalised_and_counted():
 def test_sizes_and_untrained_models():
     table = {
         "run": ["a", "u", "v"],
-        "N": ["243M", 5, "1k"],
+        "N": ["243M", 5e5, "1k"],
         "D": ["1B", 0, "0"],
         "p_x": ["1", "", 0],
         "loss": [1, 2, ""],
     }
     log = read_runs(table)
-    assert log.N.tolist() == [243e6, 5, 1000]
+    assert log.N.tolist() == [243e6, 5e5, 1000]
     assert log.trained.tolist() == [True, False, False]
     assert log.p.tolist() == [[1], [0], [0]]
     assert log.measured.ravel().tolist() == [True, True, False]
@@ -130,7 +137,7 @@ def test_sizes_and_untrained_models():
 
 
 def test_tokens_of_each_source_instead_of_ratios():
-    table = {"run": ["a", "u"], "N": [1, 1], "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
+    table = {"run": ["a", "u"], "N": [1e6] * 2, "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
     log = read_runs(table)
     assert log.p.tolist() == [[0.25, 0.75], [0, 0]]
     assert log.D.tolist() == [20e6, 0]

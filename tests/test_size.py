@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/mixing": 2_602,
     "shapleymix/planning.py": 285,
     "adapters/shapleymix_io": 1_497,
-    "adapters/shapleymix_irds": 4_530,
+    "adapters/shapleymix_irds": 4_480,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_635,
     "cli/shapleymix_view": 952,
     "tests": 16_000,
 }
-MOST_MODULES, MOST_SCRIPT = 168, 500
+MOST_MODULES, MOST_SCRIPT = 150, 500
 LONGEST_FUNCTION, LONGEST_FILE = 74, 600
 
 

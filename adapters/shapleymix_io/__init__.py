@@ -6,16 +6,14 @@
 
 Modules, in reading order:
 
-  table         cells as they stand, and for each the file and line to name where one is wrong
-  column_map    which column is what
-  trackers      Weights & Biases, MLflow and TensorBoard
-  trainer_logs  the state of a Hugging Face trainer, and Megatron's log
-  sources       any source as a table, and tables that are joined to it
-  proposing     what a table seems to hold: a first map, for `--show`
-  reading       a run log, as a map says
-  blends        a mixture as a trainer draws it: corpora, streams, weights, epochs, bounds
-  formats       the trainers: a class each
-  export        a mixture in one of the formats
+  table       cells as they stand, and for each the file and line to name where one is wrong
+  column_map  which column is what
+  tools       what Weights & Biases, MLflow, TensorBoard, a Hugging Face trainer and Megatron leave
+  sources     any source as a table, and tables that are joined to it
+  proposing   what a table seems to hold: a first map, for `--show`
+  reading     a run log, as a map says
+  blends      a mixture as a trainer draws it: corpora, streams, weights, epochs, bounds
+  export      the trainers, a class each, and a mixture as one of them takes it
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,8 +13,8 @@ import polars as pl
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
-from shapleymix.tables.words import format_size, parse_size
-from shapleymix_io import trackers, trainer_logs
+from shapleymix.tables.words import parse_size
+from shapleymix_io import tools
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, no_languages, proposed
 from shapleymix_io.sources import OLMIX, Source, joined, opened, read_file
@@ -26,15 +26,15 @@ TEXTS = ("run", "seed", "split")
 Sources = Source | Sequence[Source]
 
 USUAL: dict[str, dict[str, One]] = {
-    trainer_logs.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
-    trainer_logs.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
-    trackers.TENSORBOARD: {"D": "tokens"},
-    trackers.MLFLOW: {},
-    trackers.WANDB: {"D": "tokens"},
+    tools.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
+    tools.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
+    tools.TENSORBOARD: {"D": "tokens"},
+    tools.MLFLOW: {},
+    tools.WANDB: {"D": "tokens"},
     OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
 }
 """What a tool calls its columns, beside `run`, where its form fixes that."""
-_ONE_LOSS = {trainer_logs.STATE: "eval_loss", trainer_logs.MEGATRON: "validation: lm loss"}
+_ONE_LOSS = {tools.STATE: "eval_loss", tools.MEGATRON: "validation: lm loss"}
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,10 @@ class Imported:
     ----------
     frame : polars.DataFrame
         Its rows, in the columns that `shapleymix.read_runs` reads.
+    origin : str
+        The table, for messages.
     taken : dict
-        What each thing of a log was taken from, and its range.
+        What each thing of a log was taken from.
     notices : tuple of str
         What was left out or changed.
     files : tuple of Origin
@@ -54,6 +56,7 @@ class Imported:
     """
 
     frame: pl.DataFrame
+    origin: str
     taken: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
@@ -71,7 +74,6 @@ def read(
     map: Map | None = None,
     *,
     join: Source | Sequence[Source] = (),
-    as_is: bool = False,
 ) -> pl.DataFrame:
     """The runs that another tool keeps, in the columns that `shapleymix.read_runs` reads.
 
@@ -84,8 +86,6 @@ def read(
         Which column is what: a TOML file, a mapping, or texts such as `"loss=eval/loss/{lang}"`.
     join : Sources
         Tables with a row a run, such as its N and ratios, joined by the ids of runs.
-    as_is : bool
-        Take N, D and losses that no language model has.
 
     Raises
     ------
@@ -94,23 +94,18 @@ def read(
     UsageError
         If the map is none.
     """
-    found = imported(listed(source), ColumnMap.of(map), listed(join), as_is=as_is)
+    found = imported(listed(source), ColumnMap.of(map), listed(join))
     caution(found.notices)
     return found.frame
 
 
-def imported(
-    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), *, as_is: bool = False
-) -> Imported:
+def imported(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Imported:
     """The same with what it was taken from, without warnings."""
     table = gathered(sources, how, join)
     how = with_usual(table, how)
     if how.is_long:
         table, how = widened(table, how)
     log = _Columns(table, how).log()
-    odd = [] if as_is else list(_no_model(log.frame, table.origin))
-    if odd:
-        raise DataError.of(odd, table.origin)
     return replace(log, files=(*table.files, *how.files))
 
 
@@ -213,7 +208,7 @@ class _Columns:
         unique = {f"{PREFIXES['unique']}{label}": values for label, values in cells["unique"].items()}
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
         frame = pl.DataFrame({**ahead, **p, **unique, **loss, **columns})
-        return Imported(frame, {**self.taken, **_ranges(frame, self.taken)}, tuple(self.notices))
+        return Imported(frame, self.table.origin, self.taken, tuple(self.notices))
 
     def _refuse(self) -> None:
         if self.faults:
@@ -342,36 +337,3 @@ class _Columns:
             self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
         self.table = replace(self.table, frame=self.table.frame.filter(rows))
         return {label: one.filter(rows) for label, one in found.items()}
-
-
-def budgets(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """N, D and all losses of a log; D is the sum of tokens where it is not given."""
-    tokens = [name for name in frame.columns if name.startswith("tokens_") and not name.startswith(PREFIXES["unique"])]
-    D = frame["D"] if "D" in frame.columns else frame.select(pl.sum_horizontal(tokens)).to_series()
-    losses = [frame[name] for name in frame.columns if name.startswith(PREFIXES["loss"])]
-    return frame["N"], D, pl.concat([one.rename("loss") for one in losses]).drop_nulls()
-
-
-def _ranges(frame: pl.DataFrame, taken: Mapping[str, str]) -> dict[str, str]:
-    """What N, D and losses were taken from, with their ranges."""
-    ends = [(one.min(), one.max()) for one in budgets(frame)]
-    (N, D), (low, high) = ([f"{format_size(least)} .. {format_size(most)}" for least, most in ends[:2]], ends[2])  # type: ignore[arg-type]
-    tokens = f"{taken.get('D', 'sum of tokens')}: {D} tokens"
-    return {"N": f"{taken['N']}: {N} parameters", "D": tokens, "loss": f"{taken['loss']}: {low:.4g} .. {high:.4g} nats"}
-
-
-def _no_model(frame: pl.DataFrame, origin: str) -> Iterator[Fault]:
-    """What no language model has: rather another column, other units, or N and D in each other's place."""
-    N, D, loss = (np.asarray(one.to_numpy(), dtype=np.float64) for one in budgets(frame))
-    sizes = (
-        f"N is {format_size(N.min())} .. {format_size(N.max())} parameters, and D up to {format_size(D.max())} tokens"
-    )
-    again = "; if the numbers are right, add --as-is"
-    units = f"a column that counts millions is read by COLUMN*1M, billions by COLUMN*1B{again}"
-    if N.min() < 1e3 or N.max() > 1e14 or D.max() > min(1e6 * N.min(), 1e16):
-        yield Fault(f"{sizes}, which no language model has", Location(origin), hint=units)
-    elif D.max() < N.min():
-        yield Fault(f"{sizes}, fewer", Location(origin), hint=f"N and D may be swapped, or {units}")
-    if loss.max() > 15:
-        message = f"losses are up to {loss.max():.4g} nats, worse than a guess among 3 million tokens"
-        yield Fault(message, Location(origin), hint=f"map unit=perplexity, bits or bpb reads other units{again}")

@@ -12,7 +12,7 @@ import polars as pl
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import bytes_of
-from shapleymix_io import trackers, trainer_logs
+from shapleymix_io import tools
 from shapleymix_io.table import FILE, HIDDEN, LINE, Table, flat, loaded, parse_csv, parse_json, table_of, text_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
@@ -35,7 +35,7 @@ def opened(sources: Sequence[Source]) -> Table:
     DataError
         If there is nothing to be read, it is no table, or tables are of different kinds.
     """
-    tables = trainer_logs.told_apart([_opened(one) for one in sources])
+    tables = tools.told_apart([_opened(one) for one in sources])
     first = tables[0]
     for other in tables[1:]:
         if other.kind != first.kind:
@@ -55,7 +55,7 @@ def _ends(table: Table) -> list[str]:
     for name, state in _ENDS:
         if {name, state} <= set(table.columns):
             ended = zip(table.texts(name).to_list(), table.texts(state).str.to_lowercase().to_list(), strict=True)
-            return trackers.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
+            return tools.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
     return []
 
 
@@ -63,20 +63,20 @@ def _opened(source: Source) -> Table:
     if isinstance(source, pl.DataFrame):
         return _framed(source, "<frame>")
     name = os.fsdecode(source)
-    if name.startswith(trackers.WANDB_ADDRESS):
-        return trackers.read_wandb(name)
-    if name.startswith(trackers.MLFLOW_ADDRESSES):
-        return trackers.read_mlflow(name)
+    if name.startswith(tools.WANDB_ADDRESS):
+        return tools.read_wandb(name)
+    if name.startswith(tools.MLFLOW_ADDRESSES):
+        return tools.read_mlflow(name)
     base, _, experiment = name.partition("#")
     path = Path(base if os.path.exists(base) and not os.path.exists(name) else name)
-    if address := trackers.store_of(path):
-        return trackers.read_mlflow(f"{address}#{experiment}", os.fspath(path))
+    if address := tools.store_of(path):
+        return tools.read_mlflow(f"{address}#{experiment}", os.fspath(path))
     return _folder(path) if path.is_dir() else read_file(name)
 
 
 def _folder(folder: Path) -> Table:
-    if trackers.event_folders(folder):
-        return trackers.read_tensorboard(folder)
+    if tools.event_folders(folder):
+        return tools.read_tensorboard(folder)
     if not ((folder / "ratios.csv").is_file() and (folder / "metrics.csv").is_file()):
         raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
     ratios, metrics = (_olmix(folder / f"{name}.csv", name) for name in ("ratios", "metrics"))
@@ -118,11 +118,11 @@ def _parsed(data: bytes, origin: Origin) -> Table:
         return _framed(frame, origin.file)
     text = text_of(data, origin.file)
     if '"log_history"' in text:
-        return trainer_logs.read_state(loaded(text, origin.file), origin.file)
+        return tools.read_state(loaded(text, origin.file), origin.file)
     if text.lstrip().startswith(("{", "[")):
         return parse_json(text, origin.file)
-    is_log = trainer_logs.is_megatron(text)
-    return trainer_logs.read_megatron(text, origin.file) if is_log else parse_csv(text, origin.file)
+    is_log = tools.is_megatron(text)
+    return tools.read_megatron(text, origin.file) if is_log else parse_csv(text, origin.file)
 
 
 def _framed(frame: pl.DataFrame, origin: str) -> Table:

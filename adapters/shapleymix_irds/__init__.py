@@ -7,12 +7,15 @@ Modules, in reading order:
 
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
   schedule     settings of a tracker, the steps that it evaluates, and their time
-  distributed  the ranks that train together, and the parts of a tensor that each of them holds
-  wrappers     what wraps a model, what that does to gradients, and what is refused
+  world        the ranks that train together, what wraps a model, and passes that training does not notice
   batch        whose each sequence is, and the validation sequences that ranks divide among them
-  engines      how a step is measured: probes behind the layers, sketches of gradients by language
+  sketches     whose each row of a layer's input is, and random maps of gradients into a few numbers
+  calls        which calls of torch functions are covered, and the probes behind each
+  coverage     parameters whose use is not covered, and whether sequences stay apart, agreed upon by all ranks
+  engine       training calls, validation passes, and the mode under which a model runs while it is watched
   following    learning rates, and what optimisers multiply gradients with
-  accounts     what is booked: a step, the ledger, the log, the matrix
+  ledger       what is booked: the accounts, the log of evaluations, the matrix
+  step         a step between its calls and its commit
   tracker      `IRDS`, which goes into a training loop
   spanning     a watch that a trainer opens in one of its hooks and closes in another
   hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
@@ -20,7 +23,6 @@ Modules, in reading order:
   megatron     Megatron-core: its layers made known to the probes, and a run
   torchtitan   torchtitan: its trainer, followed
   train        train one language model on one mixture: the proxy runs, the coalition runs and the Shapley run
-  commands     the `shapleymix-irds` command: what is done beside a training loop
 """
 
 from __future__ import annotations

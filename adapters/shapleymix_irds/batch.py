@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix.errors import did_you_mean
-from shapleymix_irds.distributed import World
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.schedule import Options
-from shapleymix_irds.wrappers import isolated
+from shapleymix_irds.world import World, isolated
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 Sequences = tuple[Inputs, Tensor]

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from shapleymix_irds.distributed import World, is_sharded, local, scalar, share
 from shapleymix_irds.errors import NonFiniteError, TrackerError
+from shapleymix_irds.world import World, is_sharded, local, scalar, share
 
 Group = Iterable[nn.Parameter] | dict[str, Any]  # as optimisers take and have them
 Parameters = Mapping[str, nn.Parameter]

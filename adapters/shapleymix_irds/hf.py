@@ -31,7 +31,7 @@ from transformers.trainer_callback import ExportableState, TrainerCallback
 
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.batch import Inputs, LossFn
-from shapleymix_irds.engines.engine import Watched
+from shapleymix_irds.engine import Watched
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
 from shapleymix_irds.schedule import Options
 from shapleymix_irds.spanning import save_matrices

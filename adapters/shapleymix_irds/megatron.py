@@ -34,13 +34,12 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
 from shapleymix_irds.batch import Inputs, LossFn, Sequences
-from shapleymix_irds.distributed import Arrangement, World, local
-from shapleymix_irds.engines.calls import READERS, Use, shift, trainable
-from shapleymix_irds.engines.rows import Labels
+from shapleymix_irds.calls import READERS, Use, shift, trainable
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.sketches import Labels
 from shapleymix_irds.spanning import Span
 from shapleymix_irds.tracker import IRDS
-from shapleymix_irds.wrappers import tidy
+from shapleymix_irds.world import Arrangement, World, local, tidy
 
 # -- layers that probes can see ------------------------------------------------------------------------------------
 

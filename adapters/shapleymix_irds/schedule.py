@@ -44,7 +44,7 @@ class Options:
     unseen_limit : int
         Number of consecutive evaluations without a token of a language after which an error is raised.
     numbers, side : int
-        Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `engines.sketches`).
+        Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
     pass_tokens : int
@@ -122,7 +122,7 @@ def extra_cost(tokens: float, val_tokens: float, share: float) -> float:
     tokens, val_tokens : float
         Tokens of one training step and of one evaluation (none where it is validation-free), on one rank or on all.
     share : float
-        Multiplications of sketches over those of a plain step (`engines.sketches.share_of_step`).
+        Multiplications of sketches over those of a plain step (`sketches.share_of_step`).
     """
     return val_tokens / tokens + CALLS + MULTIPLICATION * share
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from torch import Tensor
 
 from shapleymix.errors import caution
-from shapleymix_irds.accounts.ledger import Kind
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.ledger import Kind
 from shapleymix_irds.tracker import IRDS
 
 

@@ -22,9 +22,9 @@ from torchtitan.components.loss import ChunkedLossWrapper
 from torchtitan.trainer import Trainer
 
 from shapleymix_irds.batch import Inputs, LossFn, Sequences
-from shapleymix_irds.distributed import Arrangement
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.tracker import IRDS
+from shapleymix_irds.world import Arrangement
 
 ModelLoss = Callable[[nn.Module, Inputs, Tensor], Tensor]
 

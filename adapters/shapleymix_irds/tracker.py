@@ -22,18 +22,6 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.accounts.ledger import (
-    VERSION,
-    Evaluation,
-    Kind,
-    Ledger,
-    Losses,
-    efficiency,
-    read_state,
-    transfer_matrix,
-)
-from shapleymix_irds.accounts.log import EvaluationLog
-from shapleymix_irds.accounts.step import Call, Pending, close
 from shapleymix_irds.batch import (
     Inputs,
     LossFn,
@@ -48,13 +36,24 @@ from shapleymix_irds.batch import (
     trained,
 )
 from shapleymix_irds.batch import length as length_of
-from shapleymix_irds.distributed import Arrangement, World, local
-from shapleymix_irds.engines.engine import Engine, Watched
-from shapleymix_irds.engines.sketches import Form, share_of_step
+from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
 from shapleymix_irds.following import Following, Group, Rates, numbered, rates_by_parameter, unwrapped
+from shapleymix_irds.ledger import (
+    VERSION,
+    Evaluation,
+    EvaluationLog,
+    Kind,
+    Ledger,
+    Losses,
+    efficiency,
+    read_state,
+    transfer_matrix,
+)
 from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings, choose_every, extra_cost
-from shapleymix_irds.wrappers import isolated, non_embedding
+from shapleymix_irds.sketches import Form, share_of_step
+from shapleymix_irds.step import Call, Pending, close
+from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
 
 EngineName = Literal["auto", "sketch", "exact"]
 EXACT = 2**22  # numbers of exact gradients by group that "auto" holds

@@ -5,25 +5,20 @@ C mixtures of M sources.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
-from shapleymix.files import read_once
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import sample_coalitions
 from shapleymix.tables.baselines import mixture_of
-
-if TYPE_CHECKING:
-    from polars import DataFrame
+from shapleymix.tables.sheets import read_sheet
 
 Floats = NDArray[np.float64]
 
@@ -103,38 +98,17 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     DataError
         If the file cannot be read, or has faults: each with its line and column.
     """
-    name = os.fspath(path)
-    frame, digest = _frame(name)
-    usual = {"run": [f"mixture-{row + 1}" for row in range(len(frame))], "N": [1.0] * len(frame)}
-    try:
-        log = sm.read_runs({**usual, "D": usual["N"], **frame.to_dict(as_series=False)}, losses="optional")
-    except DataError as error:  # the table was handed over without its name
-        faults = [replace(fault, location=replace(fault.location, file=name)) for fault in error.faults]
-        location = replace(error.location, file=name)
-        raise type(error)(error.message, hint=error.hint, location=location, faults=faults) from error
+    sheet = read_sheet(path)
+    budget = [1.0] * sheet.rows
+    usual = {"run": [f"mixture-{row + 1}" for row in range(sheet.rows)], "N": budget, "D": budget}
+    log = sm.read_runs({**usual, **sheet.columns}, losses="optional", origin=sheet.origin)
     if not log.sources:
-        raise DataError("has no p_<source>", location=Location(name), hint="a table of mixtures has ratios")
+        raise DataError("has no p_<source>", location=Location(sheet.origin), hint="a table of mixtures has ratios")
     first: dict[str, int] = {}
     for row in np.flatnonzero(log.trained).tolist():
         first.setdefault(log.mixture_keys[row], row)
     named = [(log.runs[row], log.p[row]) for row in first.values()]
-    return replace(Mixtures.once(log.sources, named, log.notices), digest=digest)
-
-
-def _frame(name: str) -> tuple[DataFrame, str]:
-    """The cells of a table, and the hash of its file."""
-    import polars as pl
-
-    try:
-        data, origin = read_once(name)
-        if name.lower().endswith((".parquet", ".pq")):
-            return pl.read_parquet(io.BytesIO(data)), origin.sha256
-        if name.lower().endswith((".jsonl", ".ndjson")):
-            return pl.read_ndjson(io.BytesIO(data)), origin.sha256
-        return pl.read_csv(io.BytesIO(data), infer_schema=False), origin.sha256
-    except (OSError, pl.exceptions.PolarsError) as error:
-        message = f"cannot be read: {getattr(error, 'strerror', None) or error}".splitlines()[0]
-        raise DataError(message, location=Location(name)) from error
+    return replace(Mixtures.once(log.sources, named, log.notices), digest=sheet.digest)
 
 
 def controlled(asked: Sequence[str], sources: Sequence[str], languages: sm.Languages | None = None) -> Mixtures:

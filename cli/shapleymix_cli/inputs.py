@@ -10,9 +10,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import shapleymix as sm
-from shapleymix.errors import Location, UsageError, did_you_mean
-from shapleymix_cli.console import Output
-from shapleymix_cli.failures import OWN
+from shapleymix.errors import Location, StoreError, UsageError, did_you_mean
+from shapleymix_cli.console import OWN, Output
 
 if TYPE_CHECKING:
     from shapleymix_sweep.plans import Plan
@@ -20,14 +19,21 @@ if TYPE_CHECKING:
     from shapleymix.records import Record
 
 R = TypeVar("R", bound="Record")
+WRITTEN_BY = {
+    "fit": "give what `shapleymix fit -o` wrote",
+    "mixture": "give what `shapleymix optimize -o` wrote for one -N and one -D, without --frontier",
+    "comparison": "give what `shapleymix compare -o` wrote",
+    "downstream": "give what `shapleymix downstream -o` wrote",
+}
+"""What to do where a file holds a result of a different kind."""
 
 
 def read_log(out: Output, paths: Sequence[str], losses: Literal["required", "optional"] = "required") -> sm.RunLog:
-    """One or several run logs as one, with a note of what reading changed."""
+    """One or several run logs as one, with a note of what they hold and of what reading changed."""
     log = sm.read_runs(list(paths), losses=losses)
     for one in log.files:
         out.used(one.file, one.sha256)
-    out.note(log.notices)
+    out.note([f"{log.origin}: {log.extent}", *log.notices])
     return log
 
 
@@ -69,7 +75,11 @@ def opened(out: Output, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def load(out: Output, kind: type[R], path: str) -> R:
     """A result of a kind, from the document that a command wrote or printed."""
-    found = kind.load(path)
+    try:
+        found = kind.load(path)
+    except StoreError as error:
+        hint = error.hint or WRITTEN_BY.get(getattr(kind, "kind", ""))
+        raise StoreError(error.message, hint=hint, location=error.location) from error
     if found.read_from is not None:
         out.used(path, found.read_from.sha256)
     return found

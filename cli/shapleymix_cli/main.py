@@ -16,8 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix_cli.console import Output
-from shapleymix_cli.failures import closed_pipe, exit_code_of
+from shapleymix_cli.console import Output, closed_pipe, exit_code_of
 from shapleymix_cli.making import SETTINGS, Group
 
 COMMANDS = {
@@ -61,7 +60,7 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"shapleymix_cli.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"shapleymix_cli.{COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name))()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,20 +1,203 @@
-"""Commands made from functions: help that begins with examples, the project file, and a checked name of `-o`."""
+"""Commands made from functions: options from the library's signatures, and values of options from a project file.
+
+The project file `shapleymix.toml` says once what the commands of a folder share:
+
+    log = "runs.csv"
+    caps = {ja = 0.3}
+
+    [fit]
+    bootstrap = 50
+
+An entry at the top counts for every command that has an option or argument of its name, one below a command's name for
+that command alone. What is typed wins; values by name are merged, name by name.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import signal
-from collections.abc import Callable, Collection, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import click
 
-from shapleymix.errors import Location, UsageError, did_you_mean
-from shapleymix_cli import project
+from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import opened
-from shapleymix_cli.signatures import FILES, Number, Sizes, options_of, value_of
+
+BY_NAME = ("Ratios", "Amounts", "EpochsSpec", "TokensSpec", "WeightSpec", "Mapping", "BytesPerToken")
+"""Types of values by name, such as `en=0.5,de=0.2`: given several times, they are one list."""
+LISTED = ("Sequence", "Rivals", "LikeSpec", "Map |")
+"""Types of which several may be given."""
+METAVARS = {
+    "Ratios": "en=0.5,...", "Amounts": "en=5T,...", "EpochsSpec": "4|en=2,...", "TokensSpec": "1B|en=1B,...",
+    "WeightSpec": "en=1,de=2", "Rivals": "[NAME=]MIX", "GroupSpec": "en+de<=0.6", "MixturesSpec": "TABLE",
+    "MixtureSpec": "MIX", "LanguagesSpec": "TABLE", "Table": "TABLE", "Logs": "LOG", "Size": "SIZE",
+    "Mapping": "en=2.1,...", "int": "COUNT", "float": "NUMBER",
+}  # fmt: skip
+"""How a value of a type is written; the first that stands in the annotation counts."""
+FILES = ("TABLE", "LOG", "FILE", "FIT")
+_ENTRY = re.compile(r"^(\w+(?:, \w+)*) : .+\n((?: {4,}.+\n?)+)", re.MULTILINE)
+
+
+class Option(click.Option):
+    """An option that knows whether its values are by name, so that a project file's are kept beside those typed."""
+
+    by_name = False
+
+
+class Number(click.ParamType):
+    """A number, also as people type sizes: `0.5`, `1e22`, `243M`."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        from shapleymix.tables.words import parse_size
+
+        return parse_size(str(value), "" if param is None else param.opts[0])
+
+
+class Sizes(click.ParamType):
+    """Sizes with commas between, each with or without the name of its model: `243M,1B`, `tiny=23712,mini=97600`."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from shapleymix.tables.words import parse_budget
+
+        if not isinstance(value, str):
+            return value
+        parts = [part.rpartition("=") for part in value.split(",")]
+        sizes = [parse_budget(size, "" if param is None else param.opts[0]) for _, _, size in parts]
+        named = dict(zip((name for name, _, _ in parts if name), sizes, strict=False))
+        if named and len(named) < len(parts):
+            raise UsageError(f"{value!r}: give each size a name of its own, or none", hint="tiny=23712,mini=97600")
+        return named or tuple(sizes)
+
+
+def options_of(function: Callable[..., object]) -> list[click.Option]:
+    """An option for each parameter of a function, with the text that its NumPy docstring has for it."""
+    texts = texts_of(function)
+    found = inspect.signature(function).parameters.values()
+    usual = "As for `shapleymix optimize`."
+    return [_option(one, texts.get(one.name, usual)) for one in found if one.kind != one.VAR_KEYWORD]
+
+
+def texts_of(function: Callable[..., object]) -> dict[str, str]:
+    """What a docstring says of each parameter, as one line without marks of code."""
+    entries = _ENTRY.findall(f"{inspect.getdoc(function) or ''}\n")
+    return {name: _plain(text) for names, text in entries for name in names.split(", ")}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace('`"', "").replace('"`', "").replace("`", "")
+
+
+def _option(parameter: inspect.Parameter, text: str) -> click.Option:
+    kind, default = str(parameter.annotation), parameter.default
+    flag = parameter.name if len(parameter.name) == 1 else f"-{parameter.name.replace('_', '-')}"
+    shown = default if default not in (None, (), False, inspect.Parameter.empty) else None
+    made: dict[str, Any] = {"help": text + (f"  [default: {shown}]" if shown is not None else "")}
+    if kind.startswith("bool"):
+        return Option([f"-{flag}", parameter.name], is_flag=True, default=None, **made)
+    metavar = next((METAVARS[name] for name in METAVARS if name in kind), parameter.name.upper())
+    if kind.startswith("Literal["):
+        made["type"] = click.Choice(re.findall(r"['\"](\w+)['\"]", kind))
+    elif kind.startswith(("int", "float")):
+        made |= {"type": click.INT if kind.startswith("int") else Number(), "metavar": metavar}
+    else:
+        made |= {"type": click.Path() if metavar in FILES else click.STRING, "metavar": metavar}
+    option = Option([f"-{flag}", parameter.name], multiple=any(name in kind for name in (*BY_NAME, *LISTED)), **made)
+    option.by_name = any(name in kind for name in BY_NAME)
+    return option
+
+
+def value_of(parameter: click.Parameter, given: Any) -> Any:
+    """What is passed on of a parameter's value: values by name as one text, several as a list."""
+    if isinstance(parameter, Option) and parameter.multiple:
+        return ",".join(given) if parameter.by_name else list(given)
+    return given
+
+
+NAME, NONE = "shapleymix.toml", "none"
+SHARED = ("log", "transfer", "languages", "weights", "caps", "floors", "max_epochs", "available", "groups")
+"""Entries that may stand at the top; the others are a command's."""
+
+
+def read_project(named: str | None, commands: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The name and the content of the project file: the one that is named, or the folder's own if there is one.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, is no TOML, or holds an entry that no command knows.
+    """
+    path = NAME if named is None else named
+    if named == NONE or (named is None and not Path(NAME).is_file()):
+        return "", {}
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        hint = "--project names another file, --project none asks for none"
+        raise DataError(f"cannot be read: {error.strerror}", hint=hint, location=Location(path)) from error
+    except ValueError as error:
+        raise DataError(f"is not valid TOML: {error}", location=Location(path)) from error
+    for name, value in found.items():
+        if name not in SHARED and not (name in commands and isinstance(value, dict)):
+            hint = did_you_mean(name, [*SHARED, *commands])
+            raise DataError("is no entry of a project file", hint=hint, location=Location(path, column=name))
+    return path, found
+
+
+def with_project(command: click.Command, given: dict[str, Any], path: str, project: Mapping[str, Any]) -> list[str]:
+    """Put a project's values where nothing was typed, and beside values by name; returns what was taken.
+
+    Raises
+    ------
+    DataError
+        If the project has an entry for this command that it does not know, or of another type.
+    """
+    known = {str(one.name): one for one in command.params}
+    own = project.get(str(command.name), {})
+    for name in {*own} - {*known}:
+        place = Location(path, column=f"{command.name}.{name}")
+        raise DataError("is no option of it", hint=did_you_mean(name, known), location=place)
+    shared = {name: project[name] for name in SHARED if name in project and name in known}
+    taken = []
+    for name, value in {**shared, **own}.items():
+        parameter, typed = known[name], given[name]
+        by_name = isinstance(parameter, Option) and parameter.by_name
+        if typed and not (by_name and isinstance(value, dict) and all("=" in one for one in typed)):
+            continue
+        values = _texts(value, os.path.dirname(path))
+        if by_name and typed:
+            later = {pair.partition("=")[0].strip() for one in typed for pair in one.split(",")}
+            values = [one for one in values if one.partition("=")[0] not in later]
+        several = parameter.nargs == -1 or (isinstance(parameter, click.Option) and parameter.multiple)
+        if isinstance(value, bool):
+            given[name] = value
+        elif several:
+            given[name] = (*values, *typed)
+        else:
+            given[name] = parameter.type_cast_value(click.get_current_context(), values[0])
+        taken.append(f"{name} = {','.join(values)}")
+    return taken
+
+
+def _texts(value: object, folder: str) -> list[str]:
+    """A value as it would be typed: a pair for each name, the name of a file from where the project file lies."""
+    if isinstance(value, dict):
+        return [f"{name}={one}" for name, one in value.items()]
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one, folder)]
+    beside = os.path.join(folder, str(value))
+    return [beside if isinstance(value, str) and os.path.exists(beside) else str(value)]
+
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 EPILOG = "Every command also takes --json, -q, -v and --project FILE; see `shapleymix --help`."
@@ -101,8 +284,8 @@ def _call(
         out: Output = context.obj
         root = context.find_root()
         known = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
-        path, content = project.read(root.meta.get("project"), known)
-        taken = project.merged(context.command, given, path, content)
+        path, content = read_project(root.meta.get("project"), known)
+        taken = with_project(context.command, given, path, content)
         out.note([f"{path}: {', '.join(taken)}"] if taken else [])
         for one in needed:
             if given[str(one.name)] in (None, ()):

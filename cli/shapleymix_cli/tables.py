@@ -1,182 +1,194 @@
-"""What people see of every result: lines, and tables whose columns fold at the width of the page."""
+"""`example`, `shapley`, `transfer`, `laws` and `baselines`: the tables of the work and what they hold."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import dropwhile
-from typing import Any
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.cells import cell_len
 
-from shapleymix.errors import printable
+import shapleymix as sm
+from shapleymix_cli.console import Heading, Output, Part, Whole, section, size
+from shapleymix_cli.making import argument, command, option, output
 
-PAGE = 80
-"""Columns of the page where no terminal tells them."""
-GAP = "  "
-MOST_ROWS = 30
-"""Rows of a table that are shown without `-v`."""
+if TYPE_CHECKING:
+    from shapleymix.tables.transfer import Similarity
 
-
-class Heading(str):
-    """A line above a table; bold on a terminal."""
-
-
-class Whole(str):
-    """A line that is there to be copied, and so is never broken."""
+_INSTALLED = Path(__file__).resolve().parent / "example"
+_CHECKOUT = Path(__file__).resolve().parents[2] / "fixtures"
+FILES = (
+    "runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv", "wandb.csv",
+    "shapleymix.toml",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Table:
-    """Columns by their names. The first `words` columns are left-aligned and stand in every block, the others fold.
+@command("shapleymix example", "shapleymix example -o another-folder")
+@click.option("-o", "folder", metavar="DIR", default="example", show_default=True, help="Where to write.")
+@option("--force", "Overwrite files of these names.")
+def example(out: Output, folder: str) -> None:
+    """Write small tables to try the program on: real runs of tiny models on five languages.
 
-    A cell is a text, a number, which is written as its column's name says (`FORMS`), or two, which are an interval.
+    A run log, coalition runs, a languages table, a transfer matrix measured within one run, paths of a corpus, scores
+    on tasks (made up), runs as W&B exports them, and a project file.
     """
+    from shapleymix.files import atomic_write
 
-    columns: Mapping[str, Sequence[object]]
-    words: int = 1
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, object]], names: Sequence[str], words: int = 1) -> Table:
-        """The table of some columns of rows."""
-        return cls({name: [row[name] for row in rows] for name in names}, words)
-
-
-Part = str | Table
-
-
-def section(title: str, columns: Mapping[str, Sequence[object]] | Table, words: int = 1) -> list[Part]:
-    """A table under a heading, below what stands above."""
-    return ["", Heading(title), columns if isinstance(columns, Table) else Table(columns, words)]
+    goal = Path(folder)
+    goal.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        source = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / f"multilingual5_{name}"
+        content, copy = source.read_bytes(), goal / name
+        if not (copy.is_file() and copy.read_bytes() == content):
+            atomic_write(copy, content, force=out.force)
+    written = [str(goal / name) for name in FILES]
+    fit = f"shapleymix fit {goal / 'runs.csv'} -o fit.json"
+    best = "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json"
+    view = [*written, "", "Next:", Whole(f"  {fit}"), Whole(f"  {best}")]
+    out.emit({"kind": "example", "files": written}, lambda: view)
 
 
-def size(value: float) -> str:
-    """Parameters or tokens as people write them: 243M."""
-    from shapleymix.tables.words import format_size
+@command(
+    "shapleymix shapley example/coalitions.csv -o sv.csv",
+    "shapleymix shapley example/coalitions.csv --sampled --json",
+    core=lambda: (sm.shapley_values,),
+    without=("log",),
+)
+@argument("games", "LOG...")
+@output("the matrix (.csv, .parquet, .jsonl or .json)")
+def shapley(out: Output, games: list[str], **keywords: Any) -> None:
+    """Compute Shapley values: how much each language lowers the loss of each.
 
-    return format_size(float(value))
+    LOG holds a run on the uniform mixture of each group of languages, and the untrained model (D = 0) as the empty
+    group. With all groups at one N and D the values are exact: those of a target add up to its whole loss drop.
+    """
+    from shapleymix_cli.inputs import read_log
 
-
-def percent(value: float, digits: int = 0) -> str:
-    return f"{value:z.{digits}%}"
-
-
-def significant(value: float) -> str:
-    return f"{value:z.4g}"
-
-
-FORMS: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(("N", "D", "tokens", "available"), size),
-    **dict.fromkeys(("PE", "held-out PE", "SE", "error"), lambda value: percent(value, 2)),
-    **dict.fromkeys(("coverage", "P(better)", "defined"), percent),
-    **dict.fromkeys(("epochs", "weight", "per 1% of D", "p-value"), lambda value: f"{value:z.3g}"),
-    **dict.fromkeys(("value", "low", "high"), significant),
-    "gap": lambda value: f"{value:.1e}",
-    **dict.fromkeys(("R2", "Spearman", "Pearson r"), lambda value: f"{value:z.3f}"),
-}
-"""How the numbers of a column are written, by its name; others have four decimals."""
+    matrix = sm.shapley_values(read_log(out, games), **keywords)
+    out.warn(matrix.provenance.get("notices", ()))
+    out.save(matrix)
+    out.emit(matrix, lambda: _matrix_view(matrix))
 
 
-def shown(value: object, name: str = "") -> str:
-    """A cell as text: a number in the form of its column, `low .. high`, yes or no, `-` where there is nothing."""
-    if isinstance(value, tuple):
-        ends = [shown(end, name) for end in value]
-        return "" if "-" in ends else " .. ".join(ends)
-    if isinstance(value, str):
-        return printable(value)
-    if value is None or value != value:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return FORMS.get(name, lambda number: f"{number:z.4f}")(float(value))  # type: ignore[arg-type]
+@command(
+    "shapleymix transfer example/irds_raw.csv --calibrate",
+    "shapleymix shapley example/coalitions.csv -o exact.csv",
+    "shapleymix transfer example/irds_raw.csv exact.csv --calibrate",
+)
+@argument("matrix", "A")
+@argument("reference", "[B]")
+@option("--calibrate", "Scale each column of A to the measured loss drop in its column loss_drop.")
+@output("A, calibrated if asked for (.csv, .parquet, .jsonl or .json)")
+def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -> None:
+    """Show the transfer matrix A, or compare it with B by cosine and correlation.
+
+    Values that were measured within one run have an arbitrary scale in each column: they are nats only once they are
+    calibrated.
+    """
+    from shapleymix_cli.inputs import read_matrix
+
+    first = read_matrix(out, matrix)
+    if calibrate:
+        first = first.calibrated()
+    elif not _in_nats(first):
+        out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
+    out.save(first)
+    if reference is None:
+        out.emit(first, lambda: _matrix_view(first))
+        return
+    second = read_matrix(out, reference)
+    if calibrate and second.provenance.get("loss_drop"):
+        second = second.calibrated()
+    found = first.compare(second)
+    out.emit(found, lambda: _similarity_view(found, f"{matrix} against {reference}"))
 
 
-def score_or_loss(record: Any, value: Any) -> Any:
-    """A predicted number as it is shown: the score where a record holds error rates."""
-    return 1 - value if record.measure == "error" else value
+def _in_nats(matrix: sm.TransferMatrix) -> bool:
+    """Whether values were measured in nats, or calibrated since."""
+    return "loss_drop" not in matrix.provenance or "calibration" in matrix.provenance
 
 
-def intervals(
-    record: Any, lows: Iterable[float], highs: Iterable[float], *, gain: bool = False
-) -> dict[str, list[Any]]:
-    """A column of intervals of predicted numbers, or of gains; none where there are none."""
-    pairs = [(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
-    if record.measure == "error" and not gain:
-        pairs = [(1 - high, 1 - low) for low, high in pairs]
-    there = any(low == low for low, _ in pairs)
-    return {f"{percent(record.level)} interval": pairs} if there else {}
+def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:
+    """Values where there are any, with their standard errors, and the normalised ones."""
+    parts: list[Part] = []
+    scale = "in nats" if _in_nats(matrix) else "on a scale of their own"
+    named = {f"Shapley values {scale}": matrix.sv, "Standard errors": matrix.stderr, "Normalised values": matrix.nsv}
+    for title, values in named.items():
+        if values is not None:
+            columns = {name: values[:, place].tolist() for place, name in enumerate(matrix.targets)}
+            parts += section(f"{title} (row: source, column: target)", {"source": matrix.sources, **columns})
+    return parts
 
 
-def gains(record: Any, entries: Sequence[Any]) -> dict[str, list[Any]]:
-    """Columns of gains, with their intervals and the probability of being better."""
-    spread = intervals(record, [one.gain_low for one in entries], [one.gain_high for one in entries], gain=True)
-    return {"gain": [one.gain for one in entries], **spread, "P(better)": [one.probability for one in entries]}
+def _similarity_view(found: Similarity, title: str) -> list[Part]:
+    names = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+    kinds = {"normalised": found} | ({} if found.raw is None else {"raw": found.raw})
+    overall = {name.replace("_", " "): [getattr(one, name) for one in kinds.values()] for name in names}
+    targets = {name.replace("_", " "): getattr(found, f"{name}_by_target").tolist() for name in names}
+    by_target = section("Normalised values, by target", {"target": found.targets, **targets})
+    return [*section(title, {"values": list(kinds), **overall}), *by_target]
 
 
-def show(parts: Iterable[Part], *, everything: bool = False) -> None:
-    """Print lines and tables to standard output."""
-    page = width_of(sys.stdout)
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for part in dropwhile(lambda part: part == "", parts):
-        if isinstance(part, Table):
-            print("\n".join(_lines(part, page, everything, coloured)))
-        elif isinstance(part, Whole):
-            print(printable(part))
-        else:
-            text = folded(printable(part), page)
-            print(click.style(text, bold=True) if coloured and isinstance(part, Heading) else text)
+@command("shapleymix laws")
+def laws(out: Output) -> None:
+    """List the laws, simplest first: formula, fitted symbols, what each needs and assumes, and where it is from."""
+    from shapleymix.laws import BLACK_BOXES, LAWS
+
+    found = [_described(law) for law in (*LAWS.values(), *BLACK_BOXES.values())]
+    out.emit({"kind": "laws", "laws": found}, lambda: [part for law in found for part in _law_view(law)])
 
 
-def width_of(stream: object) -> int:
-    """Columns of the page: those of the terminal where there is one."""
-    return shutil.get_terminal_size((PAGE, 24)).columns if getattr(stream, "isatty", bool)() else PAGE
+def _described(law: Any) -> dict[str, Any]:
+    fitted = law.fitted()
+    return {
+        "name": law.name,
+        "formula": " ".join((law.__doc__ or "").split("\n\n")[0].replace("`", "").split()),
+        "per_target": [symbol.name for symbol in fitted if symbol.axes == "K"],
+        "per_source_and_target": [symbol.name for symbol in fitted if symbol.axes == "MK"],
+        "needs": list(law.needs),
+        "assumption": law.assumption,
+        "reference": law.reference,
+    }
 
 
-def folded(line: str, page: int) -> str:
-    """A line broken between words, its further lines indented."""
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    kept = textwrap.wrap(line, page, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(kept) if len(kept) > 1 else line
+def _law_view(law: dict[str, Any]) -> list[Part]:
+    needs = {"transfer": "--transfer", "families": "--languages"}
+    pairs = f"; for each source and target: {', '.join(law['per_source_and_target'])}"
+    return [
+        Heading(law["name"]),
+        f"  {law['formula']}",
+        f"  assumes    {law['assumption']}",
+        f"  fitted     for each target: {', '.join(law['per_target'])}{pairs if law['per_source_and_target'] else ''}",
+        f"  needs      {' and '.join(needs[name] for name in law['needs'] if name in needs) or 'nothing but the log'}",
+        f"  reference  {law['reference']}",
+        "",
+    ]
 
 
-def _lines(table: Table, page: int, everything: bool, coloured: bool) -> list[str]:
-    """The table in blocks of columns that fit the page, and how many rows are not shown."""
-    count = len(next(iter(table.columns.values())))
-    most = count if everything else min(count, MOST_ROWS)
-    columns = [[name, *(shown(cell, name) for cell in cells[:most])] for name, cells in table.columns.items()]
-    columns = [_aligned(column, left=place < table.words) for place, column in enumerate(columns)]
-    first, rest = columns[: table.words], columns[table.words :]
-    lines: list[str] = []
-    for block in _blocks(rest, page - sum(cell_len(column[0]) + len(GAP) for column in first)):
-        rows = [GAP.join(row).rstrip() for row in zip(*first, *block, strict=True)]
-        rows[0] = click.style(rows[0], bold=True) if coloured else rows[0]
-        lines += [*([""] if lines else []), *rows]
-    return lines + ([f"... and {count - most:,} more rows: -v shows all"] if most < count else [])
+@command(
+    "shapleymix baselines --languages example/languages.csv -D 8M",
+    "shapleymix baselines --languages example/languages.csv -D 8M --mixture temperature:3.3 --mixture unimax:2",
+)
+@option("--languages TABLE", "Languages table: available tokens.", required=True)
+@option("-D SIZE", "Tokens of the run.", "tokens", required=True)
+@option("--mixture [NAME=]MIX", "Show these: natural, uniform, temperature:T, unimax:E, en=0.5,de=50%.", multiple=True)
+@output("the mixtures (.csv, .parquet, .jsonl or .json)")
+def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[str]) -> None:
+    """Show mixtures by the names that practitioners use, with the epochs that each makes of every language.
 
+    `natural` is in proportion to the available tokens, `temperature:T` to their power 1/T, and `unimax:E` as even as
+    at most E epochs of each language allow.
+    """
+    from shapleymix.tables.baselines import table, usual
+    from shapleymix.tables.words import parse_budget
 
-def _aligned(column: Sequence[str], *, left: bool) -> list[str]:
-    """The cells of a column, all of one width."""
-    width = max(map(cell_len, column))
-    gaps = [" " * (width - cell_len(cell)) for cell in column]
-    return [cell + gap if left else gap + cell for cell, gap in zip(column, gaps, strict=True)]
-
-
-def _blocks(columns: Sequence[list[str]], room: int) -> list[list[list[str]]]:
-    """Columns that fit side by side, at least one in each block."""
-    blocks: list[list[list[str]]] = [[]]
-    left = room
-    for column in columns:
-        needed = cell_len(column[0]) + len(GAP) * bool(blocks[-1])
-        if blocks[-1] and needed > left:
-            blocks.append([])
-            left, needed = room, cell_len(column[0])
-        blocks[-1].append(column)
-        left -= needed
-    return blocks
+    D, held = parse_budget(tokens, "-D"), languages.available_tokens
+    found = table(mixture or usual(held, D), languages.names, held, D)
+    names = {"mixture": [one.name for one in found for _ in languages.names], "language": languages.names * len(found)}
+    ratios, epochs = ({one.name: getattr(one, what).tolist() for one in found} for what in ("p", "epochs"))
+    columns = {**names, "ratio": [*chain(*ratios.values())], "epochs": [*chain(*epochs.values())]}
+    document = {"kind": "baselines", "D": D, "columns": columns, "provenance": out.provenance()}
+    out.save(document)
+    known = {"language": languages.names, "available": held.tolist()}
+    ratio_table = section(f"Ratios at D = {size(D)}", {**known, **ratios})
+    out.emit(document, lambda: [*ratio_table, *section("Epochs", {"language": languages.names, **epochs})])

@@ -4,14 +4,14 @@
 >>> plot(mixture).save("mixture.png")
 >>> report(fit, mixture).save("report.html")
 
-Modules: `canvas` (one style, captions, saving), `matrices`, `fits`, `mixtures` (the figures), `page` with `markup`
-(one self-contained file), `question` (what its readers move), `web/` (its script and style).
+Modules: `canvas` (one style, captions, saving), `figures`, `page` with `markup` (one self-contained file), `question`
+(what its readers move), `web/` (its script and style).
 """
 
 from __future__ import annotations
 
 from shapleymix_view.canvas import Picture
-from shapleymix_view.drawing import plot
+from shapleymix_view.figures import plot
 from shapleymix_view.page import Page, report
 
 __all__ = ["Page", "Picture", "plot", "report"]

@@ -87,7 +87,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     """
     asked = opened(mixture)
     own = sm.problem(fit, mixture.N, mixture.D, **asked)
-    given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "cap")
+    given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "caps")
     nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
     wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
     sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from shapleymix.fitting.candidates import Candidate, Contender, candidate, conte
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
 from shapleymix.fitting.regimes import Parted, parted, parted_by
 from shapleymix.fitting.scores import Scores, score, surely
-from shapleymix.fitting.settings import BEYOND, SEED, Settings, Size
+from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
+from shapleymix.laws.classical import Additive
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.streams import Stream
@@ -23,7 +24,10 @@ from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
-USUAL = LearnedBase.name
+USUAL, RIVAL = LearnedBase.name, Additive.name
+MIXTURES_A_NUMBER = 6
+"""Mixtures that a log holds for each number of the rival before it is tried: with fewer it was never better, and it
+takes longer than all else (`bench_accuracy.py`)."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 
 
@@ -85,16 +89,9 @@ class Comparison(Tabular, Record):
         return self._scored()[int(np.argmin(self._errors()))].law
 
     def preferred(self) -> str:
-        """The law that `law="auto"` takes.
-
-        `learned-base`, unless another is better by more than two (paired) standard errors, more where there are few
-        mixtures (`told`); then, or where it is not compared, the law with the fewest numbers per target within one
-        standard error of the best. Of a dozen laws one is better by one standard error by luck alone.
-        """
-        scored = [entry.law for entry in self._scored()]
-        if USUAL not in scored:
-            return self._simplest()
-        return self._simplest() if self.told(scored.index(self.best()), scored.index(USUAL)) < 0 else USUAL
+        """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance (`told`)."""
+        scored, best = [entry.law for entry in self._scored()], self.best()
+        return USUAL if USUAL in scored and self.told(scored.index(best), scored.index(USUAL)) >= 0 else best
 
     def told(self, one: int, other: int, wider: float = 1.0) -> int:
         """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
@@ -111,13 +108,6 @@ class Comparison(Tabular, Record):
         error = wider * unbiased(float(self.gap_error[one, other]), self.mixtures)
         return surely(float(self.gap[one, other]), error, self.mixtures)
 
-    def _simplest(self) -> str:
-        """The law with the fewest numbers per target within one (paired) standard error of the best."""
-        errors, scored = self._errors(), self._scored()
-        top = int(np.argmin(errors))
-        close = [i for i in range(len(scored)) if self.gap[i, top] <= self.gap_error[i, top]]
-        return scored[min(close, key=lambda i: (scored[i].parameters, errors[i]))].law
-
     def _scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
 
@@ -133,6 +123,7 @@ def unbiased(error: float, mixtures: int) -> float:
 DRAWS = 2000
 
 
+@with_settings
 def compare(
     log: Logs,
     laws: Sequence[Contender] | Contender | None = None,
@@ -143,14 +134,7 @@ def compare(
     split: bool = False,
     seed: int = SEED,
     progress: Progress | None = None,
-    delta: float | None = Settings.delta,
-    prior: float = Settings.prior,
-    starts: int = Settings.starts,
-    folds: int = Settings.folds,
-    min_tokens: Size = Settings.min_tokens,
-    min_own_tokens: Size | None = Settings.min_own_tokens,
-    drop_warmup: float = Settings.drop_warmup,
-    last_only: bool = Settings.last_only,
+    **settings: Unpack[Keywords],
 ) -> Comparison:
     """Compare laws on runs that they were not fitted to, and as `fit` fits them (see `min_own_tokens`).
 
@@ -170,25 +154,6 @@ def compare(
         Seed of the paired bootstrap.
     progress : Progress, optional
         Is called with the law's name, its number and how many there are.
-    folds : int
-        Number of folds of the cross-validation; runs of one mixture stay in one fold.
-    delta : float, optional
-        Huber's threshold on log residuals; `inf` is plain least squares. By default the law's own: the
-        usual held-out error for `learned-base`, .001 for most others, as in Chinchilla's replications.
-    prior : float
-        Precision of the weak prior that pulls log coefficients towards their mean, as a share of the total weight times
-        delta; the law's other priors scale with it.
-    starts : int
-        Number of starting points for each target that are followed to the end.
-    min_tokens : Size
-        Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
-    min_own_tokens : Size, optional
-        Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
-        default none are left out, but runs without the language get a model of their own if they behave differently.
-    drop_warmup : float
-        Checkpoints before this share of their run's last D are left out.
-    last_only : bool
-        Only the last checkpoint of each run is used, so that the law predicts final losses.
 
     Raises
     ------
@@ -197,12 +162,11 @@ def compare(
     FitError
         If no law could be fitted.
     """
-    settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
-    whole = study_of(log, transfer, languages, settings, seed, with_held_out=split)
+    whole = study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed, with_held_out=split)
     masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
     contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
-    parts = parted_by(whole, ~masks[0], progress) if one_fit else parted(whole, progress=progress)
+    parts = parted_by(whole, ~masks[0]) if one_fit else parted(whole)
     notices = _unscored(parts, masks)
     found = contest(contenders, parts.study, masks, design, progress)
     return replace(found, notices=(*found.notices, *notices))
@@ -255,26 +219,22 @@ def contest(
 
 
 def selected(study: Study, progress: Progress | None = None) -> Comparison:
-    """The comparison from which `law="auto"` takes a law (see `Comparison.preferred`).
-
-    For budgets beyond the fitted ones the laws are compared there: on the largest size, fitted to the others.
+    """The comparison from which `law="auto"` takes a law: `learned-base`, and `additive` where runs may tell it.
 
     Raises
     ------
-    UsageError, FitError, DataError
-        If cross-validation was not asked for, there are too few mixtures for it, or the transfer matrix has not all
-        labels of the log.
+    UsageError, FitError
+        If cross-validation was not asked for, or there are too few mixtures for it.
     """
     if study.settings.folds < 2:
         raise UsageError("law auto needs cross-validation", hint="ask for 2 or more folds, or name a law")
     if study.mixtures < MIXTURES_NEEDED:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
-    if study.inputs.transfer is not None:  # else every law that takes it drops out, and a lesser one wins
-        study.inputs.transfer.aligned(study.inputs.sources, study.inputs.targets)
-    contenders = [candidate(name) for name in study.allowed()]
-    if study.settings.purpose == BEYOND:
-        return contest(contenders, study, *study.beyond(), progress)
+    contenders = [candidate(USUAL if study.inputs.sources else "chinchilla")]
+    rival = candidate(RIVAL)
+    if study.inputs.sources and study.mixtures >= MIXTURES_A_NUMBER * rival.size(study):
+        contenders.append(rival)
     return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
 
 

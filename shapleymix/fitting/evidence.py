@@ -80,10 +80,7 @@ def levels(values: FloatArray) -> FloatArray:
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
 
 
-HIGHEST_LOSS = 15.0  # nats per token; an untrained model of a vocabulary of 250,000 has 12.4
 LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
-FEWEST = 1e4  # tokens or parameters of any run worth its row
-TOKENS_PER_PARAMETER = (0.02, 1e5)  # of any run; published ones have 0.036 (Chinchilla's shortest) to 15,000
 DRIFT, DRIFT_ERRORS = 2e-3, 3.0  # residuals that move by both, log loss and standard errors, along the runs drift
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
@@ -94,7 +91,7 @@ def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
 
     Checkpoints are counted here; what they do to a fit, `questions_of_fit` says.
     """
-    return (*_units_of_losses(log, used), *_units_of_budgets(log), *_checkpoints(log))
+    return (*_units_of_losses(log, used), *_checkpoints(log))
 
 
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
@@ -119,38 +116,12 @@ def progress(log: RunLog) -> FloatArray:
 
 def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
     high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
-    large = [f"{name} up to {top:.4g}" for name, top in high.items() if top > HIGHEST_LOSS]
-    if large:
-        yield (
-            f"losses above {HIGHEST_LOSS:g} nats per token ({_listed(large)}): are these perplexities? "
-            "The loss is their natural logarithm"
-        )
     small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
     if small:
         yield (
             f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
             "byte: are they in another unit? Bits times 0.693 are nats"
         )
-
-
-def _units_of_budgets(log: RunLog) -> Iterator[str]:
-    """Numbers that are small by themselves, else one budget that is small for the other."""
-    small = [name for name, values in (("D", log.D), ("N", log.N)) if values.max() < FEWEST]
-    yield from (_small_budget(log, name, "") for name in small)
-    ratio, (low, high) = log.D / log.N, TOKENS_PER_PARAMETER
-    if not small and ratio.max() < low:
-        yield _small_budget(log, "D", f", at most {ratio.max():.2g} tokens for each parameter")
-    if not small and ratio.min() > high:
-        yield _small_budget(log, "N", f", at least {ratio.min():.2g} tokens for each parameter")
-
-
-def _small_budget(log: RunLog, name: str, why: str) -> str:
-    values, unit = (log.D, "tokens") if name == "D" else (log.N, "parameters")
-    shown = " to ".join(dict.fromkeys(f"{value:g}" for value in (values.min(), values.max())))
-    return (
-        f"{name} is {shown}{why}: are these thousands, millions or billions? {name} counts {unit}, written 1e9 or 1B, "
-        "and a law fitted in other units gives wrong answers at your budgets"
-    )
 
 
 def _checkpoints(log: RunLog) -> Iterator[str]:

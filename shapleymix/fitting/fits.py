@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular, cut, short
 from shapleymix.errors import caution
 from shapleymix.files import Json
+from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
 from shapleymix.fitting.evidence import Logs, harmed_by, one_log, own_tokens
@@ -25,7 +26,6 @@ from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.fitting.status import TargetStatus
 from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
-from shapleymix.fitting.unknowns import check_knobs, knobs_told
 from shapleymix.laws import Law
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record

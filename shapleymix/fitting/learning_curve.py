@@ -29,7 +29,6 @@ from shapleymix.fitting.scores import score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
-from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
@@ -201,7 +200,7 @@ def learning_curve(
     free = isinstance(law, str) and law == AUTO
     settings = Settings(delta, prior, starts, 0, folds, min_tokens, min_own_tokens, drop_warmup, last_only)
     whole = study_of(log, transfer, languages, settings, seed)
-    regimes = parted(whole, LearnedBase if free else law_of(law), progress)
+    regimes = parted(whole)
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level, folds = law_of(chosen), parse_level(level), study.settings.folds

@@ -3,8 +3,8 @@
 A model that never saw a language predicts it far worse than the law of those that did says, however little they saw.
 One law for both is pulled off by such runs; without them it knows nothing of such mixtures. So where the log tells the
 two regimes apart, its losses of runs with the language are fitted alone, and mixtures without it are predicted by the
-fit to all runs, which knows how all other sources help. Held-out errors of the law that is fitted tell them apart,
-paired by mixture; where none is named, those of `learned-base`, before any law is chosen or compared.
+fit to all runs, which knows how all other sources help. Held-out errors of `learned-base` tell them apart, paired by
+mixture, before any law is chosen or compared: one log has one answer, whatever law is asked.
 
 Legend: R rows or points, K targets.
 """
@@ -19,7 +19,9 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError
+from shapleymix.fitting.beliefs import held_out
 from shapleymix.fitting.coverage import TRACE, Coverage
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import own_source, own_tokens, without
 from shapleymix.fitting.fitted import Fitted, fitted_to, noise_of
 from shapleymix.fitting.noise import Noise
@@ -117,21 +119,21 @@ class Parted:
         return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
 
 
-def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None = None) -> Parted:
-    """The study without the losses of another regime, where held-out errors of a law tell of one.
+def parted(study: Study) -> Parted:
+    """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
 
-    They are apart if the law fitted to the others alone surely errs less on these (paired by mixture, as laws are
-    compared); or if one law errs `APART` times as much on runs without the target's own language, and that fit does not
-    surely err more. A filter on own tokens, 0 too, says otherwise.
+    They are apart if it surely errs less on the others when it is fitted to these alone (paired by mixture, as laws are
+    compared); or if, fitted to all, it errs `APART` times as much on runs without the target's own language, and the
+    other fit does not surely err more. A filter on own tokens, 0 too, says otherwise.
     """
     rows = _separable(study)
     one = Parted(study, study, np.zeros_like(rows))
-    if study.settings.min_own_tokens is not None or not study.settings.folds or not rows.any():
+    if study.settings.min_own_tokens is not None or study.settings.folds < 2 or not rows.any():
         return one
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=without(study.evidence, rows))
     try:
-        whole, others = _errors(study, law, progress), _errors(alone, law, progress)
+        whole, others = _errors(study), _errors(alone)
     except FitError:  # too few runs
         return one
     there, before = _mean(whole, rows), _mean(whole, with_own)
@@ -146,13 +148,13 @@ def parted(study: Study, law: type[Law] = LearnedBase, progress: Progress | None
     return Parted(study, replace(alone, evidence=evidence), rows)
 
 
-def parted_by(study: Study, rows: BoolArray, progress: Progress | None = None) -> Parted:
+def parted_by(study: Study, rows: BoolArray) -> Parted:
     """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
 
     Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
     target's own language and the rows that are fitted show that for another regime.
     """
-    parts = parted(study.only(rows), progress=progress)
+    parts = parted(study.only(rows))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
     if not lacking.any():
         return Parted(study, study, lacking)
@@ -194,11 +196,13 @@ def _separable(study: Study) -> BoolArray:
     return counts & lacking & np.array(enough)
 
 
-def _errors(study: Study, law: type[Law], progress: Progress | None) -> FloatArray:
-    """Held-out errors (R, K) of a law's log losses; NaN where there is none."""
-    plain = replace(study, settings=replace(study.settings, bootstrap=0))
-    predicted = fitted_to(plain, law, progress).held_out
-    return np.full(study.log.loss.shape, np.nan) if predicted is None else np.abs(np.log(predicted / study.log.loss))
+def _errors(study: Study) -> FloatArray:
+    """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none."""
+    masks, _ = study.cross_validation(min(study.settings.folds, study.mixtures))
+    problem = Problem.of(LearnedBase, study.evidence, study.inputs, study.settings)
+    x = problem.begun((~masks).astype(np.float64))
+    predicted, seen = held_out(problem.predicted(x), masks.argmax(axis=0)), problem.observed
+    return np.where(seen.weight > 0, np.abs(predicted - seen.log_loss), np.nan)
 
 
 def _mean(errors: FloatArray, of: BoolArray) -> float:

@@ -102,11 +102,13 @@ def _coverage(loss: FloatArray, low: FloatArray, high: FloatArray, use: BoolArra
 
 
 def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
+    """Share of the losses' variance that is explained; none of losses that are one but for rounding."""
     rows = np.maximum(use.sum(axis=0), 1)
     center = np.where(use, loss, 0.0).sum(axis=0) / rows
     spread = np.where(use, (loss - center) ** 2, 0.0).sum(axis=0)
     residual = np.where(use, (loss - predicted) ** 2, 0.0).sum(axis=0)
-    return np.where(spread > 0, 1.0 - residual / np.where(spread > 0, spread, 1.0), np.nan)
+    varies = spread > rows * (1e-12 * center) ** 2
+    return np.where(varies, 1.0 - residual / np.where(varies, spread, 1.0), np.nan)
 
 
 def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:

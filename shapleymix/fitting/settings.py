@@ -1,18 +1,20 @@
-"""How to fit and compare: every default stands here, once; the command line reads its own from here."""
+"""How to fit and compare: every keyword stands here, once; functions and the command line take theirs from here."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TypedDict, TypeVar
 
 from shapleymix.errors import UsageError
 from shapleymix.tables.words import parse_number, parse_size, parse_whole
 
 Size = float | str
 
-Purpose = Literal["within", "beyond"]
-WITHIN, BEYOND = "within", "beyond"
+Function = TypeVar("Function", bound=Callable[..., object])
 
 AUTO = "auto"
 LEVEL = 0.9
@@ -47,9 +49,6 @@ class Settings:
         Checkpoints before this share of their run's last D are left out.
     last_only : bool
         Only the last checkpoint of each run is used, so that the law predicts final losses.
-    purpose : str
-        For which budgets `law="auto"` chooses a law: "within" the fitted ones (by cross-validation over mixtures), or
-        "beyond" them (by how well fits to the smaller sizes predict the largest).
     """
 
     delta: float | None = None
@@ -61,7 +60,6 @@ class Settings:
     min_own_tokens: Size | None = None
     drop_warmup: float = 0.0
     last_only: bool = False
-    purpose: Purpose = WITHIN
 
     def __post_init__(self) -> None:
         for name, least in WHOLE.items():
@@ -78,23 +76,37 @@ class Settings:
             raise UsageError(f"a warm-up of {self.drop_warmup} of each run", hint=hint)
         if not isinstance(self.last_only, bool):
             raise UsageError(f"last_only: {self.last_only!r:.60} is neither True nor False")
-        if not (isinstance(self.purpose, str) and self.purpose in (WITHIN, BEYOND)):
-            known_purposes = f"the purposes are {WITHIN} and {BEYOND}: of budgets inside of the fitted ones, or outside"
-            raise UsageError(f"purpose: {self.purpose!r:.60} is none", hint=known_purposes)
-
-
-def require_purpose(settings: Settings, free: bool) -> None:
-    """Refuse a purpose by which nothing is chosen: where the law is not `free`, but named.
-
-    Raises
-    ------
-    UsageError
-        If budgets beyond the fitted ones are the purpose and the law is named.
-    """
-    if settings.purpose == BEYOND and not free:
-        hint = "leave it out (purpose), or let auto choose (law)"
-        raise UsageError(f"purpose {BEYOND!r}: it says how 'auto' chooses, and the law is named", hint=hint)
 
 
 WHOLE = {"starts": 1, "bootstrap": 0, "folds": 0}
 """Settings that count something, with the fewest."""
+
+
+class Keywords(TypedDict, total=False):
+    """What fitting, comparing and learning curves all take; see `Settings`."""
+
+    delta: float | None
+    prior: float
+    starts: int
+    folds: int
+    min_tokens: Size
+    min_own_tokens: Size | None
+    drop_warmup: float
+    last_only: bool
+
+
+def with_settings(function: Function) -> Function:
+    """Show in the signature and the text of a function that takes `Keywords` what each of them is."""
+    own = inspect.signature(function)
+    stated = [one for one in own.parameters.values() if one.kind != inspect.Parameter.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+        for one in fields(Settings)
+        if one.name in Keywords.__annotations__
+    ]
+    entries = re.finditer(r"^ {4}(\w+) : .+\n(?: {8}.+\n)+", Settings.__doc__ or "", re.MULTILINE)
+    texts = {entry[1]: entry[0] for entry in entries}
+    before, raises, after = (function.__doc__ or "").partition("\n    Raises\n")
+    vars(function)["__signature__"] = own.replace(parameters=[*stated, *shared])
+    function.__doc__ = f"{before}{''.join(texts[one.name] for one in shared)}{raises}{after}"
+    return function

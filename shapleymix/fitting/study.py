@@ -10,8 +10,9 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
+from shapleymix.fitting.beliefs import Tuned, tuned
 from shapleymix.fitting.coverage import untrained_losses
-from shapleymix.fitting.estimation import Problem, Tuned, tuned
+from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import (
     Evidence,
     Logs,
@@ -140,25 +141,6 @@ class Study:
         if leave_largest_N:
             return _some_of_both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
         return self.cross_validation(self.settings.folds)
-
-    def beyond(self) -> tuple[BoolArray, str]:
-        """Held-out rows (1, R) like those that a fit is made for when it is asked for larger budgets, and in words.
-
-        The largest size; or in a log of one size the tokens above the middle of their range.
-
-        Raises
-        ------
-        UsageError
-            If the log has one budget only.
-        """
-        N, D = self.log.N, self.log.D
-        if N.min() < N.max():
-            return self.hold_out(leave_largest_N=True)
-        if D.min() == D.max():
-            hint = "give runs of several sizes, or choose for budgets within (purpose)"
-            raise UsageError("the log has one N and one D: no law can be chosen for what lies beyond", hint=hint)
-        middle = float(np.sqrt(D.min() * D.max()))
-        return (middle < D)[None, :], f"largest token counts left out (D above {middle:g})"
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:
         """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""

@@ -14,12 +14,11 @@ In a problem every array of the law has one target, and the problems are its rep
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.display import short
 from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD
@@ -329,30 +328,3 @@ def _by_target(value: FloatArray, targets: int) -> FloatArray:
     if value.ndim == 2:
         return value.T
     return np.broadcast_to(value, (targets,))[:, None]
-
-
-def check_knobs(knobs: Mapping[str, FloatArray], targets: int) -> None:
-    """Refuse what no choice of beliefs gives: not one finite number for each of so many targets.
-
-    Raises
-    ------
-    ValueError
-        Naming the knob.
-    """
-    for name, values in knobs.items():
-        if values.shape != (targets,) or not np.isfinite(values).all():
-            raise ValueError(f"knobs: {name} holds not one finite number for each of {targets} targets")
-
-
-def knobs_told(knobs: Mapping[str, FloatArray], targets: Sequence[str]) -> list[str]:
-    """What cross-validation chose, in words: nothing where it chose nothing."""
-    told = [f"{name} {_usual_and_others(values, targets)}" for name, values in knobs.items()]
-    return [f"prior strengths, chosen by cross-validation: {', '.join(told)}"] if told else []
-
-
-def _usual_and_others(values: FloatArray, targets: Sequence[str]) -> str:
-    """The value (K,) of most targets, then the others, each with its targets."""
-    found, count = np.unique(values, return_counts=True)
-    first, *rest = found[np.argsort(-count, kind="stable")].tolist()
-    others = [f"{one:g} for {short([targets[j] for j in np.flatnonzero(values == one).tolist()])}" for one in rest]
-    return f"{first:g} ({'; '.join(others)})" if others else f"{first:g}"

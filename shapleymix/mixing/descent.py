@@ -29,10 +29,11 @@ from shapleymix.records import FloatArray
 STEPS = 80
 SHRINK = (0.1, 1e-3, 1e-6)
 """To what part a ratio may fall at once; outside of the bounds the first that lets a program in."""
-TINY, LEAST = 1e-13, 1e-6
+TINY, LEAST = 1e-12, 1e-6
 IDLE, STILL = 6, 1e-10
 """Steps without a fall of the objective after which the search ends, or sooner where no ratio changes by more."""
-HALVINGS = 30
+KEPT = 8
+"""Mixtures to which steps in turn went too far, whose tangents bound the worst case until one is taken wholly."""
 TOLERANCES = (1e-12, 1e-10, 1e-8)
 """Of the solver: the first that it reaches."""
 ENOUGH = 1e-4
@@ -53,23 +54,23 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
     bounds = goal.within
     inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
     p = np.where(bounds.movable, inside, bounds.lower)
-    w, pull, idle = _first_weights(goal, p), 0.0, 0
+    w, pull, idle, least, cuts = _first_weights(goal, p), 0.0, 0, np.inf, []
     for _ in range(STEPS):
         inside = bounds.violation(p) <= 1e2 * FEASIBLE
-        tried = (_model(goal, p, w, pull, part) for part in SHRINK[: 1 if inside else None])
+        tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
         model = next((one for one in tried if one is not None), None)
         if model is None:
             break
         step, w, pull, share = model.p - p, model.w, max(model.pull, 0.0), 1.0
-        value = _merit(goal, p, pull)
-        told = inside and np.isfinite(value) and model.fall > TINY * abs(value)  # else rounding hides the fall
-        for _ in range(HALVINGS if told else 0):
-            if _merit(goal, p + share * step, pull) <= value - ENOUGH * share * model.fall:
-                break
+        value, found = _merit(goal, p, pull), _merit(goal, model.p, pull)
+        rounding = TINY * abs(value)
+        while inside and model.fall > rounding and not found <= value - ENOUGH * share * model.fall and share > LEAST:
             share /= 2
+            found = _merit(goal, p + share * step, pull)
+        cuts = [*cuts, model.p][-KEPT:] if goal.worst and share < 1 else []
         p = p + share * step
         # A ratio that is nearly none needs a few more steps than the objective can tell.
-        idle = idle + 1 if inside and not told else 0
+        idle, least = (idle + 1, least) if inside and not found < least - rounding else (0, found)
         if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
             break
     return p if bounds.violation(p) <= FEASIBLE else start
@@ -90,12 +91,15 @@ def _merit(goal: Goal, p: FloatArray, pull: float) -> float:
     return goal.total(p) + 2 * pull * outside
 
 
-def _model(goal: Goal, p: FloatArray, w: FloatArray, pull: float, shrink: float) -> _Model | None:
-    """The quadratic program at p (M,), solved; None where a number is not finite or the solver fails."""
-    ball, movable, M, counted = goal.within.ball, goal.within.movable, len(p), np.flatnonzero(goal.w > 0)
-    slopes = (goal.pieces.jacobian(p)[:, counted] * goal.w[counted]).T
-    heights = goal.w[counted] * goal.law.losses(p)[counted]
-    gradient = goal.penalty_gradient(p) + (0.0 if goal.worst else slopes.sum(axis=0))
+def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shrink: float) -> _Model | None:
+    """The quadratic program at the first of the points (M,), solved, with tangents of the worst case at all of them;
+    None where a number is not finite or the solver fails."""
+    p, ball, movable, counted = points[0], goal.within.ball, goal.within.movable, np.flatnonzero(goal.w > 0)
+    M, tangents = len(p), [(goal.pieces.jacobian(q)[:, counted] * goal.w[counted]).T for q in points]
+    heights = [goal.w[counted] * goal.law.losses(q)[counted] for q in points]
+    heights = np.concatenate([h + t @ (p - q) for h, t, q in zip(heights, tangents, points, strict=True)])
+    gradient = goal.penalty_gradient(p) + (0.0 if goal.worst else tangents[0].sum(axis=0))
+    slopes = np.concatenate(tangents)
     gradient, slopes = np.where(movable, gradient, 0.0), np.where(movable, slopes, 0.0)
     curved = ball is not None and ball.kind == "kl"
     H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0)) / np.maximum(p, TINY))
@@ -118,7 +122,8 @@ def _model(goal: Goal, p: FloatArray, w: FloatArray, pull: float, shrink: float)
     duals = duals[plain:]
     if goal.worst:
         w = np.zeros_like(goal.w)
-        w[counted] = goal.w[counted] * np.maximum(duals[: len(counted)], 0.0)
+        shares = np.maximum(duals[: len(heights)], 0.0).reshape(len(points), -1).sum(axis=0)
+        w[counted] = goal.w[counted] * shares
     fall = -unit * float(cost @ x + x @ quadratic @ x / 2)
     return _Model(p + (scale * x)[:M], w, unit * float(duals[-1]) if curved else 0.0, fall)
 

@@ -4,7 +4,7 @@
 >>> curve.entries[0].first, curve.entries[0].second
 
 Both mean losses are convex: each mixture on the curve minimises `share` times the one plus `1 - share` times the other.
-Of the optima for many shares those are chosen that lie at like distances along the curve, each with its proof.
+Rounds of problems choose the shares so that points lie at like distances along the curve, each with its proof.
 
 Axes: M sources, K targets, R points.
 """
@@ -30,8 +30,10 @@ from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99
-ODDS = 10.0 ** np.linspace(-5, 5, 81)
-"""Odds of the shares that are solved for; the points are chosen among their optima."""
+ROUNDS = 3
+FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
+"""Odds of the shares of the first round."""
+END_ODDS = 1e7
 ALIKE = 1e-9
 """Mean losses that differ by less, relative, are the same: what a proof can tell."""
 REST = "rest"
@@ -224,10 +226,14 @@ def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
-    shares = np.array([0.0, *(ODDS / (1 + ODDS)), 1.0])
-    goals = [replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in shares.tolist()]
-    proofs = [proof for proof, _ in solve_all(goals)]
-    losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
+    wanted, known = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]), {}
+    for _ in range(ROUNDS + 1):
+        goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
+        known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
+        shares = np.array(sorted(known))
+        proofs = [known[share] for share in shares.tolist()]
+        losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
+        wanted = _between(shares[trusted], _along(losses[trusted]), points)
     whole = np.isfinite(losses).all(axis=1) & ~_dominated(losses)
     kept = np.flatnonzero(whole & trusted)
     if not len(kept):
@@ -261,14 +267,24 @@ def _along(losses: FloatArray) -> FloatArray:
     return way / max(way[-1], 1e-300)
 
 
+def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
+    """Shares that promise points at equal distances: linear between the log odds of those known."""
+    inner = np.clip(shares, 1 / END_ODDS, 1 - 1 / END_ODDS)
+    wanted = np.interp(np.linspace(0, 1, points), way, np.log(inner) - np.log1p(-inner))
+    return 1 / (1 + np.exp(-wanted))
+
+
 def _dominated(losses: FloatArray) -> BoolArray:
-    """Which points (R, 2) gain on one side nothing over a point that is as good on the other, to rounding."""
-    found, least = np.zeros(len(losses), dtype=bool), np.inf
-    first = np.where(np.isfinite(losses[:, 0]), losses[:, 0], 1e300)
-    for place in np.lexsort(losses.T).tolist():  # by the second side, then the first
-        found[place] = not first[place] < least - ALIKE * abs(first[place])
-        least = least if found[place] else first[place]
-    return found
+    """Which points (R, 2) another is at least as good as on both sides, and better on one; of equal ones the first.
+
+    Where one side leaves the other open, its own optimum may be any of many: that point is as good to rounding only.
+    """
+    tell = ALIKE * np.abs(losses)
+    with np.errstate(invalid="ignore"):
+        at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
+        better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
+    earlier = np.tri(len(losses), k=-1, dtype=bool)
+    return np.any(at_least & (better | (at_least.T & earlier)), axis=1)
 
 
 def _nearest(way: FloatArray, points: int) -> list[int]:

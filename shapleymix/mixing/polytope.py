@@ -401,14 +401,14 @@ def polytope_of(
     if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
         raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
     tokens = tokens_at_hand(names, languages, available)
-    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "epochs")
+    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
     epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
-    least = amounts(none, min_tokens, names, parse_size, "minimal tokens")
-    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fixed ratio")
+    least = amounts(none, min_tokens, names, parse_size, "min_tokens")
+    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fix")
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
-    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "cap"), supplied, np.ones(len(names))])
-    below = np.nan_to_num([fixed, amounts(none, floors, names, parse_ratio, "floor"), least / D])
+    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
+    below = np.nan_to_num([fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D])
     upper, lower = np.nanmin(above, axis=0), below.max(axis=0)
     words = np.array([FIXED, GIVEN, TOKENS, ""])
     held = np.isin(names, list(unseen))

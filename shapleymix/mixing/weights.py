@@ -89,11 +89,11 @@ def weights_of(
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), float(len(targets)), "unweighted: the mean of the losses")
     if isinstance(given, str) and given == NORMALIZED:
-        measured = amounts(nothing, monolingual, targets, parse_positive, "monolingual loss")
+        measured = amounts(nothing, monolingual, targets, parse_positive, "monolingual")
         return _normalized(targets, sources, alone, measured)
     if isinstance(given, str) and "=" not in given:
         raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
-    return _of_numbers(amounts(nothing, given, targets, parse_number, "weight"), targets, "given")
+    return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, "given")
 
 
 def _normalized(

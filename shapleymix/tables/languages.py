@@ -144,7 +144,7 @@ def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: A
         hint = "give a languages table as languages; available takes tokens by name, such as en=5T"
         raise UsageError(f"available: {described(available)} is no tokens by name", hint=hint)
     known = column_of(table, "available_tokens", sources)
-    return amounts(known, available, tuple(sources), parse_size, "available tokens")
+    return amounts(known, available, tuple(sources), parse_size, "available")
 
 
 def column_of(

@@ -11,36 +11,37 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
-from shapleymix.tables.runs import BUDGETS, LOSSES, UNIQUE, Losses, RunLog, concat
+from shapleymix.tables.runs import LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
 from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.words import check_label, parse_choice
+from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS = ("fit", "held-out")
 PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
 _SINGLE = ("run", "N", "D", "weight", "split", "seed")
-_HIGH = 15.0
-"""Nats: a guess among three million tokens costs no more, and no tokenizer has so many."""
 _NAMED_LIKE = (
     "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokens_unique_<source>; "
     "`shapleymix import` reads the tables of other tools"
 )
-_LOSS_HINT = "losses are nats per token; `shapleymix import` converts other units"
+_LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
+_UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
+_MOST_TOKENS = 1e6
+"""Tokens of a run for each parameter: published ones have up to 15,000."""
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
 _RULES = {
-    "N": (1.0, BUDGETS[1], "N counts non-embedding parameters, such as 243M"),
-    "D": (1.0, BUDGETS[1], "D counts tokens, such as 100B; 0 is an untrained model"),
+    "N": (1.0, 1e14, "N counts non-embedding parameters, such as 243M"),
+    "D": (1.0, 1e16, "D counts tokens, such as 100B; 0 is an untrained model"),
     "p_": (0.0, np.inf, None),
     "tokens_": (0.0, np.inf, None),
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
-    "loss_": (LOSSES[0], 1000.0, _LOSS_HINT),
+    "loss_": (LOSSES[0], 20.0, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
 _SIZES = ("N", "D", "tokens_", UNIQUE)
 
 
-def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -> RunLog:
+def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>") -> RunLog:
     """Read a run log, or several as one.
 
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
@@ -54,14 +55,17 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required") -
         these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
+    origin : str
+        What messages call a table that is no file.
 
     Raises
     ------
     DataError
-        With every fault of the table: its file, line, column, value, and what to do.
+        With every fault of the table: its file, line, column, value, and what to do. Of a log that must have losses
+        also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [parse_runs(read_sheet(table), need_losses=need) for table in listed(tables)]
+    logs = [parse_runs(read_sheet(table, origin), need_losses=need) for table in listed(tables)]
     return concat(logs, losses=losses)
 
 
@@ -80,6 +84,8 @@ def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
         raise DataError.of(faults, sheet.origin)
     log = _parse_rows(sheet, roles, faults)
     faults.extend(_repeated_rows(sheet, log))
+    if need_losses and not faults:
+        faults.extend(_no_models(sheet, log))
     if faults:
         raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
     return log
@@ -141,10 +147,6 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
     D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.tokens else None, faults)
     p = _checked_ratios(sheet, roles, written, D, faults, notices)
     loss = _matrix(sheet, roles.losses, "loss_", faults)
-    high = loss[loss > _HIGH]
-    if high.size:
-        worse = f"up to {high.max():g}, worse than a guess among 3 million tokens"
-        notices.append(f"{high.size} losses are above {_HIGH:g} nats per token, {worse}: {_LOSS_HINT}")
     if roles.ignored:
         more = ", ..." if len(roles.ignored) > 8 else ""
         notices.append(f"ignored {len(roles.ignored)} columns: {', '.join(roles.ignored[:8])}{more}")
@@ -271,3 +273,16 @@ def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
         if earlier != row and key[0] and key[1] == key[1]:
             message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
             yield sheet.fault(row, "run" if "run" in sheet.columns else None, message, hint)
+
+
+def _no_models(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
+    """What no language models have: N or D in other units, or in each other's place."""
+    N, D = log.N, log.D[log.trained]
+    sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
+    if not D.size:
+        return
+    if D.max() < N.min():
+        message = f"{sizes}: no model is trained on fewer tokens than it has parameters; N and D may be swapped"
+        yield sheet.header_fault(None, message, _UNIT_HINT)
+    elif N.max() < 1e3 or D.max() > _MOST_TOKENS * N.min():
+        yield sheet.header_fault(None, f"{sizes}: no model is so small for its tokens", _UNIT_HINT)

@@ -19,7 +19,7 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described,
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.words import align, format_size
+from shapleymix.tables.words import align, format_range
 
 Array = TypeVar("Array", FloatArray, IntArray)
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
@@ -100,11 +100,18 @@ class RunLog(Tabular, Shown):
 
     def summary(self) -> str:
         """How many runs of what, and where they are from, in a few lines."""
-        parts = [f"RunLog of {len(set(self.runs))} runs, {len(self)} rows, from {printable(self.origin)}"]
-        for name, values in (("N", self.N), ("D", self.D)):
-            parts.append(f"  {name} {' to '.join(dict.fromkeys(map(format_size, (values.min(), values.max()))))}")
+        parts = [f"RunLog from {printable(self.origin)}", f"  {self.extent}"]
         parts += [f"  sources: {short(self.sources)}", f"  targets: {short(self.targets)}"]
         return "\n".join([*parts, *(cut(f"note: {notice}") for notice in self.notices[:3])])
+
+    @property
+    def extent(self) -> str:
+        """How many runs and rows, and the range of the budgets and losses of what was trained, in one line."""
+        budgets = {"N": self.N, "D": self.D[self.trained]}
+        parts = [f"{len(set(self.runs))} runs, {len(self)} rows"]
+        parts += [f"{name} {format_range(values)}" for name, values in budgets.items() if values.size]
+        losses = self.loss[self.measured & self.trained[:, None]]
+        return ", ".join([*parts, f"losses {losses.min():.4g} to {losses.max():.4g} nats"] if losses.size else parts)
 
     def __len__(self) -> int:
         return len(self.runs)

@@ -71,8 +71,10 @@ def listed(given: object) -> Sequence[Any]:
     return given if isinstance(given, (list, tuple)) else [given]
 
 
-def read_sheet(table: Table) -> Sheet:
+def read_sheet(table: Table, origin: str = "<memory>") -> Sheet:
     """Read a table without judging its cells. A file is read once: `digest` is the hash of the bytes that were read.
+
+    `origin` is what messages call a table that is no file.
 
     Raises
     ------
@@ -84,7 +86,7 @@ def read_sheet(table: Table) -> Sheet:
         return sheet_of(*bytes_of(table))
     frame = _frame(table)
     digest = hashlib.sha256(repr(frame.to_dict(as_series=False)).encode("utf-8", "replace")).hexdigest()
-    return _sheet(Origin("<memory>", digest), frame.to_dict(), range(1, frame.height + 1))
+    return _sheet(Origin(origin, digest), frame.to_dict(), range(1, frame.height + 1))
 
 
 def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:

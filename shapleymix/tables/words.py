@@ -83,6 +83,11 @@ def format_size(value: float, digits: int = 4) -> str:
     return f"{rounded:.12g}"
 
 
+def format_range(values: FloatArray, digits: int = 4) -> str:
+    """The least and the largest of some sizes, `243M to 1.3B`, or the one that they all are."""
+    return " to ".join(dict.fromkeys(format_size(one, digits) for one in (values.min(), values.max())))
+
+
 def align(
     names: Sequence[str],
     *,
@@ -267,7 +272,7 @@ def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
     read : Read
         Function that makes a number of a value; its second argument says what the value is, for messages.
     what : str
-        What the numbers are, in the singular: "cap", "floor".
+        What the numbers are given as, for messages: "caps", "floors".
 
     Raises
     ------

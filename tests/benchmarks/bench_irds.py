@@ -41,7 +41,7 @@ import torch  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
-from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
+from shapleymix_irds.train.settings import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 K, LENGTH, SHARE = 8, 64, 0.25

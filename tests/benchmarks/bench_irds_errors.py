@@ -27,8 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(Path(__file__).parent)]
 
 from _report import finish, must, row, table  # noqa: E402
-from shapleymix_irds.accounts.ledger import Array, Evaluation, Ledger  # noqa: E402
-from shapleymix_irds.accounts.log import read_log  # noqa: E402
+from shapleymix_irds.ledger import (  # noqa: E402
+    Array,
+    Evaluation,
+    Ledger,
+    read_log,
+)
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402
 

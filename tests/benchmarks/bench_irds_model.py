@@ -27,7 +27,7 @@ from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.schedule import choose_every, extra_cost  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
 from shapleymix_irds.train.outputs import flops_of_a_token  # noqa: E402
-from shapleymix_irds.train.shapes import ModelConfig, model_config  # noqa: E402
+from shapleymix_irds.train.settings import ModelConfig, model_config  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 LANGUAGES = ("en", "de", "fr", "zh", "ja", "es", "ru")

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
-from shapleymix.game.values import shapley_values  # noqa: E402
+from shapleymix.game.coalitions import shapley_values  # noqa: E402
 from shapleymix.tables.run_reading import read_runs  # noqa: E402
 from shapleymix.tables.transfer import TransferMatrix, read_transfer  # noqa: E402
 

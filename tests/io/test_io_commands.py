@@ -15,7 +15,7 @@ import pytest
 import yaml
 from cli_tools import Run, runner
 from known_fits import KnownFit
-from shapleymix_io.formats import FORMATS
+from shapleymix_io.export import FORMATS
 
 import shapleymix as sm
 
@@ -56,7 +56,7 @@ def test_what_is_shown_reads_the_table(run: Run, tmp_path: Path) -> None:
     assert (document["missing"], document["entries"]["N"], "Runtime" in document["columns"]) == ([], "params", True)
     made = run(*words[1:-1], tmp_path / "runs.csv", "--json").document
     assert (made["rows"], made["losses"]) == (24, 120)
-    assert "999.4k .. 1.999M" in made["taken"]["D"]
+    assert "999.4k to 1.999M" in made["extent"]
     assert made["provenance"]["inputs"].keys() == {"wandb.csv"}
     assert run("import wandb.csv --write-map", tmp_path / "map.toml").code == 2, "one text is split, several are words"
     assert run("import", "wandb.csv", "--write-map", tmp_path / "map.toml").code == 0

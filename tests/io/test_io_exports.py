@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shapleymix_io import export
 from shapleymix_io.blends import exact
-from shapleymix_io.formats import FORMATS
+from shapleymix_io.export import FORMATS
 
 import shapleymix as sm
 

@@ -167,35 +167,6 @@ def test_a_long_table_leaves_out_ratios_of_zero(tmp_path: Path) -> None:
     assert log.p.tolist() == [[0.5, 0.5], [1, 0]]
 
 
-GOOD = {"N": 1e8, "D": 1e9, "loss_en": 3.0}
-NO_MODEL = {
-    "swapped": {"N": 1e9, "D": 1e8},
-    "millions": {"N": 124.0},
-    "billions": {"D": 2.5},
-    "thousand millions": {"N": 7000.0, "D": 1e12},
-    "perplexity": {"loss_en": 20.0},
-}
-
-
-@pytest.mark.parametrize("name", NO_MODEL)
-def test_what_no_model_has_is_asked_about(name: str) -> None:
-    frame = pl.DataFrame(
-        {"run": ["a"], "p_en": [1.0], **{key: [one] for key, one in {**GOOD, **NO_MODEL[name]}.items()}}
-    )
-    assert imported([frame.with_columns(**{key: pl.lit(one) for key, one in GOOD.items()})], ColumnMap()).taken["N"]
-    with pytest.raises(DataError) as caught:
-        read(frame)
-    assert "--as-is" in str(caught.value.hint)
-    assert read(frame, as_is=True)["N"].to_list() == frame["N"].to_list()
-
-
-def test_the_range_of_what_was_read_is_said() -> None:
-    taken = imported(
-        [wide(P, LOSS, "w/{lang}", "l/{lang}")], ColumnMap.of({**NAMED, "p": "w/{lang}", "loss": "l/{lang}"})
-    ).taken
-    assert ("97.6k" in taken["N"], "1M .. 2M" in taken["D"], "2.25 .. 4.5" in taken["loss"]) == (True, True, True)
-
-
 TABLE = pl.DataFrame(
     {"run": RUNS, "N": N, "D": D, "p_en": [1.0] * 4, "l_en": [3.0] * 4, "l_avg": [3.0] * 4, "_step": [9] * 4}
 )
@@ -227,7 +198,7 @@ OWN = {"loss": {"en": "l_en"}}
 )
 def test_what_is_asked_wrongly(map: Any, kind: type[ShapleyMixError], told: str) -> None:
     with pytest.raises(kind) as caught:
-        read(TABLE, map, as_is=True)
+        read(TABLE, map)
     assert told in str(caught.value)
 
 

@@ -22,7 +22,7 @@ from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, r
 from matrix_models import Case as Wrapping  # noqa: E402
 from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.accounts.step import combine_halves  # noqa: E402
+from shapleymix_irds.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
 

@@ -14,9 +14,9 @@ import numpy as np  # noqa: E402
 from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, batch, loss_of, make_model, relative, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.accounts.ledger import Blocks, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
 from shapleymix_irds.errors import TrackerError  # noqa: E402
+from shapleymix_irds.ledger import Blocks, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402

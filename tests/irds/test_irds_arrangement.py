@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, VOCAB, WIDTH, batch, loss_of, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.distributed import Arrangement  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
+from shapleymix_irds.world import Arrangement  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from irds_models import LENGTH, VOCAB, make_model, sequence_losses
 from shapleymix_irds.batch import Piece
-from shapleymix_irds.distributed import World
-from shapleymix_irds.engines.engine import Engine
-from shapleymix_irds.engines.sketches import Form
+from shapleymix_irds.engine import Engine
+from shapleymix_irds.sketches import Form
+from shapleymix_irds.world import World
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh

@@ -182,12 +182,6 @@ def test_settings_that_cannot_be_meant(options: dict[str, Any]) -> None:
         make(**options)
 
 
-@pytest.mark.parametrize("name", ["val_sequences", "measure_sequences", "numbers", "side", "overhead"])
-def test_options_that_cannot_be_meant(name: str) -> None:
-    with pytest.raises(TrackerError, match=name):
-        Options(**{name: 0})
-
-
 def test_a_tracker_needs_languages_something_to_train_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(TrackerError, match="languages"):
         IRDS(make_model(), ["en", "en"], val=None)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, make_model, relative  # noqa: E402
 from shapleymix_irds import IRDS  # noqa: E402
-from shapleymix_irds.accounts.ledger import Evaluation, Ledger  # noqa: E402
+from shapleymix_irds.ledger import Evaluation, Ledger  # noqa: E402
 
 
 def by_hand(model: Any, x: Any, y: Any, lang: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from irds_models import LANGUAGES, VOCAB, Decoder, batch, loss_of, validation  # noqa: E402
+from irds_models import LANGUAGES, Decoder, batch, loss_of, validation  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -27,20 +27,6 @@ class Reentrant(Decoder):
         return self.head(self.norm(x))
 
 
-class Counting(Decoder):
-    """Counts tokens."""
-
-    load: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("load", torch.zeros(VOCAB))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        self.load += torch.bincount(ids.flatten(), minlength=VOCAB)
-        return super().forward(ids)
-
-
 def made(kind: type[Decoder] = Decoder, **options: Any) -> tuple[Any, IRDS]:
     torch.manual_seed(0)
     model = kind().double()
@@ -53,16 +39,3 @@ def test_reentrant_checkpointing_is_refused(free: bool) -> None:
     with pytest.raises(CoverageError, match="reentrant checkpointing hides"):
         tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("engine", ["sketch", "exact"])
-@pytest.mark.parametrize("free", [False, True])
-def test_a_counter_counts_the_training_batch_alone(engine: Any, free: bool) -> None:
-    model, tracker = made(Counting, engine=engine, **({"val": None} if free else {}))
-    x, y, lang = batch((3, 2, 4, 1))
-    for step in range(2):
-        tracker.backward(loss_of(model), x, y, lang, step=step)
-        tracker.commit(lr=0.1)
-    if not free:
-        tracker.measure(loss_of(model))
-    assert torch.equal(model.load, 2 * torch.bincount(x.flatten(), minlength=VOCAB).double())

@@ -14,9 +14,9 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, validation  # noqa: E402
-from shapleymix_irds.accounts import log  # noqa: E402
-from shapleymix_irds.accounts.log import replay, segments  # noqa: E402
+from shapleymix_irds import ledger as log  # noqa: E402
 from shapleymix_irds.errors import ResumeError  # noqa: E402
+from shapleymix_irds.ledger import replay, segments  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 

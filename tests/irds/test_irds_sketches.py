@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, Decoder, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.engines.rows import Labels  # noqa: E402
-from shapleymix_irds.engines.sketches import (  # noqa: E402
+from shapleymix_irds.sketches import (  # noqa: E402
     Form,
+    Labels,
     gradient_sketch,
     matrix_sketch,
     vector_sketch,

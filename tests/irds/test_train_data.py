@@ -18,11 +18,20 @@ pytest.importorskip("torch")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapleymix_irds.train.corpus import Stream, languages_in, open_corpus
-from shapleymix_irds.train.feed import Sampler, deal, passes, share_of_rank, shuffled, spread
+from shapleymix_irds.train.corpus import (
+    Sampler,
+    Stream,
+    deal,
+    languages_in,
+    open_corpus,
+    passes,
+    share_of_rank,
+    shuffled,
+    spread,
+    toy_documents,
+)
 from shapleymix_irds.train.settings import Settings
 from shapleymix_irds.train.text import Tokenizer, read_file, read_tokens, text_place
-from shapleymix_irds.train.toy import toy_documents
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 

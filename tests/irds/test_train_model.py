@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from shapleymix_irds.train import model as decoders  # noqa: E402
-from shapleymix_irds.train import shapes  # noqa: E402
+from shapleymix_irds.train import settings as shapes  # noqa: E402
 
 from shapleymix.errors import UsageError  # noqa: E402
 

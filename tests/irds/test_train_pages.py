@@ -14,8 +14,7 @@ torch = pytest.importorskip("torch")
 
 from shapleymix_irds.train.app import command  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
-from shapleymix_irds.train.settings import Settings, read_toml  # noqa: E402
-from shapleymix_irds.train.shapes import BYTE_VOCABULARY, ModelConfig  # noqa: E402
+from shapleymix_irds.train.settings import BYTE_VOCABULARY, ModelConfig, Settings, read_toml  # noqa: E402  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 

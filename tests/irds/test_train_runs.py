@@ -21,7 +21,7 @@ from safetensors.torch import load_file  # noqa: E402
 from shapleymix_irds.train import checkpoint  # noqa: E402
 from shapleymix_irds.train.loop import Run  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
-from shapleymix_irds.train.shapes import ModelConfig  # noqa: E402
+from shapleymix_irds.train.settings import ModelConfig  # noqa: E402
 
 from shapleymix.tables.run_reading import read_runs  # noqa: E402
 from shapleymix.tables.transfer import read_transfer  # noqa: E402

@@ -148,7 +148,7 @@ def test_a_wrong_command_ends_with_code_2_and_no_traceback(
 
 @pytest.mark.parametrize("words", ["irds_train.py", "train"])
 def test_without_torch_there_is_one_plain_error_with_a_hint(words: str) -> None:
-    run = "from shapleymix_irds.commands import run" if words == "train" else "from runpy import run_path"
+    run = "from shapleymix_irds.__main__ import run" if words == "train" else "from runpy import run_path"
     call = "run()" if words == "train" else f"run_path({str(ROOT / 'adapters' / words)!r}, run_name='__main__')"
     code = f"import sys; sys.modules['torch'] = None; sys.path[:0] = {[str(ROOT), str(ROOT / 'adapters')]!r}; "
     code += f"sys.argv[1:] = {['train'] if words == 'train' else []!r}; {run}; {call}"

@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 from cli_tools import Run
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import grid, read_plan
-from shapleymix_sweep.pool import HOPELESS, Pool
-from shapleymix_sweep.results import state_of
-from shapleymix_sweep.running import Programs, attempt
+from shapleymix_sweep.plans import grid, read_plan, state_of
+from shapleymix_sweep.running import HOPELESS, Pool, Programs, attempt
 from sweep_tools import check_log, counts, game_plan, programs, running, wait_for
 
 from shapleymix.errors import UsageError

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from cli_tools import Run
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import FAILED, OUT, Plan, grid, read_plan
-from shapleymix_sweep.results import collect, result_of, state_of
+from shapleymix_sweep.plans import FAILED, OUT, Plan, collect, grid, read_plan, result_of, state_of
 from sweep_tools import check_log, game_plan
 
 import shapleymix as sm

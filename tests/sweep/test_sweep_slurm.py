@@ -15,8 +15,7 @@ import pytest
 from cli_tools import Run
 from shapleymix_sweep import slurm
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import grid, read_plan
-from shapleymix_sweep.results import state_of
+from shapleymix_sweep.plans import grid, read_plan, state_of
 from sweep_tools import ROOT, check_log, counts, game_plan, paths, programs, start, wait_for
 
 from shapleymix.errors import UsageError

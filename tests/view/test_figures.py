@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from shapleymix_view import Picture, plot
 from shapleymix_view.canvas import luminance, readable_on
-from shapleymix_view.drawing import DRAWN, draw
+from shapleymix_view.figures import DRAWN, draw
 
 import shapleymix as sm
 from shapleymix.errors import UsageError

@@ -21,10 +21,9 @@ from shapleymix.tables.simplex import format_mixture, parse_mixture
 from shapleymix_irds import IRDS, Options
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train import checkpoint, outputs
-from shapleymix_irds.train.corpus import Corpus, open_corpus
-from shapleymix_irds.train.export import check_goal, export
-from shapleymix_irds.train.feed import Feed, Sampler, Sequences, passes, spread, windows_of
+from shapleymix_irds.train.corpus import Corpus, Feed, Sampler, Sequences, open_corpus, passes, spread, windows_of
 from shapleymix_irds.train.model import sequence_losses
+from shapleymix_irds.train.outputs import check_goal, export
 from shapleymix_irds.train.settings import Settings
 from shapleymix_irds.train.world import World, bf16, build, join, sync_gradients
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
-from shapleymix_irds.train.shapes import ModelConfig
+from shapleymix_irds.train.settings import ModelConfig
 
 ROTARY_BASE, NORM_EPS = 10_000.0, 1e-5
 

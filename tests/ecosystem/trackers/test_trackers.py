@@ -25,7 +25,7 @@ def losses(name: str, step: int) -> dict[str, float]:
 
 
 def log_of(source: Any, map: Any = None, **options: Any) -> sm.RunLog:
-    return sm.read_runs(read(source, map, **options))
+    return sm.read_runs(read(source, map, **options), losses="optional")
 
 
 def is_right(log: sm.RunLog) -> bool:
@@ -138,7 +138,7 @@ def test_the_state_that_a_hugging_face_trainer_saves(tmp_path: Path) -> None:
     trainer = transformers.Trainer(model, how, train_dataset=data(64, 9), eval_dataset=sets)
     trainer.train()
     state = tmp_path / "mix-01/checkpoint-4/trainer_state.json"
-    log = log_of(state, ["N=1M", "p.en=0.5", "p.de=0.5"], as_is=True)
+    log = log_of(state, ["N=1M", "p.en=0.5", "p.de=0.5"])
     assert log.runs == ("mix-01", "mix-01")
     assert log.D.tolist() == [2 * 4 * 16, 4 * 4 * 16]
     last = [entry for entry in trainer.state.log_history if entry["step"] == 4]

@@ -7,11 +7,9 @@ from typing import Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix_cli.console import Output
-from shapleymix_cli.inputs import law_of, read_log
-from shapleymix_cli.making import argument, command, option, output
-from shapleymix_cli.tables import (
+from shapleymix_cli.console import (
     Heading,
+    Output,
     Part,
     Table,
     gains,
@@ -22,6 +20,8 @@ from shapleymix_cli.tables import (
     significant,
     size,
 )
+from shapleymix_cli.inputs import law_of, read_log
+from shapleymix_cli.making import argument, command, option, output
 
 SEARCH = ("log", "starts", "iterations", "tolerance", "prior", "delta")
 """Parameters of fits that are none of the command line."""

@@ -21,8 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from shapleymix_irds.engines.rows import Labels
-from shapleymix_irds.engines.sketches import call, matrix_sketch, vector_sketch
+from shapleymix_irds.sketches import Labels, call, matrix_sketch, vector_sketch
 
 Kind = Literal["matrix", "flipped", "table", "shift", "scale", "rms", "layer"]
 

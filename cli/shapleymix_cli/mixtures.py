@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix_cli.commands.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
-from shapleymix_cli.console import Output
+from shapleymix_cli.console import Output, Part, Table, gains, intervals, score_or_loss, section, size
+from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
 from shapleymix_cli.making import command, option, output
-from shapleymix_cli.tables import Part, Table, gains, intervals, score_or_loss, section, size
 
 if TYPE_CHECKING:
     from shapleymix.mixing.mixture import MixtureGrid

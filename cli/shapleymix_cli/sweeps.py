@@ -11,11 +11,9 @@ import click
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix_cli.console import Output
-from shapleymix_cli.failures import DATA_SAY_NO
+from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
 from shapleymix_cli.making import SETTINGS, Group, argument, command, option, output
-from shapleymix_cli.tables import Heading, Table, Whole, percent, size
 
 if TYPE_CHECKING:
     from shapleymix_sweep.mixtures import Mixtures
@@ -72,11 +70,11 @@ def mixtures(
         keywords[name] = read_log(out, keywords[name], losses="optional")
     log = read_log(out, runs, losses="optional") if runs else None
     found = sm.design(n, log, sources=names, **keywords)
-    now = found.error[0]
     columns = {"run": found.runs, "error": found.error[1:].tolist()}
     columns |= {f"p_{name}": found.p[:, place].tolist() for place, name in enumerate(found.sources)}
     title = f"{len(found)} runs; error: expected over all mixtures once the run is trained"
-    out.answer(found, lambda: [Heading(title + (f"; now {percent(now, 2)}" if now == now else "")), Table(columns)])
+    title += f"; now {percent(found.error[0], 2)}" if found.trained else ""
+    out.answer(found, lambda: [Heading(title), Table(columns)])
 
 
 def _list(
@@ -184,7 +182,7 @@ def launch(
     run is trained by two. Ctrl-C asks the programs to end and waits up to a minute for their checkpoints; a second
     Ctrl-C ends them at once. Exit code 1 if a run failed.
     """
-    from shapleymix_sweep.pool import Pool
+    from shapleymix_sweep.running import Pool
 
     if dry_run:
         left = [*Pool(plan).waiting]
@@ -198,7 +196,7 @@ def launch(
 
 
 def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
-    from shapleymix_sweep.pool import Pool
+    from shapleymix_sweep.running import Pool
     from shapleymix_sweep.slurm import parse_options, submit
 
     told, left = parse_options(texts), [*Pool(plan).waiting]
@@ -212,7 +210,7 @@ def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> 
 
 def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int, keep_going: bool) -> None:
     """Train on this machine, and say which runs failed and why."""
-    from shapleymix_sweep.pool import Pool
+    from shapleymix_sweep.running import Pool
 
     pool = Pool(plan, retries, keep_going, lambda text: out.warn([text]), out.progress or (lambda *_: None))
     pool.run(*where)
@@ -275,8 +273,8 @@ def collect(out: Output, plans: list[str], strict: bool) -> None:
 
     Each run is there once, under its name and id, with the N and D that it realised.
     """
-    from shapleymix_sweep.results import collect as collected
-    from shapleymix_sweep.results import state_of
+    from shapleymix_sweep.plans import collect as collected
+    from shapleymix_sweep.plans import state_of
 
     states = [state_of(read_plan(out, path)) for path in plans]
     runs: list[dict[str, Any]] = []

@@ -13,10 +13,9 @@ from shapleymix.errors import Location, StoreError, UsageError
 from shapleymix.files import read_json
 from shapleymix.records import Record
 from shapleymix.tables.simplex import parse_mixture
-from shapleymix_cli.console import Output
+from shapleymix_cli.console import Output, Part, Table, Whole, section
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
-from shapleymix_cli.tables import Part, Table, Whole, section
 
 if TYPE_CHECKING:
     from shapleymix_io import Export
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
 @argument("sources", "SOURCE...")
 @option("--map FILE.toml|KEY=VALUE", "Which column is what; repeatable.", multiple=True)
 @option("--join TABLE", "A table with one row for each run (N, ratios).", multiple=True)
-@option("--as-is", "Accept values of N, D and losses that no language model has.")
 @option("--show", "List the columns, and print the command that may read them.")
 @option("--write-map FILE.toml", "Write a first map, to be edited, and stop.")
 @output("the run log (.csv, .parquet, .jsonl)")
 def import_(
-    out: Output, sources: list[str], map: list[str], join: list[str], as_is: bool, show: bool, write_map: str | None
+    out: Output, sources: list[str], map: list[str], join: list[str], show: bool, write_map: str | None
 ) -> None:  # fmt: skip
     """Read the runs that other tools keep, and write them as a run log.
 
@@ -61,16 +59,21 @@ def import_(
             out.note([f"wrote {write_map}: look it over, and give it as --map"])
         out.emit({"kind": "proposal", **vars(found)}, lambda: _proposal_view(found, [*sources], [*join]))
         return
-    log = imported(sources, ColumnMap.of(map), join, as_is=as_is)
+    log = imported(sources, ColumnMap.of(map), join)
     for one in log.files:
         out.used(one.file, one.sha256)
-    runs = sm.read_runs(log.frame)
+    runs = sm.read_runs(log.frame, origin=log.origin)
     out.note([*log.notices, *runs.notices])
     out.save(runs)
-    told = {"runs": len({*runs.runs}), "rows": len(runs), "losses": int(runs.measured.sum()), "taken": log.taken}
+    told = {
+        "runs": len({*runs.runs}),
+        "rows": len(runs),
+        "losses": int(runs.measured.sum()),
+        "extent": runs.extent,
+        "taken": log.taken,
+    }
     document = {"kind": "import", **told, "notices": log.notices, "provenance": out.provenance()}
-    head = f"{told['runs']} runs, {told['rows']} rows, {told['losses']} losses"
-    out.emit(document, lambda: _taken(head, log.taken))
+    out.emit(document, lambda: _taken(runs.extent, log.taken))
 
 
 def _proposal_view(found: Proposal, sources: list[str], join: list[str]) -> list[Part]:

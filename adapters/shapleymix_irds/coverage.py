@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
-from shapleymix_irds.distributed import World, is_sharded
-from shapleymix_irds.engines.calls import READERS
-from shapleymix_irds.engines.rows import Labels
+from shapleymix_irds.calls import READERS
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.wrappers import isolated, tidy, whole_names
+from shapleymix_irds.sketches import Labels
+from shapleymix_irds.world import World, is_sharded, isolated, tidy, whole_names
 
 FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
 FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses

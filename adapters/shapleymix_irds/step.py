@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from shapleymix_irds.accounts.ledger import Evaluation
 from shapleymix_irds.batch import Inputs, length, rows
-from shapleymix_irds.distributed import World
-from shapleymix_irds.engines.engine import Engine
+from shapleymix_irds.engine import Engine
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.following import Rates
+from shapleymix_irds.ledger import Evaluation
+from shapleymix_irds.world import World
 
 
 @dataclass(frozen=True)

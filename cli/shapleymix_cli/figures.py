@@ -9,8 +9,8 @@ import click
 import shapleymix as sm
 from shapleymix.errors import Location, SolveError, UsageError
 from shapleymix.records import Record
-from shapleymix_cli.commands.fits import fit_argument, law_file, like
 from shapleymix_cli.console import Output
+from shapleymix_cli.fits import fit_argument, law_file, like
 from shapleymix_cli.inputs import load, load_fit, read_log, read_matrix
 from shapleymix_cli.making import argument, command, option, output
 
@@ -42,7 +42,7 @@ def plot(
 
     With --json the numbers that are drawn are printed. Needs matplotlib: pip install 'matplotlib>=3.10.7'.
     """
-    from shapleymix_view.drawing import draw
+    from shapleymix_view.figures import draw
 
     if out.path is None and not out.as_json:
         raise UsageError("nothing says where to draw", hint="give -o FIGURE.png, or --json for the numbers alone")

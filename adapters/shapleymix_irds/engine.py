@@ -18,18 +18,19 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.distributed import Arrangement, World, local
-from shapleymix_irds.engines.calls import READERS, MatrixProbe, Use, VectorProbe, broadcast_shape
-from shapleymix_irds.engines.coverage import Coverage
-from shapleymix_irds.engines.rows import Labels
-from shapleymix_irds.engines.sketches import Form, Layout, gradient_sketch, key_of
+from shapleymix_irds.calls import READERS, MatrixProbe, Use, VectorProbe, broadcast_shape
+from shapleymix_irds.coverage import Coverage
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.wrappers import (
+from shapleymix_irds.sketches import Form, Labels, Layout, gradient_sketch, key_of
+from shapleymix_irds.world import (
+    Arrangement,
+    World,
     check_averaged,
     check_wrappers,
     differentiate,
     is_compiled,
     isolated,
+    local,
     named_parameters,
     tidy,
     whole_names,

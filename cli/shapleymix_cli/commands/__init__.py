@@ -1,1 +1,0 @@
-"""The commands, a file for each part of the work: each is the function of its name."""

@@ -1,0 +1,376 @@
+"""The figures: of fits and what is said of laws, of transfer matrices, of mixtures; and one way to draw any result."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shapleymix import Comparison, Design, Downstream, Fit, Frontier, LearningCurve, Mixture, TransferMatrix
+from shapleymix.errors import ShapleyMixWarning, UsageError, described
+from shapleymix.fitting.evidence import Logs, one_log
+from shapleymix.records import FloatArray
+from shapleymix.tables.words import format_size
+from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+MOST_PANELS = 12
+"""So many targets or tasks are drawn, the first ones."""
+
+
+def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
+    """Each target's loss at the last checkpoints of a log, a colour for each size, against Theta or the prediction.
+
+    Parameters
+    ----------
+    fit : Fit
+        The fit.
+    log : RunLog, path, or a sequence of them
+        The runs, those that were fitted or others.
+    against : {"theta", "prediction"}
+        What lies along the horizontal axis; a law without Theta is drawn against its predictions.
+    """
+    rows = one_log(log).aligned(fit.sources, fit.targets)
+    rows = rows.select(rows.trained)
+    ends = {
+        key: row for row, key in sorted(enumerate(zip(rows.runs, rows.N, strict=True)), key=lambda one: rows.D[one[0]])
+    }
+    rows = rows.select(np.array(sorted(ends.values())))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShapleyMixWarning)
+        said = fit.predict(rows.p, rows.N, rows.D, unique=rows.unique)
+    pieces = fit.law.pieces(rows.N, rows.D) if against == "theta" else None
+    by_theta = pieces is not None and pieces.form == "power"
+    x = pieces.theta(rows.p) if pieces is not None and by_theta else said.losses
+    count, sizes = min(len(fit.targets), MOST_PANELS), np.unique(rows.N)
+    there = ~np.isnan(rows.loss) & ~np.isnan(said.losses)
+
+    own = np.array([fit.sources.index(name) if name in fit.sources else -1 for name in fit.targets])
+    without = (own >= 0) & (rows.p[:, np.maximum(own, 0)] == 0)
+
+    def draw(figure: Figure) -> None:
+        for j, axes in enumerate(panels(figure, count)):
+            for place, N in enumerate(sizes.tolist()):
+                some, colour = (N == rows.N) & there[:, j], COLOURS[place % len(COLOURS)]
+                axes.vlines(x[some, j], said.low[some, j], said.high[some, j], color=colour, alpha=0.3, linewidth=1.6)
+                for hollow, label in ((False, f"N = {format_size(N)}"), (True, None)):
+                    shown = some & (without[:, j] == hollow)
+                    axes.plot(x[shown, j], rows.loss[shown, j], MARKS[place % len(MARKS)], color=colour, label=label,
+                              markersize=3, markerfacecolor="white" if hollow else colour)  # fmt: skip
+            if not by_theta:
+                ends = [float(np.nanmin(x[:, j])), float(np.nanmax(x[:, j]))]
+                axes.plot(ends, ends, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
+            axes.set_title(fit.targets[j], fontweight="bold", pad=3)
+            axes.set_xlabel("Theta" if by_theta else "predicted loss, nats")
+        figure.axes[0].legend()
+
+    error = np.abs(rows.loss - said.losses)[there].sum() / rows.loss[there].sum()
+    inside = ((rows.loss >= said.low) & (rows.loss <= said.high))[there & ~np.isnan(said.low)]
+    hollow = ", hollow marks those of runs without the target's language" if without[there].any() else ""
+    caption = (
+        f"Loss (nats) of each run against {'Theta' if by_theta else 'its prediction'} under law {fit.law.name}; lines "
+        f"are the {said.level:.0%} intervals of single runs{hollow}. These runs: PE {error:.2%}"
+        f"{f', {inside.mean():.0%} within their interval' if len(inside) else ''}."
+    )
+    r, k = np.nonzero(there)
+    table = {"run": [rows.runs[i] for i in r], "target": [fit.targets[j] for j in k], "x": x[r, k].tolist()}
+    table |= {"loss": rows.loss[r, k].tolist(), "low": said.low[r, k].tolist(), "high": said.high[r, k].tolist()}
+    return picture("fit", 0.95 + 1.75 * -(-count // 3), draw, caption, table)
+
+
+def plot_compare(comparison: Comparison) -> Picture:
+    """The held-out errors of laws on the same runs, the best on top, with standard errors."""
+    scored = [(one.law, one.scores.mean["PE"], one.standard_error) for one in comparison.entries if one.scores]
+    if not scored:
+        raise UsageError("no law of the comparison could be scored", hint="compare laws that the log allows")
+    names, values, errors = map(list, zip(*sorted(scored, key=lambda one: one[1]), strict=True))
+    PE, error = 100 * np.array(values), 100 * np.array(errors)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        bars(axes, names, PE, PE - error, PE + error)
+        axes.set_xlabel("held-out error (PE), %")
+
+    caption = (
+        f"Held-out errors of {len(names)} laws: {comparison.design}, {comparison.rows} rows; bars with standard errors."
+    )
+    return picture(
+        "compare", 0.9 + 0.2 * len(names), draw, caption, {"law": names, "PE": values, "standard_error": errors}
+    )
+
+
+def plot_learning_curve(curve: LearningCurve) -> Picture:
+    """Held-out error against the number of mixtures, and how far more would bring it."""
+    shown = sorted({*curve.mixtures.tolist(), *curve.ahead.tolist()})
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.errorbar(curve.mixtures, 100 * curve.PE, 100 * curve.error, fmt="o", color=INK, label="measured")
+        axes.plot(curve.ahead, 100 * curve.expected, color=ACCENT, label="expected")
+        axes.fill_between(curve.ahead, 100 * curve.low, 100 * curve.high, color=ACCENT, alpha=0.15, linewidth=0)
+        axes.set(xscale="log", xlabel="mixtures fitted", ylabel="held-out error (PE), %")
+        axes.set_xticks(shown, [f"{one:.0f}" for one in shown])
+        axes.minorticks_off()
+        axes.legend()
+
+    caption = (
+        f"Held-out error of law {curve.law} against the number of fitted mixtures; the band holds {curve.level:.0%}."
+    )
+    table = {"mixtures": curve.ahead.tolist(), "PE": curve.expected.tolist(), "low": curve.low.tolist()}
+    return picture("learning curve", 3.0, draw, caption, table | {"high": curve.high.tolist()})
+
+
+def plot_downstream(tasks: Downstream) -> Picture:
+    """The scores of runs on each task against the losses of its language, and the line through them."""
+    found = tasks.calibrations[:MOST_PANELS]
+
+    def draw(figure: Figure) -> None:
+        for axes, one in zip(panels(figure, len(found)), found, strict=True):
+            line = np.linspace(one.losses.min(), one.losses.max(), 60)
+            axes.plot(one.losses, one.scores, "o", color=INK, markersize=3)
+            axes.plot(line, one.score(line), color=ACCENT)
+            axes.set_title(f"{one.label}: held-out R2 {one.held_out_R2:.2f}", pad=3)
+            axes.set(xlabel="loss, nats", ylabel="score")
+
+    table = {
+        "task": [one.label for one in found for _ in one.losses],
+        "loss": [loss for one in found for loss in one.losses.tolist()],
+        "score": [score for one in found for score in one.scores.tolist()],
+    }
+    more = f" (the first {len(found)} of {len(tasks.calibrations)})" if len(found) < len(tasks.calibrations) else ""
+    caption = (
+        f"Scores of runs on {len(found)} tasks{more} against the losses of their languages, and the curve that "
+        "predicts held-out mixtures best."
+    )
+    return picture("downstream", 0.6 + 1.75 * -(-len(found) // 3), draw, caption, table)
+
+
+MOST_NUMBERS = 12
+"""Up to so many sources and targets, each cell shows its number."""
+
+
+def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -> Picture:
+    """One matrix, or two side by side, of Shapley values in nats where both have them, else normalised.
+
+    Parameters
+    ----------
+    matrix, other : TransferMatrix
+        What each source (row) does for each target (column).
+    """
+    shown = [matrix] if other is None else [matrix, other.aligned(matrix.sources, matrix.targets)]
+    raw = all(one.sv is not None for one in shown)
+    values = [np.asarray(one.sv if raw else one.nsv) for one in shown]
+    off = [np.where(_diagonal(matrix), np.nan, one) for one in values]
+    top = max(float(np.nanmax(np.abs(one))) for one in off) if len(matrix.sources) > 1 else 1.0
+
+    def draw(figure: Figure) -> None:
+        for axes, one in zip(np.ravel(figure.subplots(1, len(values))), values, strict=True):
+            _heat_map(axes, one, matrix, top)
+
+    unit = "nats of loss drop" if raw else "normalised Shapley values"
+    caption = (
+        f"What each source (row) does for each target (column), {unit}; colours end at the largest off the diagonal."
+    )
+    rows = [(s, t) for s in matrix.sources for t in matrix.targets]
+    table = {"source": [s for s, _ in rows], "target": [t for _, t in rows]}
+    table |= {f"value{place or ''}": one.ravel().tolist() for place, one in enumerate(values)}
+    return picture("transfer", 1.2 + 0.28 * len(matrix.sources), draw, caption, table)
+
+
+def plot_agreement(one: TransferMatrix, other: TransferMatrix) -> Picture:
+    """The normalised values of two matrices against each other, with their cosine and Pearson correlation."""
+    other = other.aligned(one.sources, one.targets)
+    if len(one.sources) * len(one.targets) < 3:
+        raise UsageError("two matrices of fewer than three values agree in nothing", hint="give larger ones")
+    own, x, y = _diagonal(one), one.nsv, other.nsv
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle="--")
+        axes.plot(x[own], y[own], "s", color=FAINT, label="a language for itself")
+        axes.plot(x[~own], y[~own], "o", color=ACCENT, label="for another")
+        axes.set(xlabel="first matrix, normalised", ylabel="second matrix, normalised")
+        axes.legend()
+
+    told = [
+        f"cosine {_cosine(a, b):.3f}, Pearson {np.corrcoef(a, b)[0, 1]:.3f}"
+        for a, b in ((x.ravel(), y.ravel()), (x[~own], y[~own]))
+    ]
+    caption = f"Two transfer matrices: {told[0]}; off the diagonal {told[1]}."
+    return picture("agreement", 4.2, draw, caption, {"first": x.ravel().tolist(), "second": y.ravel().tolist()})
+
+
+def _diagonal(matrix: TransferMatrix) -> np.ndarray:
+    return np.array([[source == target for target in matrix.targets] for source in matrix.sources])
+
+
+def _cosine(a: FloatArray, b: FloatArray) -> float:
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def _heat_map(axes: Axes, values: FloatArray, matrix: TransferMatrix, top: float) -> None:
+    image = axes.imshow(values, cmap="RdBu", vmin=-top, vmax=top, aspect="auto")
+    axes.set_xticks(range(len(matrix.targets)), matrix.targets, rotation=45 if len(matrix.targets) > 6 else 0)
+    axes.set_yticks(range(len(matrix.sources)), matrix.sources)
+    if max(values.shape) > MOST_NUMBERS:
+        return
+    for (i, j), value in np.ndenumerate(values):
+        colour = readable_on(image.to_rgba(np.array([value]))[0, :3].tolist())
+        axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=colour)
+
+
+SMALL, MOST_BARS = 0.005, 16
+"""Of more sources than `MOST_BARS`, those with a smaller ratio are drawn as one bar."""
+
+
+def plot_mixture(mixture: Mixture) -> Picture:
+    """Ratios with intervals and caps, the largest on top, and the gain over each rival."""
+    order = np.argsort(-mixture.p, kind="stable")
+    shown = order if len(order) <= MOST_BARS else order[mixture.p[order] >= SMALL]
+    names = [mixture.sources[i] for i in shown]
+    values, low, high = mixture.p[shown], mixture.p_low[shown], mixture.p_high[shown]
+    if len(shown) < len(order):
+        names.append(f"{len(order) - len(shown)} others")
+        values = np.append(values, mixture.p.sum() - values.sum())
+        low, high = np.append(low, np.nan), np.append(high, np.nan)
+    rivals = [one for one in mixture.baselines if np.isfinite(one.gain)]
+
+    def draw(figure: Figure) -> None:
+        first, second = figure.subplots(1, 2, width_ratios=(3, 2)) if rivals else (figure.subplots(), None)
+        bars(first, names, values, low, high, len(rivals))
+        _caps(first, mixture, shown)
+        first.set_xlabel("ratio")
+        if second is not None:
+            gain, worst, best = np.array([(one.gain, one.gain_low, one.gain_high) for one in rivals]).T
+            bars(second, [f"over {one.name}" for one in rivals], gain, worst, best, len(names))
+            second.axvline(0, color=INK, linewidth=0.6)
+            second.set_xlabel("gain" if mixture.measure == "error" else "gain, nats")
+
+    limits = " and caps (red ticks)" if (mixture.caps[shown] < 1).any() else ""
+    right = "; on the right what it gains over other mixtures" if rivals else ""
+    caption = (
+        f"The mixture for N = {format_size(mixture.N)}, D = {format_size(mixture.D)}, with {mixture.level:.0%} "
+        f"intervals{limits}{right}."
+    )
+    table = {"source": names, "p": values.tolist(), "low": low.tolist(), "high": high.tolist()}
+    return picture("mixture", 1.1 + 0.22 * max(len(names), len(rivals)), draw, caption, table)
+
+
+def _caps(axes: Axes, mixture: Mixture, shown: np.ndarray) -> None:
+    for place, i in enumerate(shown.tolist()):
+        if mixture.caps[i] < 1:
+            axes.plot([mixture.caps[i]] * 2, [place - 0.4, place + 0.4], color="#c2410c", linewidth=1.4)
+
+
+def plot_frontier(frontier: Frontier) -> Picture:
+    """The trade-off between two sets of targets, and the mixtures along it."""
+    first, second = (np.array([getattr(one, side) for one in frontier.entries]) for side in ("first", "second"))
+    p = np.stack([one.p for one in frontier.entries])
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2)
+        left.plot(first, second, "o-", color=ACCENT)
+        left.set(xlabel=_side(frontier.first_targets), ylabel=_side(frontier.second_targets))
+        largest = np.argsort(-p.max(axis=0))[: len(COLOURS)]
+        for place, i in enumerate(largest.tolist()):
+            right.plot(first, p[:, i], "-", color=COLOURS[place], label=frontier.sources[i])
+        others = np.setdiff1d(np.arange(p.shape[1]), largest)
+        if len(others):
+            right.plot(first, p[:, others].sum(axis=1), ":", color=FAINT, label=f"{len(others)} others")
+        right.set(xlabel="along the curve (loss of the first)", ylabel="ratio")
+        right.legend()
+
+    caption = (
+        f"Trade-off {frontier.between} at N = {format_size(frontier.N)}, D = {format_size(frontier.D)}: along the "
+        "curve no mixture lowers one mean loss without raising the other. On the right the ratios."
+    )
+    table = {"first": first.tolist(), "second": second.tolist()}
+    table |= {f"p_{name}": p[:, i].tolist() for i, name in enumerate(frontier.sources)}
+    return picture("frontier", 3.0, draw, caption, table)
+
+
+def _side(targets: Sequence[str]) -> str:
+    """What an axis says of the targets of one side."""
+    some = ", ".join(targets[:3])
+    return f"mean loss of {some}{f' and {len(targets) - 3} more' if len(targets) > 3 else ''}, nats"
+
+
+def plot_design(design: Design) -> Picture:
+    """Planned mixtures as stacked bars, in order, and the expected error after each."""
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        bottom = np.zeros(len(design))
+        for i, name in enumerate(design.sources):
+            left.bar(range(1, len(design) + 1), design.p[:, i], bottom=bottom, color=COLOURS[i % len(COLOURS)],
+                     alpha=1 - 0.35 * (i // len(COLOURS) % 3), label=name if i < 8 else None)  # fmt: skip
+            bottom += design.p[:, i]
+        left.set(xlabel="run", ylabel="ratio")
+        figure.legend(loc="outside upper center", ncols=8)
+        right.plot(range(1, len(design) + 1), 100 * design.error[1:], "o-", color=ACCENT)
+        right.set(xlabel="runs", ylabel="expected error, %")
+
+    caption = (
+        f"{len(design)} mixtures to train next, the most useful first, after {design.trained} at hand, and the "
+        "expected error of a loss after each."
+    )
+    table = {"run": list(design.runs), "error": design.error[1:].tolist()}
+    table |= {f"p_{name}": design.p[:, i].tolist() for i, name in enumerate(design.sources)}
+    return picture("design", 3.0, draw, caption, table)
+
+
+DRAWN: Mapping[str, tuple[str, Callable[..., Picture]]] = {
+    "agreement": ("transfer", plot_agreement),
+    "compare": ("comparison", plot_compare),
+    "design": ("design", plot_design),
+    "downstream": ("downstream", plot_downstream),
+    "fit": ("fit", plot_fit),
+    "frontier": ("frontier", plot_frontier),
+    "learning-curve": ("learning-curve", plot_learning_curve),
+    "mixture": ("mixture", plot_mixture),
+    "transfer": ("transfer", plot_transfer),
+}
+"""What `shapleymix plot` draws: the kind of the record that it takes, and who draws it."""
+
+
+def draw(figure: str, *records: Any, **keywords: Any) -> Picture:
+    """A figure by its name, of the records that it takes.
+
+    Raises
+    ------
+    UsageError
+        If the first record is of another kind, or the figure takes other things.
+    """
+    kind, function = DRAWN[figure]
+    for one in records if kind == "transfer" else records[:1]:
+        if getattr(type(one), "kind", None) != kind:
+            raise UsageError(f"figure {figure!r} is of a {kind}, not of {described(one)}")
+    try:
+        signature(function).bind(*records, **keywords)
+    except TypeError as error:
+        takes = ", ".join(signature(function).parameters)
+        raise UsageError(f"figure {figure!r} takes other things ({error})", hint=f"it takes {takes}") from error
+    return function(*records, **keywords)
+
+
+def plot(result: Any, *others: Any, **keywords: Any) -> Picture:
+    """A figure of a result: a fit (with its log), a mixture, a matrix (or two), a comparison, a frontier, ...
+
+    Raises
+    ------
+    UsageError
+        If nothing draws such a result.
+    """
+    kind = getattr(type(result), "kind", None)
+    found = next((name for name, (wanted, _) in DRAWN.items() if kind == wanted and name != "agreement"), None)
+    if found is None:
+        hint = f"figures are drawn of {', '.join(sorted({wanted for wanted, _ in DRAWN.values()}))}"
+        raise UsageError(f"{described(result)} has no figure", hint=hint)
+    return draw(found, result, *others, **keywords)
