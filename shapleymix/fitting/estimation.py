@@ -134,7 +134,7 @@ class Problem:
         """
         draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
-        if self.evidence.repeats(self.packing.law) and self.evidence.repeated is None:
+        if self.packing.law.takes_repetition and self.evidence.repeated is None:
             center = drawn_centers(len(self.inputs.sources), len(shares), seed)
             there = replace(self, repeated=center)
             if self.evidence.tells(self.packing.law):
