@@ -260,8 +260,8 @@ class Problem:
     ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
-        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all, are
-        log h and log R*.
+        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
+        are log h and log R*.
         """
         at = self.repeated if at is None else at
         weight = self.observed.weight.T[target] * shares * self._trust(target, at)

@@ -241,7 +241,7 @@ class Evidence:
         return believed(self.log.p.shape[1])[0] if self.repeated is None else self.repeated
 
     def ratios(self, repeated: FloatArray) -> FloatArray:
-        """What laws take for the ratios (..., R, M), at log h and log R* (..., 1 + M): fewer where tokens are repeated."""
+        """What laws take for the ratios (..., R, M) at log h and log R* (..., 1 + M): less where tokens repeat."""
         return effective(self.log.p, self.shares, np.exp(-repeated[..., 1:])[..., None, :])
 
     def losses(self, law: Law, repeated: FloatArray, targets: IntArray | None = None) -> FloatArray:

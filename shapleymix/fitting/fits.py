@@ -16,7 +16,7 @@ from shapleymix.files import Json
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.comparison import Comparison
 from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
-from shapleymix.fitting.evidence import Logs, harmed_by, one_log, own_tokens
+from shapleymix.fitting.evidence import Logs, harmed_by, harms, one_log, own_tokens
 from shapleymix.fitting.exponents import assumed
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -317,6 +317,8 @@ class Fit(Tabular, Record):
         place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
         limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
         counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
+        if self.repetition is not None and harms(self.law):
+            counted += self.repetition.much_harm(p, limits, N, D, self.sources, self.targets)
         apart = () if self.absent is None else self.absent.warnings(self.targets, p)
         narrow = () if self.replicates is None and self.noise is None else self.lacks()
         return (*place.warnings(losses), *apart, *counted, *narrow)

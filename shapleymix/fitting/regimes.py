@@ -177,7 +177,7 @@ def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tu
 def _absent(parts: Parted, with_own: Fitted, law: type[Law], progress: Progress | None) -> Absent:
     """The law fitted to all losses, for those without the target's own language.
 
-    Log h and log R* stay those of the fit `with_own`: one log has one of each, and the other regime would pull them off.
+    Log h and log R* stay those of the fit `with_own`: the other regime would pull them off.
     """
     whole, known = parts.whole, with_own.repetition
     if known is not None and known.told:

@@ -1,8 +1,8 @@
 """What a fit knows of repeated tokens: how fast they lose their worth, and what harm they do in the end.
 
-The formulas are `effective` and `harmful` of `laws.pieces`: one h serves the whole log, and each source has an R*. Where
-runs repeat tokens both are fitted with the targets' symbols (`shared`), in folds and bootstrap replicates, too. Where
-they do not, both stay at the centre of what is believed, and the replicates draw them from it.
+The formulas are `effective` and `harmful` of `laws.pieces`: one h serves the whole log, and each source has an R*.
+Where runs repeat tokens both are fitted with the targets' symbols (`shared`), in folds and bootstrap replicates, too.
+Where they do not, both stay at the centre of what is believed, and the replicates draw them from it.
 
 Legend: R rows, M sources, K targets, B replicates.
 """
@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import short
 from shapleymix.errors import UsageError, described
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harmed_by
 from shapleymix.laws import Law
+from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.baselines import ONCE, epochs_of, repetition, repetitions
@@ -99,13 +101,14 @@ class Repetition(Record):
             ("epochs", self.epochs, (sources, 2)),
             ("replicates", self.replicates, None if replicates is None else (*replicates.batch(), 1 + sources)),
         ):
-            if shape is not None and np.shape(found) != shape:
-                raise ValueError(f"repetition: {name} of shape {np.shape(found)}, expected {shape}")
+            have = None if found is None else found.shape
+            if shape is not None and have != shape:
+                raise ValueError(f"repetition: {name} of shape {have}, expected {shape}")
         if (self.epochs[:, 0] > self.epochs[:, 1]).any():
             raise ValueError("repetition: fewest epochs above the most")
 
     def with_source(self, row: int) -> Repetition:
-        """The same with one more source at a row, of whose epochs nothing is known: its R* is the mean of the others."""
+        """The same with one more source at a row, of which nothing is known: its R* is the mean of the others."""
 
         def wider(values: FloatArray) -> FloatArray:
             return np.insert(values, 1 + row, values[..., 1:].mean(axis=-1), axis=-1)
@@ -122,7 +125,7 @@ class Repetition(Record):
         return self.replicates + FORM * far * moved[:, None] * (np.arange(self.replicates.shape[1]) == 0)
 
     def form(self, epochs: FloatArray) -> float:
-        """Spread of log losses at a mixture of so many epochs (M,) for the form's sake; 0 within twice the fitted ones."""
+        """Spread of log losses at epochs (M,) for the form's sake; 0 within twice the fitted ones."""
         most = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
         beyond = np.nan_to_num(epochs) / (FAR * most)
         return WIDER * float(np.log(np.maximum(beyond, 1.0)).max(initial=0.0)) if self.told else 0.0
@@ -166,6 +169,20 @@ class Repetition(Record):
         """How well h tells the best epochs, in words."""
         low, high = np.log(self.interval(level)[:, 0]) / CUBE
         return f"a factor of {np.exp((high - low) / 2):.2g} each way"
+
+    def much_harm(
+        self, p: FloatArray, unique: FloatArray, N: FloatArray, D: FloatArray,
+        sources: Sequence[str], targets: Sequence[str],
+    ) -> list[str]:  # fmt: skip
+        """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
+        u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
+        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(sources, targets)
+        if harm.size == 0 or harm.max() <= MOST_HARM:
+            return []
+        named = short([name for name, most in zip(targets, harm.max(axis=0).tolist(), strict=True) if most > MOST_HARM])
+        return [
+            f"repeated tokens add up to {harm.max():.0%} to the loss on {named}: so much harm is known only roughly"
+        ]
 
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"

@@ -128,12 +128,6 @@ class Regime:
             harm = np.exp(symbols[..., 0])[..., None, None] * core * unit * self.harmed
         return found.supplied(self.supply, rate, harm)
 
-    def harm(self, p: FloatArray) -> FloatArray:
-        """(K,) what repeated tokens add to each loss at one mixture (M,), as a share of the core."""
-        if self.supply is None or not harms(self.law):
-            return np.zeros(self.harmed.shape[1])
-        return np.exp(self.symbols[0]) * harmful(p, self.supply, self.N, self.D) @ self.harmed
-
     def losses(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
         if self.pieces is None:

@@ -77,7 +77,7 @@ class CoreLaw(Law):
     def with_harm(
         self, log_loss: FloatArray, slopes: dict[str, FloatArray], harm: FloatArray, N: FloatArray, D: FloatArray
     ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """What `expansion` gives, with the `harm` (..., R, K) of repeated tokens, a share of C(N, D), added to the loss."""
+        """What `expansion` gives, with the `harm` (..., R, K) of repeated tokens added, as a share of C(N, D)."""
         law, N, D = self.at(N, D)
         core, by_core = law.fall_slopes(N, D)
         loss = np.exp(log_loss)

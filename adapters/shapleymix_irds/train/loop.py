@@ -348,7 +348,7 @@ class Run:
         """Write the rows that there are so far."""
         if self.world.main and self.rows:
             again = repeated(self.settings, self.corpus, self.ratios).any() or self.settings.unique_tokens
-            unique = self.pools * float(self.settings.seq) if again else None
+            unique = (self.pools * self.settings.seq).astype(np.float64) if again else None
             outputs.write_rows(self.settings, self.rows, self.shape.non_embedding, self.ratios, unique)
 
     def _finish(self) -> None:

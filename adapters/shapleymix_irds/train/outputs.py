@@ -102,7 +102,7 @@ def write_rows(
 
 
 def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray, pools: IntArray) -> None:
-    """Write settings, and of each language its tokens and the epochs of `counts` (M,) sequences of `pools` (M,) ones."""
+    """Write settings, and of each language its tokens and epochs: `counts` (M,) sequences of `pools` (M,) ones."""
     languages = {
         stream.language: {
             "tokens_trained": int(count) * settings.seq,
