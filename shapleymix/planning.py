@@ -26,7 +26,8 @@ from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs
 from shapleymix.fitting.fits import Fit
-from shapleymix.mixing.polytope import FEASIBLE, Polytope, polytope_of
+from shapleymix.mixing.bounds import polytope_of
+from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.problem import Size, problem
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream

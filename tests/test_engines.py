@@ -18,8 +18,7 @@ from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_pr
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, divergence
 from shapleymix.mixing.proof import ProofError, prove
-from shapleymix.mixing.search import corners
-from shapleymix.mixing.solving import solve, solve_all, solve_replicates
+from shapleymix.mixing.solving import corners, solve, solve_all, solve_replicates
 
 TIGHT = 1e-8
 

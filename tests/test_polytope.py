@@ -10,9 +10,9 @@ from known_fits import BOUNDS, bounds_of
 from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError, UsageError
-from shapleymix.mixing.groups import Group
-from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Polytope, linear_minimiser, polytope_of
-from shapleymix.mixing.search import corners
+from shapleymix.mixing.bounds import Group, polytope_of
+from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Polytope, linear_minimiser
+from shapleymix.mixing.solving import corners
 from shapleymix.tables.languages import Languages
 
 NAMES = ("en", "de", "fi", "zh")

@@ -15,9 +15,8 @@ from known_fits import SOURCES, TOKENS, Bumpy, KnownFit, Repeating, mixture
 
 import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
-from shapleymix.mixing.candidates import Candidates
 from shapleymix.mixing.frontier import Frontier
-from shapleymix.mixing.mixture import Mixture, MixtureGrid
+from shapleymix.mixing.mixture import Candidates, Mixture, MixtureGrid
 from shapleymix.mixing.problem import compare_mixtures, frontier, optimize, optimize_scales, problem
 from shapleymix.tables.languages import Languages
 

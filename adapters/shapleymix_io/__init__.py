@@ -8,7 +8,7 @@ Modules, in reading order:
 
   table       cells as they stand, and for each the file and line to name where one is wrong
   column_map  which column is what
-  tools       what Weights & Biases, MLflow, TensorBoard, a Hugging Face trainer and Megatron leave
+  tools       what Weights & Biases, MLflow, TensorBoard, Hugging Face's trainer, Megatron and lm-eval leave
   sources     any source as a table, and tables that are joined to it
   proposing   what a table seems to hold: a first map, for `--show`
   reading     a run log, as a map says

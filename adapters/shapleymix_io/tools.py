@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -14,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.files import read_once
 from shapleymix_io.table import Table, flat, table_of, told
 
 OLDEST = {"mlflow": "2.10", "tensorboard": "2.15", "wandb": "0.17"}
@@ -351,3 +353,37 @@ def _samples(step: int, samples: Mapping[int, int], known: Mapping[str, str]) ->
     batch = known.get("global_batch_size", "")
     fixed = known.get("rampup_batch_size", "None") == "None" and batch.isdigit()
     return samples.get(step, step * int(batch) if fixed else None)
+
+
+def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
+    """The scores of runs in the folder that lm-eval wrote (`--output_path`): `run`, `task`, `score`.
+
+    A run is called as the last part of its model's path. Means over groups of tasks are left out, and of a task that
+    was evaluated twice the later evaluation counts.
+
+    Raises
+    ------
+    DataError
+        If there are no results, no task has the metric, or one was evaluated with several numbers of examples.
+    """
+    found: dict[tuple[str, str], tuple[float, object]] = {}
+    files, place = [], Location(os.fspath(folder))
+    for path in sorted(Path(folder).rglob("results_*.json"), key=lambda path: path.name):
+        data, origin = read_once(path)
+        content = json.loads(data)
+        files.append(origin)
+        for task, numbers in content["results"].items():
+            values = [one for name, one in numbers.items() if name.partition(",")[0] == metric]
+            if values and not content.get("group_subtasks", {}).get(task):
+                run = Path(content["model_name"]).name
+                found[run, task] = (values[0], content["n-shot"].get(task))
+    if not found:
+        hint = "give the --output_path of lm-eval, and a metric that its tasks have"
+        raise DataError(f"holds no results_*.json with the metric {metric!r}", location=place, hint=hint)
+    for task in dict.fromkeys(name for _, name in found):
+        shots = {shots for (_, name), (_, shots) in found.items() if name == task}
+        if len(shots) > 1:
+            message = f"{task} was evaluated with {' and '.join(sorted(map(str, shots)))} examples"
+            raise DataError(message, location=place, hint="evaluate all runs alike: lm_eval --num_fewshot")
+    rows = [{"run": run, "task": task, "score": score} for (run, task), (score, _) in found.items()]
+    return replace(table_of(rows, os.fspath(folder)), files=tuple(files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
 from typing import Any
 
@@ -246,14 +247,27 @@ def candidates_view(found: sm.Candidates) -> list[Part]:
 )
 @log_argument
 @option("--scores FILE", "A table run,task,target,score[,D][,chance], or lm-eval's output folder.", required=True)
+@option("--metric NAME", "Which number of lm-eval's tasks.", default="acc")
 @output("the calibration, for --downstream (.json), or as a table")
-def downstream(out: Output, log: sm.RunLog, scores: str, **keywords: Any) -> None:
+def downstream(out: Output, log: sm.RunLog, scores: str, metric: str, **keywords: Any) -> None:
     """Relate scores on tasks to losses: s = a g(l) + b for each task and language.
 
     Of the transforms g the one is taken that predicts left-out mixtures best.
     """
-    found = sm.calibrate_scores(log, scores, **keywords)
+    found = sm.calibrate_scores(log, _scores(out, scores, metric), **keywords)
     names = {"held-out error": "held_out", "held-out R2": "held_out_R2", "R2": "R2", "Pearson r": "pearson"}
     columns = {text: [getattr(one, name) for one in found.calibrations] for text, name in names.items()}
     table = {"task": found.labels, "transform": [one.transform for one in found.calibrations], **columns}
     out.answer(found, lambda: section("Scores by losses", table, words=2), log.notices)
+
+
+def _scores(out: Output, place: str, metric: str) -> Any:
+    """A table of scores as it is; those of lm-eval's folder as a table."""
+    if not os.path.isdir(place):
+        return place
+    from shapleymix_io.tools import read_scores
+
+    table = read_scores(place, metric)
+    for one in table.files:
+        out.used(one.file, one.sha256)
+    return table.frame.select(table.columns)

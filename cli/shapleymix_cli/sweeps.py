@@ -85,7 +85,7 @@ def _list(
     from shapleymix_sweep import mixtures as made
 
     from shapleymix.files import is_table_name
-    from shapleymix.mixing.polytope import polytope_of
+    from shapleymix.mixing.bounds import polytope_of
     from shapleymix.planning import moved_within
     from shapleymix.tables.words import parse_size
 

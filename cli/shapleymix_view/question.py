@@ -144,7 +144,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
     except InfeasibleError as error:
         return {"reason": error.message}
     within, surface = question.within, question.surface
-    raised = np.array([why == REGIME for why in within.floor_origin])
+    raised = (np.array(within.floor_origin) == REGIME) & np.isin(np.arange(len(within.lower)), surface.own)
     edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
     edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
     found: dict[str, Json] = {

@@ -17,6 +17,7 @@ from shapleymix.fitting.scores import Scores, score, surely
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws.classical import Additive
+from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.streams import Stream
@@ -28,6 +29,8 @@ USUAL, RIVAL = LearnedBase.name, Additive.name
 MIXTURES_A_NUMBER = 6
 """Mixtures that a log holds for each number of the rival before it is tried: with fewer it was never better, and it
 takes longer than all else (`bench_accuracy.py`)."""
+RACED = 3
+"""Folds on which the rival is tried."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 
 
@@ -231,11 +234,14 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     if study.mixtures < MIXTURES_NEEDED:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
-    contenders = [candidate(USUAL if study.inputs.sources else "chinchilla")]
-    rival = candidate(RIVAL)
-    if study.inputs.sources and study.mixtures >= MIXTURES_A_NUMBER * rival.size(study):
-        contenders.append(rival)
-    return contest(contenders, study, *study.cross_validation(min(study.settings.folds, study.mixtures)), progress)
+    masks, design = study.cross_validation(min(study.settings.folds, study.mixtures))
+    usual, rival = candidate(USUAL if study.inputs.sources else Chinchilla.name), candidate(RIVAL)
+    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * rival.size(study):
+        return contest([usual], study, masks, design, progress)
+    some = masks[:RACED]
+    found = [usual.predict_held_out(study, masks), rival.predict_held_out(study, some)]
+    found[0] = np.where(np.any(some, axis=0)[:, None], found[0], np.nan)
+    return _summary([usual, rival], found, study, some, f"{len(some)} folds of a {design}")
 
 
 def _summary(

@@ -16,8 +16,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
+<<<<<<< HEAD
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
+=======
+from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.exponents import Levels, completed
+>>>>>>> main
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.shared import drawn_centers, worn
@@ -266,7 +271,7 @@ class Problem:
         at = self.repeated if at is None else at
         weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
-        low, high = bounds_with_room(self.packing, self.levels, weight, self.observed.log_loss.T[target])
+        low, high = self.packing.bounds()
         prior = self._prior(target, weight, draws)
         residuals, values = self.residuals(target, at)
         return Objective(residuals, weight, self.loss, low, high, prior, values=values)

@@ -5,13 +5,12 @@ every exponent and every size of the term: no run tells them apart, so what is b
 what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
 it (`CoreLaw.bent`), and an interval thus opens with the distance from the runs, for every law with Chinchilla's core.
 
-A slope is that of the whole loss, at the mean mixture. Where the core is one summand of it (`CoreLaw.beside`), the
-terms of a budget of one value are carved out of E, and a fit may leave too little there: the mixture's term can take
-the whole loss. `bounds_with_room` keeps E above what the slopes need, and the mixture's term gives way.
+A slope is that of the whole loss, at the mean mixture. The term of a budget of one value is carved out of E and goes no
+further than E allows.
 
 The beliefs, and whose they are, stand in `laws/core.py`.
 
-Legend: B replicates, K targets, M sources; Q problems of R rows with P unknowns.
+Legend: B replicates, K targets, M sources.
 """
 
 from __future__ import annotations
@@ -22,16 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from shapleymix.fitting.evidence import levels
-from shapleymix.fitting.unknowns import Packing
 from shapleymix.laws import Law
-from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, STEEPEST, CoreLaw
+from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 from shapleymix.laws.symbols import Budget
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs
-SMALLEST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -63,28 +60,6 @@ def completed(law: Law, levels: Levels) -> Law:
             exponent = np.full(np.shape(law.E), np.exp(EXPONENT[budget].center))
             law = _gone_on(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
     return law
-
-
-def bounds_with_room(
-    packing: Packing, levels: Levels, weight: FloatArray, log_loss: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The box of a search, sides of (P,) or (Q, P), with E at or above the terms that will be carved out of it.
-
-    Parameters
-    ----------
-    packing : Packing
-        The unknowns.
-    levels : Levels
-        The budgets of the rows.
-    weight, log_loss : array (Q, R)
-        The rows of each problem; weights sum to one.
-    """
-    low, high = packing.bounds()
-    share = _carved(packing.law, levels)
-    if share:
-        low = np.broadcast_to(low, (len(weight), len(low))).copy()
-        low[:, packing.slices()["E"]] = (np.log(share) + np.einsum("qr,qr->q", weight, log_loss))[:, None]
-    return low, high
 
 
 def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
@@ -134,30 +109,10 @@ def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
-def _carved(law: type[Law], levels: Levels) -> float:
-    """The share of the loss that E must hold for the terms of budgets with one value; 0 where the core is a factor."""
-    if not (issubclass(law, CoreLaw) and law.beside):
-        return 0.0
-    return sum(
-        float(_slope(budget, np.zeros(1))[0] / np.exp(EXPONENT[budget].center))
-        for budget, values in levels.untold(law).items()
-        if len(values) == 1
-    )
-
-
 def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
-    """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there.
-
-    Where the core is a summand and has no room for the term that both ask for, the exponent is as much higher: the
-    slope at the runs stays.
-    """
+    """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there."""
     middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
-    loss = _loss_in_core(law, levels.p, *middle)
-    values = levels.N if budget == "N" else levels.D
-    if law.beside and len(values) == 1:
-        constant, by_size, by_data = law.parts(*(one[0] for one in middle))
-        whole = constant + (by_size if budget == "N" else by_data)
-        exponent = np.clip(slope * loss / np.maximum(whole, SMALLEST), exponent, STEEPEST)
+    loss, values = _loss_in_core(law, levels.p, *middle), levels.N if budget == "N" else levels.D
     return law.bent(budget, values, exponent, slope / exponent * loss)
 
 

@@ -33,7 +33,6 @@ class EffectiveData(CoreLaw):
     reference = "Hoffmann et al. 2022, eq. 2, with D Theta in place of D"
     assumption = "a token of another language is worth a fixed share of a token of the target's own"
     needs = ("mixture",)
-    beside = True
 
     B: FloatArray = fitted(role="linear", typical=(1000.0, 2000.0))
     beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, typical=(0.3, 0.4))
@@ -66,7 +65,6 @@ class Exponential(CoreLaw):
     reference = "Ye et al. 2025, eq. 6, with Chinchilla's terms added"
     assumption = "log of the reducible loss is linear in the ratios"
     needs = ("mixture",)
-    beside = True
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {"t": (30.0, 10.0, 3.0)}
     takes_repetition = False  # t is known up to a shift because ratios sum to one
 
@@ -103,7 +101,6 @@ class Additive(CoreLaw):
     reference = "Shukor et al. 2025, additive law"
     assumption = "the mixture adds to the loss, whatever N and D"
     needs = ("mixture",)
-    beside = True
 
     coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8, typical=(0.4, 4.0))
     g: FloatArray = fitted("MK", low=0.05, high=1.0, typical=(0.4, 0.8))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -42,7 +42,6 @@ class CoreLaw(Law):
     """A law built on the Chinchilla core; losses in nats, N in parameters, D in tokens."""
 
     relative = True
-    beside: ClassVar[bool] = False  # is the core a summand of the loss (or a factor), so that a fit may do without it?
 
     E: FloatArray = fitted(role="linear", typical=(1.2, 1.8))
     A: FloatArray = fitted(role="linear", budget="N", typical=(300.0, 600.0))

@@ -1,4 +1,12 @@
-"""From a solved question to the `Mixture` that is reported: the only place that builds one.
+"""From a solved question to what is reported: the mixture, its rivals, and what other bounds or tokens would bring.
+
+>>> mix = optimize(fit, N, D, available={"en": "5T", "de": "80B"}, what_if=["de+50B", "en-1T,de+10B"])
+>>> mix.what_if[0].gain, mix.binding[0].saves
+
+A slope holds for a first, small part alone; so a price says it, and beside it what a change of a round size saves. Only
+what follows from tokens moves with them, caps and the worth of repeated ones.
+
+Axes: M sources, K targets.
 
 Axes: M sources, K targets, B replicates.
 """
@@ -7,24 +15,183 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import OutsideError
+from shapleymix.errors import Fault, InfeasibleError, OutsideError, UsageError, described, did_you_mean
 from shapleymix.files import Json
+from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.mixture import Mixture, Rival, is_sure, listed
-from shapleymix.mixing.polytope import FEASIBLE, REGIME
-from shapleymix.mixing.prices import answered, prices_of, repetition_of
+from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
+from shapleymix.mixing.polytope import FEASIBLE, GIVEN, REGIME, SOME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question
-from shapleymix.mixing.solving import solve_replicates
+from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.baselines import epochs_of, named_baselines
+from shapleymix.tables.baselines import Rivals, epochs_of, named_baselines, rivals_of
+from shapleymix.tables.words import format_size, parse_size
+
+LEAST = 1e-9
+"""A slope below this, relative to the objective, is rounding."""
+PRICED = 6
+"""How many of the dearest bounds are relaxed to see what that saves."""
+STEP = 0.01
+"""By how much, in ratio."""
+_HINT = "write it like de+50B, or en-1T,de+10B for several at once"
+
+
+def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
+    change, faults = np.zeros(len(sources)), []
+    for part in text.split(","):
+        place, tokens = _part(part.strip(), sources)
+        name = sources[place]
+        if change[place]:
+            raise UsageError(f"what if {text}: {name!r} is given twice")
+        change[place] = tokens
+        if not np.isfinite(available[place]):
+            hint = "give them, or a languages table"
+            faults.append(Fault(f"what if {text}: the available tokens of {name!r} are not known", hint=hint))
+        elif available[place] + tokens < 0:
+            held = format_size(available[place])
+            faults.append(
+                Fault(f"what if {text}: {name!r} has {held} tokens, too few to take {format_size(-tokens)} away")
+            )
+    if faults:
+        raise UsageError.of(faults, "the changes of tokens")
+    return change
+
+
+def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
+    """Place and signed tokens of `de+50B`; the longest name that is a source, since sizes hold signs, too (1e+9)."""
+    splits = [(text[: sign.start()].strip(), sign[0], text[sign.end() :]) for sign in re.finditer(r"[+-]", text)]
+    for name, sign, size in reversed(splits):
+        if name in sources:
+            tokens = parse_size(size, f"what if {text}")
+            return sources.index(name), tokens if sign == "+" else -tokens
+    if not splits or not splits[0][0]:
+        raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
+    raise UsageError(
+        f"what if {text}: {splits[0][0]!r} is not one of the sources", hint=did_you_mean(splits[0][0], sources)
+    )
+
+
+def answered(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+    """The optimum under each change of tokens that is asked for, beside the answer without it.
+
+    Raises
+    ------
+    InfeasibleError
+        If less data leave no mixture; names the change.
+    UsageError
+        If a text is no change.
+    """
+    given = one.asked["what_if"]
+    texts = [given] * bool(given) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"what_if: {described(given)} is no change of tokens", hint=_HINT)
+    return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
+
+
+def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
+    sources = one.within.sources
+    more = tokens_of(text, sources, one.surface.available)
+    try:
+        other = one.with_available(one.surface.available + more)
+    except InfeasibleError as error:
+        raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
+    new, _ = solve(other.goal, one.asked["seed"])
+    gain = _gained(other, new.p, one, proof.p)
+    return WhatIf(
+        name=text,
+        tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
+        p=new.p,
+        caps=other.within.upper,
+        epochs=epochs_of(new.p, other.surface.available, other.surface.D),
+        objective=other.objective(new.p),
+        penalty=other.goal.penalty(new.p),
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
+        probability=gain.probability,
+        certificate=new.certificate,
+        notices=other.surface.warnings(new.p[None]),
+    )
+
+
+def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
+    """What mixture p of one question saves against q of another, in the mean of many runs of each."""
+    return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
+
+
+def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
+    """What repeated tokens cost: the optimum less that with unlimited data, with all other bounds as they are."""
+    surface = one.surface
+    repeats = np.nan_to_num(epochs_of(p, surface.available, surface.D)) > 1 + 1e-9
+    nothing = np.zeros(len(surface.targets))
+    if not one.knows_repetition or not repeats.any():
+        return {"repetition": nothing, "repetition_cost": 0.0}
+    free = one.with_available(np.full(len(p), np.nan))
+    best, _ = solve(free.goal, one.asked["seed"])
+    gain = _gained(free, best.p, one, p)
+    return {
+        "repetition": surface.mean(p[None])[0] - free.surface.mean(best.p[None])[0],
+        "repetition_cost": gain.value,
+        "repetition_low": gain.low,
+        "repetition_high": gain.high,
+    }
+
+
+def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
+    """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
+    found = sorted(_binding(one, proof), key=lambda bound: -bound[0].per_ratio)
+    relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
+    solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
+    prices = [price for price, *_ in found]
+    for place, ((other, change), (new, _)) in enumerate(zip(relaxed, solved, strict=True)):
+        gain = _gained(other, new.p, one, proof.p)
+        saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
+        prices[place] = replace(prices[place], change=change, **saved)
+    return tuple(prices)
+
+
+def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
+    """The bounds with a slope, each with its field of a `Polytope` and its place there."""
+    bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
+    caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
+    floors = np.where(bounds.movable & (bounds.lower > SOME), proof.floors, 0.0)
+    given = (GIVEN,) * len(bounds.rows)
+    for side, field, slopes, names, origins in (
+        ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
+        ("floor", "lower", floors, bounds.sources, bounds.floor_origin),
+        ("cap", "row_high", -proof.rows, bounds.row_names, given),
+        ("floor", "row_low", proof.rows, bounds.row_names, given),
+    ):
+        for i in np.flatnonzero(slopes > least).tolist():
+            bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
+            nothing = (float("nan"),) * 4
+            yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
+
+
+def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
+    """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
+    bounds, D = one.within, one.surface.D
+    tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
+    if price.side == "cap" and price.unit == "tokens":
+        more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
+        return one.with_available(one.surface.available + more), tokens
+    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - SOME
+    step = min(tokens / D if price.unit == "tokens" else STEP, room)
+    values = getattr(bounds, field).copy()
+    values[place] += step if price.side == "cap" else -step
+    goal = replace(one.goal, within=replace(bounds, **{field: values}))
+    return replace(one, goal=goal), step * D if price.unit == "tokens" else step
+
 
 LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
@@ -53,12 +220,8 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     draws = one.draws if isinstance(goal.law, Pieces) else None
     optima = None if draws is None else solve_replicates(goal, draws, p)
     spread = np.full((2, len(p)), np.nan) if optima is None else _quantiles(optima, one.level)
-    warnings, notices = _told(one, proof, spread)
     return Mixture(
-        sources=within.sources,
-        targets=tuple(surface.targets),
-        N=surface.N,
-        D=surface.D,
+        **common_fields(one, *_told(one, proof, spread)),
         p=p,
         p_low=np.minimum(spread[0], p),
         p_high=np.maximum(spread[1], p),
@@ -66,9 +229,6 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
         losses_low=ends[0],
         losses_high=ends[1],
         weights=goal.w,
-        weights_origin=one.weights.origin,
-        objective_kind=one.asked["objective"],
-        objective_unit=one.unit,
         objective=one.objective(p),
         objective_low=low,
         objective_high=high,
@@ -76,23 +236,14 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
         caps=within.upper,
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
-        available=supply.available,
         epochs=epochs_of(p, supply.available, surface.D),
-        max_epochs=supply.epochs,
-        min_tokens=supply.least,
         baselines=_rivals(one, p),
         engine=engine,
-        level=one.level,
         replicates=0 if optima is None else len(optima),
-        warnings=warnings,
-        notices=notices,
-        asked=plain_keywords(one.asked),
-        provenance=provenance_of(one.fit),
         penalty=goal.penalty(p),
         kl=goal.kl,
         anchor=goal.anchor,
         what_if=answered(one, proof),
-        measure=surface.measure,
         **repetition_of(one, p),
     )
 
@@ -151,7 +302,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:
         notices.append("ratios have no intervals: the fit has no bootstrap replicates of a convex law")
-    return tuple(found[:MOST_WARNINGS]), tuple(dict.fromkeys(notices))
+    return tuple(found[:MOST_WARNINGS]), tuple(notices)
 
 
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
@@ -159,11 +310,10 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["smoothing"], asked["compare_to"], surface.D)
     for name, q in named.items():
-        gain, objective = one.gain(p, q), one.objective(q)
-        reason = "the law gives more than an untrained model's loss" if np.isnan(objective) else ""
-        within = one.within.violation(q) <= FEASIBLE
-        spread, gained = one.objective_interval(q), (gain.value, gain.low, gain.high, gain.probability)
-        found.append(Rival(name, q, objective, *spread, *gained, within, one.goal.penalty(q), reason=reason))
+        known = _compared(one, name, q, one.gain(p, q))
+        reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
+        within, penalty = one.within.violation(q) <= FEASIBLE, one.goal.penalty(q)
+        found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
@@ -173,6 +323,48 @@ def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, 
         return ()
     gains = {other.name: one.gain(other.p, rival.p) for other in others if other is not rival and other.within_bounds}
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
+
+
+def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
+    """The mixtures, compared as the question asks."""
+    named = {name: one.ratios(given) for name, given in rivals_of(mixtures).items()}
+    if not named:
+        raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
+    surface, p = one.surface, np.stack(list(named.values()))
+    outside = np.flatnonzero(np.any(surface.outside(p)[:, one.goal.w > 0], axis=1)).tolist()
+    if one.asked["strict"] and outside:
+        names = listed([list(named)[row] for row in outside])
+        raise OutsideError(f"outside of what was fitted: {names}", hint="leave these out, or leave out strict")
+    losses, (low, high) = surface.mean(p), surface.interval(p, one.level)
+    low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
+    entries = []
+    for row, name in enumerate(named):
+        known = _compared(one, name, p[row], one.gain(p[row], p[0]))
+        entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
+    entries[0] = replace(entries[0], probability=np.nan)
+    told = surface.warnings(p)
+    said = common_fields(one, told[:MOST_WARNINGS], (*told[MOST_WARNINGS:], *one.weights.notices))
+    return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
+
+
+def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
+    """The fields of a mixture that is compared with another."""
+    low, high = one.objective_interval(p)
+    found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}
+    gained = {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high, "probability": gain.probability}
+    return found | gained
+
+
+def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+    """The fields of an `Answer`."""
+    surface, supply = one.surface, one.supply
+    return {
+        "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
+        "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
+        "measure": surface.measure, "level": one.level, "available": supply.available, "max_epochs": supply.epochs,
+        "min_tokens": supply.least, "warnings": tuple(warnings), "notices": tuple(dict.fromkeys(notices)),
+        "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
+    }  # fmt: skip
 
 
 def plain_keywords(asked: Mapping[str, Any]) -> dict[str, Json]:

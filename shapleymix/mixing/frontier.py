@@ -17,16 +17,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import Columns, Tabular
+from shapleymix.display import Columns
 from shapleymix.errors import Fault, SolveError, UsageError, did_you_mean
-from shapleymix.files import Json
-from shapleymix.mixing.answer import plain_keywords, provenance_of
-from shapleymix.mixing.goal import MEAN
-from shapleymix.mixing.groups import families_of, labels_between
+from shapleymix.mixing.answer import common_fields
+from shapleymix.mixing.bounds import families_of, labels_between
+from shapleymix.mixing.goal import MEAN, Weights
+from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve_all
-from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99
@@ -73,7 +72,7 @@ class FrontierPoint(Record):
 
 
 @dataclass(frozen=True)
-class Frontier(Tabular, Record):
+class Frontier(Answer):
     """The curve from the optimum of the second side to that of the first.
 
     Attributes
@@ -86,39 +85,17 @@ class Frontier(Tabular, Record):
         Weights of the two mean losses; each sums to 1.
     entries : tuple of FrontierPoint
         The points, by rising loss of the second side; no point is at least as good as another on both.
-    available, max_epochs, min_tokens : array (M,)
-        Unique tokens, how often they may be seen, and the fewest tokens of each source, as of a `Mixture`.
-    warnings, notices : tuple of str
-        At most three things that change what a reader would do, and what else is to be known.
-    asked : dict
-        The keywords of the `problem` as they were given.
     """
 
     kind = "frontier"
-    axes: ClassVar[Mapping[str, str]] = {
-        "sources": "M", "targets": "K", "first_weights": "K", "second_weights": "K",
-        "available": "M", "max_epochs": "M", "min_tokens": "M",
-    }  # fmt: skip
+    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"first_weights": "K", "second_weights": "K"}
 
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    N: float
-    D: float
     between: str
     first_targets: tuple[str, ...]
     second_targets: tuple[str, ...]
     first_weights: FloatArray
     second_weights: FloatArray
-    weights_origin: str
     entries: tuple[FrontierPoint, ...]
-    level: float
-    available: FloatArray
-    max_epochs: FloatArray
-    min_tokens: FloatArray
-    warnings: tuple[str, ...]
-    notices: tuple[str, ...]
-    asked: dict[str, Json]
-    provenance: dict[str, Json]
 
     def columns(self) -> Columns:
         """One row a point."""
@@ -134,7 +111,7 @@ class Frontier(Tabular, Record):
 
 def frontier_of(one: Question, between: str, points: int) -> Frontier:
     """The curve of a question."""
-    asked, surface, supply = one.asked, one.surface, one.supply
+    asked, surface = one.asked, one.surface
     for what, given in (
         ("objective 'worst'", asked["objective"] != MEAN), ("KL penalty", asked["kl"] > 0),
         ("compare_to", bool(asked["compare_to"])), ("what_if", bool(asked["what_if"])),
@@ -152,25 +129,13 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     told = surface.warnings(np.stack([entry.p for entry in entries]))
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     return Frontier(
-        sources=tuple(surface.sources),
-        targets=tuple(surface.targets),
-        N=surface.N,
-        D=surface.D,
+        **common_fields(one, told[:3], (*told[3:], *one.notices, *few, *lost)),
         between=between,
         first_targets=names[0],
         second_targets=names[1],
         first_weights=w[0],
         second_weights=w[1],
-        weights_origin=one.weights.origin,
         entries=entries,
-        level=one.level,
-        available=supply.available,
-        max_epochs=supply.epochs,
-        min_tokens=supply.least,
-        warnings=told[:3],
-        notices=(*told[3:], *one.notices, *few, *lost),
-        asked=plain_keywords(asked),
-        provenance=provenance_of(one.fit),
     )
 
 

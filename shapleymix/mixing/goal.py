@@ -1,19 +1,145 @@
-"""What an engine minimises: pieces of a law, weights of the targets, bounds, and a pull towards a mixture.
+"""What an engine minimises: what each target counts, pieces of a law, bounds, and a pull towards a mixture.
 
 Axes: M sources, K targets; any leading axes of mixtures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
+from shapleymix.files import is_table_name
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.polytope import Polytope, divergence, divergence_gradient
 from shapleymix.records import FloatArray
+from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.words import amounts, parse_number, parse_positive
+
+UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
+
+WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
+"""Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each target counts.
+
+    Attributes
+    ----------
+    raw : array (K,)
+        Multiplies the losses; the mean objective divides by `total`.
+    origin : str
+        Where the weights are from.
+    notices : tuple of str
+        What a user should know of them.
+    relative : bool
+        Whether they divide losses by those of monolingual models.
+    """
+
+    raw: FloatArray
+    total: float
+    origin: str
+    notices: tuple[str, ...] = ()
+    relative: bool = False
+
+    def of(self, objective: str, measure: str) -> tuple[FloatArray, str]:
+        """Weights (K,) of the mean or the worst objective, and the unit of that.
+
+        Of the worst loss the largest weight is 1; where weights differ, a weighted loss is no loss of any target.
+        """
+        plain, mean = "nats" if measure == "loss" else "error rate", self.raw / self.total
+        if self.relative:
+            return (mean if objective == "mean" else self.raw), "times the monolingual loss"
+        if objective == "mean":
+            return mean, plain
+        counted = self.raw[self.raw > 0]
+        return self.raw / self.raw.max(), plain if np.ptp(counted) == 0 else f"weighted {plain}"
+
+
+def weights_of(
+    given: WeightSpec,
+    targets: tuple[str, ...],
+    sources: tuple[str, ...],
+    alone: FloatArray | None,
+    monolingual: Mapping[str, float | str] | str | None = None,
+) -> Weights:
+    """The weights of the targets.
+
+    Parameters
+    ----------
+    given : WeightSpec
+        `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual losses;
+        ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
+        a number get 0, which the notices say.
+    alone : array (M, K), optional
+        Predicted losses of monolingual models, source by target; None if the law has none.
+    monolingual : mapping or str, optional
+        Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
+
+    Raises
+    ------
+    UsageError, DataError
+        If a weight is for no target, negative, or all are zero.
+    """
+    nothing = np.full(len(targets), np.nan)
+    if isinstance(given, os.PathLike) or is_table_name(given):
+        given = read_languages(os.fspath(given))
+    if isinstance(given, Languages):
+        return _from_table(given, targets)
+    if isinstance(given, str) and given == UNWEIGHTED:
+        return Weights(np.ones(len(targets)), float(len(targets)), "unweighted: the mean of the losses")
+    if isinstance(given, str) and given == NORMALIZED:
+        measured = amounts(nothing, monolingual, targets, parse_positive, "monolingual")
+        return _normalized(targets, sources, alone, measured)
+    if isinstance(given, str) and "=" not in given:
+        raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
+    return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, "given")
+
+
+def _normalized(
+    targets: tuple[str, ...], sources: tuple[str, ...], alone: FloatArray | None, measured: FloatArray
+) -> Weights:
+    """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
+    predicted = np.full(len(targets), np.nan)
+    for j, target in enumerate(targets):
+        if alone is not None and target in sources:
+            predicted[j] = alone[sources.index(target), j]
+    losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
+    faults = [
+        Fault(f"target {target!r} has no monolingual loss", hint="give its measured one, or use other weights")
+        for target, loss in zip(targets, losses.tolist(), strict=True)
+        if not loss > 0
+    ]
+    if faults:
+        raise UsageError.of(faults, "the normalized weights")
+    origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
+    return Weights(1 / losses, float(len(targets)), f"normalized: inverse monolingual loss, {origin}", relative=True)
+
+
+def _from_table(languages: Languages, targets: tuple[str, ...]) -> Weights:
+    if languages.weight is None:
+        hint = "add the column, or use unweighted or normalized weights"
+        raise DataError(f"{languages.origin} has no column 'weight'", hint=hint)
+    table = dict(zip(languages.names, languages.weight.tolist(), strict=True))
+    numbers = np.array([table.get(name, np.nan) for name in targets], dtype=np.float64)
+    return _of_numbers(numbers, targets, f"table {languages.origin}")
+
+
+def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> Weights:
+    """Weights of numbers (K,), NaN where a target has none."""
+    raw = np.nan_to_num(numbers)
+    if (raw < 0).any() or not raw.any():
+        raise UsageError("weights must not be negative, nor all zero")
+    absent = [name for name, number in zip(targets, numbers, strict=True) if np.isnan(number)]
+    notices = (f"no weight for {', '.join(absent)}: counted as 0",) if absent else ()
+    return Weights(raw, float(raw.sum()), origin, notices)
+
 
 MEAN, WORST = "mean", "worst"
 Constraint = Callable[[Any], object]

@@ -1,4 +1,6 @@
-"""What an optimisation answers: the mixture with its proof, its intervals, its rivals, and what its bounds cost.
+"""What an optimisation or a comparison answers: mixtures with their proof, their intervals and their rivals.
+
+Axes: M sources, K targets.
 
 Axes: M sources, K targets.
 """
@@ -37,18 +39,93 @@ def listed(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Rival(Record):
-    """Another mixture at the same budget.
+class Answer(Tabular, Record):
+    """What every answer says of its question.
+
+    Attributes
+    ----------
+    sources, targets : tuple of str
+        M labels, and K: of targets, or of tasks.
+    N, D : float
+        Parameters and tokens.
+    weights_origin : str
+        Where the weights come from.
+    objective_kind, objective_unit : str
+        "mean" or "worst"; and the unit of the objective and of every gain, such as "nats".
+    measure : str
+        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
+    level : float
+        Probability of the intervals.
+    available, max_epochs, min_tokens : array (M,)
+        Unique tokens at hand (NaN where not known), how often they may be seen (infinite for no limit), and the fewest
+        tokens that were asked for.
+    warnings, notices : tuple of str
+        At most three things that change what a reader would do, and what else is to be known.
+    asked : dict
+        The keywords of the `problem` as they were given.
+    provenance : dict
+        What the answer was made from.
+    """
+
+    axes: ClassVar[Mapping[str, str]] = {
+        "sources": "M", "targets": "K", "available": "M", "max_epochs": "M", "min_tokens": "M",
+    }  # fmt: skip
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    N: float
+    D: float
+    weights_origin: str
+    objective_kind: str
+    objective_unit: str
+    measure: str
+    level: float
+    available: FloatArray
+    max_epochs: FloatArray
+    min_tokens: FloatArray
+    warnings: tuple[str, ...]
+    notices: tuple[str, ...]
+    asked: dict[str, Json]
+    provenance: dict[str, Json]
+
+
+@dataclass(frozen=True)
+class Compared(Record):
+    """A mixture beside another at the same budget.
 
     Attributes
     ----------
     name, p : str and array (M,)
         Its name and ratios.
     objective, objective_low, objective_high : float
-        Its mean or worst loss with its interval.
+        Its mean or worst loss with its interval for one run; NaN if a loss of positive weight has no prediction.
     gain, gain_low, gain_high, probability : float
-        Its loss less the optimum's, with the interval for one trained run of each, and the probability that the optimum
-        is better. NaN where nothing is known of that, and where `reason` says why.
+        What one of the two gains over the other, with the interval for one trained run of each, and the probability
+        that it is better; NaN where nothing is known of that.
+    """
+
+    name: str
+    p: FloatArray
+    objective: float
+    objective_low: float
+    objective_high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    probability: float
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether it is beyond its error bar that the one is better, or None where nothing is known of that."""
+        return is_sure(self.gain_low, self.probability)
+
+
+@dataclass(frozen=True)
+class Rival(Compared):
+    """Another mixture beside the optimum; `gain` is what the optimum gains over it.
+
+    Attributes
+    ----------
     within_bounds : bool
         Whether it obeys every bound of the problem.
     penalty : float
@@ -61,24 +138,10 @@ class Rival(Record):
 
     kind = "rival"
 
-    name: str
-    p: FloatArray
-    objective: float
-    objective_low: float
-    objective_high: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    probability: float
     within_bounds: bool
     penalty: float = 0.0
     better: tuple[str, ...] = ()
     reason: str = ""
-
-    @property
-    def sure(self) -> bool | None:
-        """Whether the optimum's gain is beyond its error bar; None where it has no interval."""
-        return is_sure(self.gain_low, self.probability)
 
 
 @dataclass(frozen=True)
@@ -155,7 +218,7 @@ class WhatIf(Record):
 
 
 @dataclass(frozen=True)
-class Mixture(Tabular, Record):
+class Mixture(Answer):
     """The mixture to train on, for N parameters and D tokens.
 
     Attributes
@@ -164,8 +227,6 @@ class Mixture(Tabular, Record):
         Ratios of tokens, and the interval of the optimum over the fit's replicates (NaN without them).
     losses, losses_low, losses_high, weights : array (K,)
         Predicted losses at p, nats per token, with their intervals; and their weights in the objective.
-    objective_kind, objective_unit : str
-        "mean" or "worst"; and the unit of the objective and of every gain, such as "nats".
     objective, objective_low, objective_high, penalty : float
         Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor), nats.
     certificate : Certificate
@@ -174,21 +235,14 @@ class Mixture(Tabular, Record):
         Bounds of the ratios.
     binding : tuple of Price
         The bounds that hold the optimum back, the dearest first.
-    available, epochs, max_epochs, min_tokens : array (M,)
-        Unique tokens at hand (NaN where not known), how often the mixture sees each, how often it may (infinite for no
-        limit), and the fewest tokens that were asked for.
+    epochs : array (M,)
+        How often the mixture sees each token; NaN where not known.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     engine : str
         What found the mixture.
-    warnings, notices : tuple of str
-        At most three things that change what a reader would do, and what else is to be known.
-    asked : dict
-        The keywords of the `problem` as they were given.
     kl, anchor : float and array (M,), optional
         Weight of the penalty, and the mixture that it pulls towards.
-    measure : str
-        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
     repetition, repetition_cost, repetition_low, repetition_high : array (K,), optional, and float
         Loss of this optimum less that of the optimum with unlimited data, for each target and for the objective with
         its interval; zero where nothing is repeated, and for a fit that does not know what repetition costs.
@@ -197,16 +251,11 @@ class Mixture(Tabular, Record):
     """
 
     kind = "mixture"
-    axes: ClassVar[Mapping[str, str]] = {
-        "sources": "M", "targets": "K", "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K",
-        "losses_high": "K", "weights": "K", "caps": "M", "floors": "M", "available": "M", "epochs": "M",
-        "repetition": "K", "max_epochs": "M", "min_tokens": "M", "anchor": "M",
+    axes: ClassVar[Mapping[str, str]] = Answer.axes | {
+        "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
+        "caps": "M", "floors": "M", "epochs": "M", "repetition": "K", "anchor": "M",
     }  # fmt: skip
 
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    N: float
-    D: float
     p: FloatArray
     p_low: FloatArray
     p_high: FloatArray
@@ -214,9 +263,6 @@ class Mixture(Tabular, Record):
     losses_low: FloatArray
     losses_high: FloatArray
     weights: FloatArray
-    weights_origin: str
-    objective_kind: str
-    objective_unit: str
     objective: float
     objective_low: float
     objective_high: float
@@ -224,23 +270,14 @@ class Mixture(Tabular, Record):
     caps: FloatArray
     floors: FloatArray
     binding: tuple[Price, ...]
-    available: FloatArray
     epochs: FloatArray
-    max_epochs: FloatArray
-    min_tokens: FloatArray
     baselines: tuple[Rival, ...]
     engine: str
-    level: float
     replicates: int
-    warnings: tuple[str, ...]
-    notices: tuple[str, ...]
-    asked: dict[str, Json]
-    provenance: dict[str, Json]
     penalty: float = 0.0
     kl: float = 0.0
     anchor: FloatArray | None = None
     what_if: tuple[WhatIf, ...] = ()
-    measure: str = "loss"
     repetition: FloatArray | None = None
     repetition_cost: float = 0.0
     repetition_low: float = np.nan
@@ -395,3 +432,74 @@ def _rows(found: Mixture) -> Iterator[tuple[str, str, float, float, float]]:
         yield "gain over", other.name, other.gain, other.gain_low, other.gain_high
     for other in found.what_if:
         yield "gain with", other.name, other.gain, other.gain_low, other.gain_high
+
+
+@dataclass(frozen=True)
+class Candidate(Compared):
+    """One mixture; `gain` is what it gains over the first of its table, of which `probability` is NaN.
+
+    Attributes
+    ----------
+    losses, low, high : array (K,)
+        Predicted losses with their interval, nats per token.
+    """
+
+    kind = "candidate"
+
+    losses: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether this mixture is better or worse by more than the error bar; None where nothing is known of that."""
+        better, worse = is_sure(self.gain_low, self.probability), is_sure(-self.gain_high, 1 - self.probability)
+        return None if better is None or worse is None else better or worse
+
+
+@dataclass(frozen=True)
+class Candidates(Answer):
+    """Several mixtures at N and D, in the order given; each is compared with the first.
+
+    Attributes
+    ----------
+    weights : array (K,)
+        Weights of the losses in the objective.
+    entries : tuple of Candidate
+        The mixtures.
+    """
+
+    kind = "candidates"
+    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"weights": "K"}
+
+    weights: FloatArray
+    entries: tuple[Candidate, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Which mixtures differ from the first by less than the error bar; empty where there is none."""
+        alike = [entry.name for entry in self.entries[1:] if entry.sure is False]
+        first = self.entries[0].name
+        return f"The predicted difference to {first} is within its error bar for {listed(alike)}." if alike else ""
+
+    def columns(self) -> Columns:
+        """One row a mixture: its objective, a loss or for tasks a score, and what it gains."""
+        scored = self.measure == "error"
+        objectives = [1 - entry.objective if scored else entry.objective for entry in self.entries]
+        names = ("gain", "gain_low", "gain_high", "probability")
+        return {
+            "name": [entry.name for entry in self.entries],
+            "score" if scored else "objective": objectives,
+            **{name: [getattr(entry, name) for entry in self.entries] for name in names},
+        }
+
+    def summary(self) -> str:
+        """The mixtures with their gains over the first."""
+        place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
+        title = f"Candidates at {place}: gain over {self.entries[0].name} ({self.weights_origin.split(':')[0]})"
+        told = [cut(f"warning: {text}") for text in self.warnings]
+        return "\n".join([*filter(None, [self.verdict]), title, *text_table(self.columns()), *told])
+
+    def best(self) -> Candidate:
+        """The candidate of the lowest objective among those that have one; the first where none has."""
+        return min(self.entries, key=lambda entry: np.inf if np.isnan(entry.objective) else entry.objective)

@@ -1,52 +1,30 @@
 """What a mixture must obey at one token budget: every bound written once, as a row, with where it comes from.
 
-Adding a bound: a keyword of `problem`, and what it makes of a `Polytope`, here.
-
 Axes: M sources, G rows (bounds on summed ratios), K targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
-from shapleymix.errors import Fault, InfeasibleError, UsageError
-from shapleymix.mixing.groups import Group, families_of, groups_of
+from shapleymix.errors import Fault, InfeasibleError
+from shapleymix.fitting.coverage import TRACE
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.baselines import mixture_of
-from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
-from shapleymix.tables.simplex import MixtureSpec
-from shapleymix.tables.words import (
-    Amount,
-    Amounts,
-    Ratios,
-    amounts,
-    format_size,
-    parse_choice,
-    parse_number,
-    parse_positive,
-    parse_ratio,
-    parse_size,
-    ratio_number,
-)
+from shapleymix.tables.words import format_size
 
-DEFAULT_EPOCHS = 4.0
-"""Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it."""
-LEAST_KL = 1e-9
+SOME = 2 * TRACE
+"""A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 FIXED, TOKENS, GIVEN, UNSEEN, REGIME = "fixed", "tokens", "given", "unseen", "regime"
 """Where a bound comes from."""
-
-EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
-TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
-GroupSpec = Group | str
 
 
 @dataclass(frozen=True)
@@ -160,9 +138,10 @@ class Polytope:
         return replace(self, upper=np.where(absent, 0.0, self.upper), cap_origin=origin) if absent.any() else self
 
     def raised(self, floors: FloatArray, why: str) -> Polytope:
-        """The same with floors (M,) that are at least these, as far as the caps allow."""
-        lower = np.maximum(self.lower, np.minimum(floors, self.upper))
-        origins = zip((lower > self.lower).tolist(), self.floor_origin, strict=True)
+        """The same with floors (M,) that are at least these, as far as the caps allow; where one was typed a trace."""
+        typed = np.array(self.floor_origin) == GIVEN
+        lower = np.maximum(self.lower, np.minimum(np.where(typed, np.minimum(floors, SOME), floors), self.upper))
+        origins = zip(((lower > self.lower) & ~typed).tolist(), self.floor_origin, strict=True)
         return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
 
     def violation(self, p: FloatArray) -> float:
@@ -357,89 +336,6 @@ class Polytope:
             return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
         hint = f"widen it to {nearest * 1.001:.4g}, or loosen the other bounds"
         return [Fault(f"{text}: the nearest is at {nearest:.4g}", value=f"{nearest:.6g}", hint=hint)]
-
-
-def polytope_of(
-    sources: Sequence[str],
-    D: float,
-    *,
-    caps: Ratios | None = None,
-    floors: Ratios | None = None,
-    fix: Ratios | None = None,
-    languages: Languages | None = None,
-    available: Amounts | None = None,
-    max_epochs: EpochsSpec | None = None,
-    min_tokens: TokensSpec | None = None,
-    groups: Sequence[GroupSpec] | GroupSpec = (),
-    near: MixtureSpec | None = None,
-    within: float | str | None = None,
-    distance: str = "l1",
-    unseen: Sequence[str] = (),
-    usual_epochs: float = DEFAULT_EPOCHS,
-) -> Polytope:
-    """The bounds at D tokens, of two on one ratio the tighter one; whether they leave a mixture is not asked yet.
-
-    Parameters
-    ----------
-    sources : sequence of str (M,)
-        Labels.
-    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance : see `problem`
-        The bounds.
-    unseen : sequence of str
-        Sources to be held at ratio 0.
-    usual_epochs : float
-        How often a token may be seen where neither keyword nor table says; infinite for no limit.
-
-    Raises
-    ------
-    UsageError
-        If a name is unknown or a bound is no ratio.
-    """
-    names, none = tuple(sources), np.full(len(sources), np.nan)
-    if (near is None) != (within is None):
-        raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
-    if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
-        raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
-    tokens = tokens_at_hand(names, languages, available)
-    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
-    epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
-    least = amounts(none, min_tokens, names, parse_size, "min_tokens")
-    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fix")
-    with np.errstate(invalid="ignore"):
-        supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
-    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
-    below = np.nan_to_num([fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D])
-    upper, lower = np.nanmin(above, axis=0), below.max(axis=0)
-    words = np.array([FIXED, GIVEN, TOKENS, ""])
-    held = np.isin(names, list(unseen))
-    found = groups_of(groups, names, families_of(languages, names))
-    return Polytope(
-        sources=names,
-        lower=lower,
-        upper=np.where(held, 0.0, upper),
-        floor_origin=tuple(words[np.where(lower > 0, below.argmax(axis=0), 3)].tolist()),
-        cap_origin=tuple(np.where(held, UNSEEN, words[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
-        rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
-        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
-        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
-        row_names=tuple(one.label for one in found),
-        ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
-        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least)),
-    )
-
-
-def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:
-    parse_choice(distance, ("l1", "kl"), "distance")
-    assert within is not None
-    if distance == "kl":
-        radius = parse_number(within, "within")
-        if radius < LEAST_KL:
-            raise UsageError(f"within: {radius:g} nats is too small a KL distance", hint=f"give {LEAST_KL:g} or more")
-        return Ball(center, radius, "kl")
-    radius = ratio_number(within, "within")
-    if not 0 <= radius <= 2:
-        raise UsageError(f"within: {radius:g} is no L1 distance between mixtures", hint="it lies between 0 and 2")
-    return Ball(center, radius)
 
 
 def divergence(p: FloatArray, center: FloatArray) -> float:

@@ -14,12 +14,13 @@ from typing import Any, Self
 import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.fitting.coverage import TRACE
 from shapleymix.fitting.surface import Gain, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
 from shapleymix.mixing.cone import affine_rows
-from shapleymix.mixing.goal import MEAN, WORST, Goal
-from shapleymix.mixing.polytope import DEFAULT_EPOCHS, FEASIBLE, REGIME, UNSEEN, Polytope, Supply, polytope_of
-from shapleymix.mixing.weights import NORMALIZED, UNWEIGHTED, Weights, weights_of
+from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED, WORST, Goal, Weights, weights_of
+from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import Languages, languages_of
@@ -78,7 +79,7 @@ class Question:
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         weights = _weights(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.measure)
-        within, told = _above_the_edge(surface, within, w > 0)
+        within, told = _above_the_edge(fit, surface, within, w > 0)
         law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
         goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, further)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
@@ -229,6 +230,8 @@ def _weights(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
     given, table, score = asked["weights"], asked["languages"], asked["downstream"]
     if score is not None and (given is None or isinstance(given, Mapping) or (isinstance(given, str) and "=" in given)):
         given = score.weights(given, asked["objective"])
+        found = weights_of(given, surface.targets, surface.sources, None)
+        return found if asked["weights"] is not None else replace(found, origin=UNWEIGHTED)
     if given is None:
         given = UNWEIGHTED if table is None or table.weight is None else table
     alone = None
@@ -239,15 +242,14 @@ def _weights(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
     return weights_of(given, surface.targets, surface.sources, alone, asked["monolingual"])
 
 
-def _above_the_edge(surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
-    """The bounds with the own sources of counted targets (K,) above the edge of the regime, and what is said of that.
+def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
+    """The bounds with the own sources of counted targets (K,) above the least ratio that a run had, and what is said.
 
-    Below it the loss jumps to that of models that saw nothing of the language. Where the other bounds leave less room
-    than all edges need, each gets the same share of its own; a source with no room at all is held at 0.
+    Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language: where no run was
+    without it, nothing is known of that. Where the other bounds leave less room than all edges need, each gets the
+    same share of its own; a source with no room at all is held at 0. A floor that was typed holds in place of an edge.
     """
-    edge = np.zeros(len(within.sources))
-    there = counted & (surface.own >= 0)
-    np.maximum.at(edge, surface.own[there], surface.edge[there])
+    edge = _edges(fit, surface, counted)
     for place in np.flatnonzero(edge).tolist():
         most = within.least(-np.eye(len(edge))[place])
         if most is None or most[0][place] <= FEASIBLE:
@@ -261,7 +263,19 @@ def _above_the_edge(surface: Surface, within: Polytope, counted: BoolArray) -> t
     if not raised or wanted.explain() is not None:
         return within, []
     named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
-    return wanted, [f"losses jump below the smallest ratios that runs had, so these are floors: {named}"]
+    return wanted, [f"the runs do not show the losses below the smallest ratios that they had: floors are {named}"]
+
+
+def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
+    """The least ratio (M,) of each counted target's own source in the runs fitted to it; 0 where one had none of it."""
+    edge, coverage = np.zeros(len(surface.sources)), getattr(fit, "coverage", None)
+    if coverage is not None:
+        names = surface.targets if surface.score is None else surface.score.targets
+        for name in {names[j] for j in np.flatnonzero(counted)} & set(surface.sources):
+            place = surface.sources.index(name)
+            least = coverage.p_range[fit.targets.index(name), place, 0]
+            edge[place] = least if least >= TRACE else 0.0
+    return edge
 
 
 def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:

@@ -1,4 +1,6 @@
-"""Goals in, proved answers out: which engine takes a goal, and how its answer is brought onto its bounds exactly.
+"""Goals in, proved answers out: which engine takes a goal, and a search where a law is not convex.
+
+Axes: M sources, K targets, R mixtures.
 
 Axes: S goals, B replicates, M sources, K targets.
 """
@@ -9,18 +11,94 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
+from scipy.optimize import LinearConstraint, minimize
 
-from shapleymix.errors import SolveError
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.cone import solve_cone
 from shapleymix.mixing.descent import descended
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE
+from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
 from shapleymix.mixing.proof import Proof, prove, unproved
-from shapleymix.mixing.search import NAME as SEARCH
-from shapleymix.mixing.search import search
 from shapleymix.records import FloatArray
+from shapleymix.streams import Stream
+
+DRAWS, ROUNDS, SHRINK = 1024, 8, 0.5
+LOCAL = 4
+CORNERS = 64
+SEARCH = "random search, then downhill"
+
+
+def search(goal: Goal, seed: int) -> FloatArray:
+    """The best mixture (M,) that a seeded search finds: rounds of draws, each nearer to the best so far, then downhill.
+
+    Raises
+    ------
+    UsageError
+        If a constraint is known to cvxpy alone.
+    """
+    if goal.further:
+        raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
+    rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
+    vertices = corners(bounds, rng, CORNERS)
+
+    def ranked(pool: FloatArray) -> FloatArray:
+        inside = pool if bounds.ball is None else pool[[bounds.violation(p) <= FEASIBLE for p in pool]]
+        values = goal.value(inside) + (np.array([goal.penalty(p) for p in inside]) if goal.kl > 0 else 0.0)
+        return inside[np.argsort(values, kind="stable")[:LOCAL]]
+
+    best = ranked(_mixed(rng, vertices))
+    for round_ in range(ROUNDS):
+        share = SHRINK ** (round_ + 1)
+        near = (1 - share) * best[rng.integers(len(best), size=DRAWS)] + share * _mixed(rng, vertices)
+        best = ranked(np.concatenate([best, near]))
+    downhill = descended if isinstance(goal.law, Pieces) else _refined
+    return min([*best, *(downhill(goal, p) for p in best)], key=goal.total)
+
+
+def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
+    """Corners (C, M) of the bounds but for a KL ball: the optima of linear programs, along each source and at random.
+
+    Raises
+    ------
+    InfeasibleError
+        If no mixture meets the bounds.
+    """
+    M = len(bounds.sources)
+    costs = np.concatenate([np.eye(M), -np.eye(M), rng.normal(size=(count, M))])
+    if bounds.is_box:
+        return linear_minimiser(costs, bounds.lower, bounds.upper)[0]
+    found = [bounds.least(cost) for cost in costs]
+    vertices = np.array([one[0] for one in found if one is not None]).reshape(-1, M)
+    if not len(vertices):
+        raise bounds.explain() or InfeasibleError("no mixture meets the bounds", hint="widen them")
+    return vertices
+
+
+def _mixed(rng: np.random.Generator, vertices: FloatArray) -> FloatArray:
+    """Random mixtures of the corners (C, M), of which each draw mixes a few: else all would be central."""
+    return rng.dirichlet(np.full(len(vertices), min(1.0, vertices.shape[1] / len(vertices))), DRAWS) @ vertices
+
+
+def _refined(goal: Goal, start: FloatArray) -> FloatArray:
+    """Where SLSQP leads from a mixture (M,); the start where that leaves the bounds, as a law of steps may make it."""
+    bounds, sides = goal.within, []
+    equal = bounds.row_low == bounds.row_high
+    for kind in filter(np.any, (equal, ~equal)):  # SLSQP wants equalities apart
+        low, high = bounds.row_low[kind], bounds.row_high[kind]
+        sides.append(LinearConstraint(bounds.rows[kind], low, high))  # pyright: ignore[reportArgumentType]
+
+    def total(p: FloatArray) -> float:
+        inside = np.clip(p, bounds.lower, bounds.upper)
+        return goal.total(inside / inside.sum())
+
+    box = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
+    sides.append(LinearConstraint(np.ones((1, len(start))), 1.0, 1.0))
+    p = np.clip(minimize(total, start, method="SLSQP", bounds=box, constraints=sides).x, bounds.lower, bounds.upper)
+    p = p / p.sum()
+    return p if bounds.violation(p) <= FEASIBLE else start
+
 
 BARRIER, DESCENT, CONE = "barrier Newton", "sequential quadratic programs", "cvxpy (Clarabel)"
 ENOUGH = 1e-11

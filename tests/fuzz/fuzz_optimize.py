@@ -11,8 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, Polytope, polytope_of
+from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.solving import solve
 
 PROBLEMS = 2500

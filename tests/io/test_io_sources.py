@@ -12,6 +12,7 @@ import pytest
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
 from shapleymix_io.reading import imported
+from shapleymix_io.tools import read_scores
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
@@ -200,3 +201,15 @@ def test_what_holds_no_runs(tmp_path: Path) -> None:
         assert caught.value.location.file == str(source)
     with pytest.raises(DataError, match="trainer_state"):
         read([DESIGN, STATE])
+
+
+def test_the_folder_of_lm_eval(tmp_path: Path) -> None:
+    """Of two evaluations of r0 the later counts, which is like those of the others; means of groups are left out."""
+    shutil.copytree(GOLDEN / "lm_eval", tmp_path / "out")
+    rows = read_scores(tmp_path / "out").frame.sort("run", "task").rows(named=True)
+    assert len({(row["run"], row["task"]) for row in rows}) == 4 * 2
+    assert all(0 <= row["score"] <= 1 for row in rows)
+    max((tmp_path / "out/checkpoints__r0").iterdir()).unlink()
+    for metric in ("acc", "f1"):
+        with pytest.raises(DataError):
+            read_scores(tmp_path / "out", metric)

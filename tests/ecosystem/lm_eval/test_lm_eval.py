@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("lm_eval")
 
+from shapleymix_io.tools import read_scores
+
 import shapleymix as sm
 
 TASK = """task: cloze_{lang}
@@ -50,7 +52,8 @@ def test_the_folder_that_lm_eval_writes_is_read(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-m", "lm_eval", *words], cwd=tmp_path, check=True, capture_output=True)
     columns = {"run": list(RUNS), "N": [1e8] * 3, "D": [1e9] * 3, "p_en": [0.2, 0.5, 0.7], "p_de": [0.8, 0.5, 0.3]}
     log = sm.read_runs(columns | {"loss_en": [3.0, 2.7, 2.5], "loss_de": [2.5, 2.6, 2.9]})
-    found = sm.calibrate_scores(log, str(tmp_path / "out"))
+    table = read_scores(tmp_path / "out")
+    found = sm.calibrate_scores(log, table.frame.select(table.columns))
     for path in (tmp_path / "out").rglob("results_*.json"):
         results = json.loads(path.read_text(encoding="utf-8"))["results"]
         for one in found.calibrations:

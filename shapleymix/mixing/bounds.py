@@ -1,6 +1,9 @@
-"""Bounds on the summed ratio of some sources, as they are written: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`.
+"""Bounds as people write them, and the `Polytope` that they make.
 
-`0.2<=en+de<=0.5` bounds it from both sides.
+Adding a bound: a keyword of `problem`, and what it makes of a `Polytope`, here.
+
+A group bounds the summed ratio of some sources: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`, and from both sides
+`0.2<=en+de<=0.5`. Axes: M sources, G rows.
 """
 
 from __future__ import annotations
@@ -9,9 +12,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from shapleymix.errors import Fault, UsageError, did_you_mean
-from shapleymix.tables.languages import Languages
-from shapleymix.tables.words import parse_ratio, repeated
+from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Ball, Polytope, Supply
+from shapleymix.records import FloatArray
+from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
+from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.words import (
+    Amount,
+    Amounts,
+    Ratios,
+    amounts,
+    parse_choice,
+    parse_number,
+    parse_positive,
+    parse_ratio,
+    parse_size,
+    ratio_number,
+    repeated,
+)
 
 _BOUND = re.compile(
     r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"
@@ -19,6 +40,9 @@ _BOUND = re.compile(
 _HINT = "write it like 'en+de<=0.6', '0.2<=en+de<=0.5' or 'cjk: zh+ja>=10%'"
 
 Families = Mapping[str, tuple[str, ...]]
+DEFAULT_EPOCHS = 4.0
+"""Repetitions up to which data count almost as new (Muennighoff et al. 2023, "Scaling data-constrained LMs")."""
+LEAST_KL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,11 @@ class Group:
         return cls(members, low if sign == "<=" else bound, 1.0 if sign == ">=" else bound, name)
 
 
+EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
+TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
+GroupSpec = Group | str
+
+
 def groups_of(
     given: Sequence[Group | str] | Group | str, sources: Sequence[str], families: Families
 ) -> tuple[Group, ...]:
@@ -147,3 +176,86 @@ def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
         parts.append("+".join(pieces[start:end]).strip())
         start = end
     return tuple(parts)
+
+
+def polytope_of(
+    sources: Sequence[str],
+    D: float,
+    *,
+    caps: Ratios | None = None,
+    floors: Ratios | None = None,
+    fix: Ratios | None = None,
+    languages: Languages | None = None,
+    available: Amounts | None = None,
+    max_epochs: EpochsSpec | None = None,
+    min_tokens: TokensSpec | None = None,
+    groups: Sequence[GroupSpec] | GroupSpec = (),
+    near: MixtureSpec | None = None,
+    within: float | str | None = None,
+    distance: str = "l1",
+    unseen: Sequence[str] = (),
+    usual_epochs: float = DEFAULT_EPOCHS,
+) -> Polytope:
+    """The bounds at D tokens, of two on one ratio the tighter one; whether they leave a mixture is not asked yet.
+
+    Parameters
+    ----------
+    sources : sequence of str (M,)
+        Labels.
+    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance : see `problem`
+        The bounds.
+    unseen : sequence of str
+        Sources to be held at ratio 0.
+    usual_epochs : float
+        How often a token may be seen where neither keyword nor table says; infinite for no limit.
+
+    Raises
+    ------
+    UsageError
+        If a name is unknown or a bound is no ratio.
+    """
+    names, none = tuple(sources), np.full(len(sources), np.nan)
+    if (near is None) != (within is None):
+        raise UsageError("near and within go together", hint="for instance near='uniform', within=0.2")
+    if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
+        raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
+    tokens = tokens_at_hand(names, languages, available)
+    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
+    epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
+    least = amounts(none, min_tokens, names, parse_size, "min_tokens")
+    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fix")
+    with np.errstate(invalid="ignore"):
+        supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
+    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
+    below = np.stack([fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D, np.zeros(len(names))])
+    upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
+    words = np.array([FIXED, GIVEN, TOKENS, ""])
+    held = np.isin(names, list(unseen))
+    found = groups_of(groups, names, families_of(languages, names))
+    return Polytope(
+        sources=names,
+        lower=lower,
+        upper=np.where(held, 0.0, upper),
+        floor_origin=tuple(words[np.nanargmax(below, axis=0)].tolist()),
+        cap_origin=tuple(np.where(held, UNSEEN, words[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
+        rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
+        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
+        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
+        row_names=tuple(one.label for one in found),
+        ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
+        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least)),
+    )
+
+
+def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:
+    parse_choice(distance, ("l1", "kl"), "distance")
+    assert within is not None
+    if distance == "kl":
+        radius = parse_number(within, "within")
+        if radius < LEAST_KL:
+            raise UsageError(f"within: {radius:g} nats is too small a KL distance", hint=f"give {LEAST_KL:g} or more")
+        return Ball(center, radius, "kl")
+    radius = ratio_number(within, "within")
+    if not 0 <= radius <= 2:
+        raise UsageError(f"within: {radius:g} is no L1 distance between mixtures", hint="it lies between 0 and 2")
+    return Ball(center, radius)
