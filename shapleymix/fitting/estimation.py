@@ -16,13 +16,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-<<<<<<< HEAD
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
-from shapleymix.fitting.exponents import Levels, bounds_with_room, completed
-=======
-from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.exponents import Levels, completed
->>>>>>> main
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.shared import drawn_centers, worn
