@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 SHOWN_FIELDS = 14
-SHOWN_ROWS = 50
 SHOWN_ITEMS = 6
 SHOWN_LINES = 10
 
@@ -48,7 +47,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         head = f"<pre>{html.escape(self.summary())}</pre>"
-        return head + html_table(self.columns()) if isinstance(self, Tabular) else head
+        return head + self.to_polars()._repr_html_() if isinstance(self, Tabular) else head
 
     def summary(self) -> str:
         """What the result holds, in a few lines."""
@@ -127,13 +126,3 @@ def text_table(columns: Columns, most: int = SHOWN_LINES) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip()[:WIDTH] for row in cells]
     return lines + ([f"  ... and {len(rows) - most} more: see to_polars()"] if len(rows) > most else [])
-
-
-def html_table(columns: Columns) -> str:
-    """An HTML table of the first rows."""
-    rows = list(zip(*columns.values(), strict=True))
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = ["".join(f"<td>{html.escape(short(cell))}</td>" for cell in row) for row in rows[:SHOWN_ROWS]]
-    more = f"<p>{len(rows) - SHOWN_ROWS} more rows: see to_polars()</p>" if len(rows) > SHOWN_ROWS else ""
-    lines = "".join(f"<tr>{row}</tr>" for row in body)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}"

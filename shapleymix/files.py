@@ -68,32 +68,25 @@ def read_once(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
     return data, Origin(STANDARD_INPUT if name == "-" else name, hashlib.sha256(data).hexdigest())
 
 
-def read_json(path: str | os.PathLike[str]) -> object:
-    """The content of a JSON file.
+def read_json(path: str | os.PathLike[str]) -> tuple[object, Origin]:
+    """The content of a JSON file, and the hash of the very bytes that were parsed.
 
     Raises
     ------
     StoreError
-        If the file cannot be read or is no JSON.
+        If the file cannot be read or is no JSON, with the line at which it is broken.
     """
+    hint, place = "write it again with the command that made it", Location(file=file_name(path))
     try:
         data, origin = read_once(path)
+        return json.loads(data.decode("utf-8-sig")), origin
     except OSError as error:
-        place = Location(file=os.fspath(path))
         raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
-    return parse_json(data, origin.file)
-
-
-def parse_json(data: bytes, origin: str) -> object:
-    """The content of JSON text, or a StoreError with the line at which it is broken."""
-    hint = "write it again with the command that made it"
-    try:
-        return json.loads(data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
-        where = Location(file=origin, line=error.lineno)
+        where = Location(place.file, line=error.lineno)
         raise StoreError(f"is not valid JSON: {error.msg}", location=where, hint=hint) from error
     except (ValueError, RecursionError) as error:
-        raise StoreError("is not a JSON text file", location=Location(origin), hint=hint) from error
+        raise StoreError("is not a JSON text file", location=place, hint=hint) from error
 
 
 def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: bool = False) -> None:

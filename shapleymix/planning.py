@@ -31,11 +31,10 @@ from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.problem import Size, problem
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import languages_of
+from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.simplex import MixtureSpec
 from shapleymix.tables.words import parse_size, parse_whole
 
 EXPONENTS = (0.2, 0.45, 0.9)

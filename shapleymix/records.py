@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, UsageError, described
-from shapleymix.files import Json, Origin, atomic_write, is_table_name, parse_json, read_once
+from shapleymix.files import Json, Origin, atomic_write, is_table_name, read_json
 
 SCHEMA_VERSION = 1
 
@@ -92,11 +92,13 @@ class Record(Shown):
         StoreError
             If the file is missing, broken, of another kind or of a newer schema.
         """
-        try:
-            return cls.from_bytes(*read_once(path))
-        except OSError as error:
-            place = Location(file=os.fspath(path))
-            raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
+        if is_table_name(path):
+            hint = "give the document that its command writes, a .json file"
+            raise StoreError("is a table, not a stored result", location=Location(os.fspath(path)), hint=hint)
+        document, origin = read_json(path)
+        record = cls.from_document(document, origin.file)
+        object.__setattr__(record, "_read_from", origin)
+        return record
 
     @classmethod
     def taken(cls, given: Self | str | os.PathLike[str]) -> Self:
@@ -112,16 +114,6 @@ class Record(Shown):
         if not isinstance(given, cls):
             raise UsageError(f"{described(given)} is no {cls.kind}", hint=f"give a {cls.__name__}, or its file")
         return given
-
-    @classmethod
-    def from_bytes(cls, data: bytes, origin: Origin) -> Self:
-        """The record in the bytes of a file, which is kept as `read_from`."""
-        if is_table_name(origin.file):
-            hint = "give the document that its command writes, a .json file"
-            raise StoreError(f"is a table, not a {cls.kind}", location=Location(str(origin.file)), hint=hint)
-        record = cls.from_document(parse_json(data, origin.file), origin.file)
-        object.__setattr__(record, "_read_from", origin)
-        return record
 
 
 def _encode(value: object) -> Json:

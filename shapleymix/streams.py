@@ -37,8 +37,6 @@ class Stream(IntEnum):
     """The scatter of runs, and the error of a law's form."""
     GAME = 13
     """Coalitions."""
-    SWEEP = 14
-    """Mixtures of proxy runs."""
     DESIGN = 15
     """Candidates among which runs are chosen."""
     SCORES = 16

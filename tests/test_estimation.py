@@ -119,18 +119,6 @@ def test_progress_ends_at_the_whole():
     assert calls == sorted(calls)
 
 
-def test_condition_tells_a_free_direction():
-    """With one mixture, nothing tells gamma from the core."""
-    sound = problem_of("shapley", rows=40)
-    _, given, log = log_of("shapley", rows=40)
-    flat = log.select(np.arange(40))
-    flat = replace(flat, p=np.tile(flat.p[:1], (40, 1)))
-    blind = Problem.of(LAWS["shapley"], gather(flat, Settings()), given, Settings())
-    for problem, free in ((sound, False), (blind, True)):
-        x = problem.estimate(ones(problem)).x[0]
-        assert (problem.condition(x) > 1e12).all() == free
-
-
 def test_a_law_that_no_row_defines_is_refused():
     _, given, log = log_of("family", rows=20)
     p = log.p.copy()

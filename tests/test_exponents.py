@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import norm
 from simulated import log_of, mixtures
 
-from shapleymix.fitting.exponents import Levels, completed, drawn_exponents
 from shapleymix.fitting.fit import fit
+from shapleymix.fitting.unknowns import Levels, completed, drawn_exponents
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase

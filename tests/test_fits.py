@@ -212,10 +212,6 @@ def test_untrained_rows_are_no_runs(noisy):
 def test_the_standing_of_every_target_is_told(noisy):
     _, given, log = noisy
     assert [status.target for status in fit(log, "shapley", given.transfer, **FAST).status] == list(log.targets)
-    nearly = replace(log, p=log.p[:1] + 1e-3 * (log.p - log.p[:1]))
-    found = fit(nearly, "learned-base", **FAST)
-    assert {status.state for status in found.status} & {"ill-conditioned", "at-bound", "not-converged"}
-    assert all(status.advice for status in found.status if status.state != "converged")
 
 
 def test_one_mixture_tells_nothing_about_mixtures(noisy):

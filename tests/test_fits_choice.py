@@ -11,7 +11,7 @@ from simulated import FAST, inputs, log_of, mixtures, simulate, true_law, with_l
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.scores import score
+from shapleymix.fitting.held_out import score
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.transfer import TransferMatrix
 

@@ -148,7 +148,7 @@ def test_slopes_find_the_exponential_laws_exponents():
 
 def test_the_list_of_laws_begins_with_the_simplest():
     log = log_of("shapley")[2]
-    from shapleymix.fitting.candidates import candidate
+    from shapleymix.fitting.held_out import candidate
     from shapleymix.fitting.settings import Settings
     from shapleymix.fitting.study import study_of
 

@@ -218,9 +218,9 @@ def test_what_is_read_carries_the_hash_of_its_bytes(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf[1]")
     data, origin = read_once(tmp_path / "a.json")
     assert origin == Origin(str(tmp_path / "a.json"), hashlib.sha256(data).hexdigest())
-    assert read_json(tmp_path / "a.json") == [1]
+    assert read_json(tmp_path / "a.json") == ([1], origin)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[2]")))
-    assert read_json("-") == [2]
+    assert read_json("-")[0] == [2]
 
 
 # errors

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, spearmanr, ttest_1samp
 
-from shapleymix.fitting.scores import mean_of, score, sure_errors, surely
+from shapleymix.fitting.held_out import mean_of, score, sure_errors, surely
 
 
 def arrays(seed: int, missing: float = 0.2):

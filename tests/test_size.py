@@ -16,22 +16,22 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
-    "shapleymix/[edfrs]*.py": 812,
-    "shapleymix/tables": 1_402,
-    "shapleymix/game": 452,
+    "shapleymix/[edfrs]*.py": 799,
+    "shapleymix/tables": 1_386,
+    "shapleymix/game": 437,
     "shapleymix/laws": 1_455,
     "shapleymix/fitting": 3_930,
-    "shapleymix/mixing": 2_602,
+    "shapleymix/mixing": 2_457,
     "shapleymix/planning.py": 285,
-    "adapters/shapleymix_io": 1_497,
-    "adapters/shapleymix_irds": 4_480,
+    "adapters/shapleymix_io": 1_462,
+    "adapters/shapleymix_irds": 4_942,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_635,
-    "cli/shapleymix_view": 952,
+    "cli/shapleymix_view": 927,
     "tests": 16_000,
 }
-MOST_MODULES, MOST_SCRIPT = 150, 500
-LONGEST_FUNCTION, LONGEST_FILE = 74, 600
+MOST_MODULES, MOST_SCRIPT = 131, 500
+LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
 def modules(place: str) -> list[Path]:

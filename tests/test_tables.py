@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from shapleymix.errors import DataError, ShapleyMixError, StoreError, UsageError
 from shapleymix.tables import words
 from shapleymix.tables.languages import column_of, languages_of, read_languages, tokens_at_hand
+from shapleymix.tables.mixtures import check, format_mixture, parse_mixture, renormalise
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.simplex import check, format_mixture, parse_mixture, renormalise
 from shapleymix.tables.transfer import read_transfer
 from shapleymix.tables.words import align, amounts, format_size, parse_pairs, parse_size
 

@@ -122,7 +122,7 @@ def _parsed(data: bytes, origin: Origin) -> Table:
     if text.lstrip().startswith(("{", "[")):
         return parse_json(text, origin.file)
     is_log = tools.is_megatron(text)
-    return tools.read_megatron(text, origin.file) if is_log else parse_csv(text, origin.file)
+    return tools.read_megatron(text, origin.file) if is_log else parse_csv(text, origin)
 
 
 def _framed(frame: pl.DataFrame, origin: str) -> Table:

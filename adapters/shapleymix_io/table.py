@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,6 +12,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
 from shapleymix.files import Origin
+from shapleymix.tables import sheets
 from shapleymix.tables.words import parse_size
 
 HIDDEN = "\0"
@@ -130,7 +128,7 @@ def text_of(data: bytes, origin: str) -> str:
         raise DataError(f"is no text in UTF-8: {error}", location=Location(origin), hint=hint) from error
 
 
-def parse_csv(text: str, origin: str) -> Table:
+def parse_csv(text: str, origin: Origin) -> Table:
     """Text with commas, semicolons or tabs between its columns, whichever its header has most of.
 
     Raises
@@ -139,21 +137,10 @@ def parse_csv(text: str, origin: str) -> Table:
         With every row that has more or fewer cells than the header, or a name that comes twice.
     """
     mark = max(",;\t", key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text), delimiter=mark)
-    header = [name.strip() for name in next(reader, [])]
-    rows = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
-    twice = [name for name, count in Counter(header).items() if count > 1]
-    faults = [Fault(f"has the column {name!r} twice", Location(origin, 1, name)) for name in twice]
-    faults += [
-        Fault(f"has {len(row)} cells, and the header {len(header)}", Location(origin, line))
-        for line, row in rows
-        if len(row) != len(header)
-    ]
-    if faults or not rows:
-        raise DataError.of(faults or [Fault("is a table without rows", Location(origin))], origin)
-    columns = zip(header, zip(*(row for _, row in rows), strict=True), strict=True)
-    frame = {name: pl.Series(name, [cell or None for cell in cells], pl.String) for name, cells in columns}
-    return Table(pl.DataFrame({**frame, LINE: [line for line, _ in rows]}), origin)
+    sheet = sheets.parse_csv(text, origin, mark)
+    filled = pl.DataFrame(sheet.columns).with_columns(pl.all().replace("", None))
+    kept = pl.any_horizontal(pl.all().is_not_null())
+    return Table(filled.with_columns(pl.Series(LINE, sheet.lines)).filter(kept), origin.file)
 
 
 def parse_json(text: str, origin: str) -> Table:

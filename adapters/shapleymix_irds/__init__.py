@@ -10,9 +10,10 @@ Modules, in reading order:
   world        the ranks that train together, what wraps a model, and passes that training does not notice
   batch        whose each sequence is, and the validation sequences that ranks divide among them
   sketches     whose each row of a layer's input is, and random maps of gradients into a few numbers
-  calls        which calls of torch functions are covered, and the probes behind each
+  calls        which calls of torch functions are covered, and what each does with parameters
+  probes       the probes behind covered calls, and the mode under which a model runs while it is watched
   coverage     parameters whose use is not covered, and whether sequences stay apart, agreed upon by all ranks
-  engine       training calls, validation passes, and the mode under which a model runs while it is watched
+  engine       training calls and validation passes
   following    learning rates, and what optimisers multiply gradients with
   ledger       what is booked: the accounts, the log of evaluations, the matrix
   step         a step between its calls and its commit

@@ -193,6 +193,11 @@ class ValidationSet:
         self.languages = tuple(languages)
         self.parts, self.options = [val[name] for name in languages], options
 
+    @property
+    def length(self) -> int | None:
+        """Tokens of a sequence of the first language."""
+        return length(self.parts[0][0])
+
     def tokens(self, ranks: int) -> float:
         """Tokens of one evaluation on the rank, of so many, that has most: the others wait for it."""
         counts = [min(self._count(ranks), rows(x)) for x, _ in self.parts]

@@ -1,17 +1,15 @@
-"""Which calls of torch functions on trainable parameters are covered, and the probes behind each.
+"""Which calls of torch functions on parameters are covered, and what each does with them.
 
 A reader looks at the operands of a call and says for which of them the gradient can be split by group: none, where the
 rows of the input are not those of the batch.
 
-A probe returns the call's output and passes its gradient on unchanged, so that PyTorch computes every weight gradient
-itself; the sketch is the gradient of a *dummy*, a leaf of zeros that no value depends on. Autograd thus sums sketches
-over calls; nothing has side effects, and nothing is held but the call's input, which is held for the weight anyway.
+An operand may be a parameter, or whatever is made of parameters alone, such as `1 + w`, `w.T`, a table's rows at the
+positions, or the matrix of one expert: its gradient by group is pulled back through the graph that it is made by.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -21,64 +19,129 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from shapleymix_irds.sketches import Labels, call, matrix_sketch, vector_sketch
+from shapleymix_irds.sketches import Labels
 
-Kind = Literal["matrix", "flipped", "table", "shift", "scale", "rms", "layer"]
+Kind = Literal["matrix", "flipped", "table", "shift", "scale", "rms", "layer", "experts", "call"]
 
 
 @dataclass(frozen=True)
 class Use:
-    """One parameter of a covered call.
+    """One operand of a covered call that is made of parameters alone.
 
     Attributes
     ----------
+    weight : tensor
+        A parameter, or a tensor that is made of parameters and of nothing that has an axis of the batch.
     kind : Kind
-        What the call does with it: rows times `weight.T` or (flipped) times weight, rows of a table, or a value that
-        is added to it or multiplied with it, as it is or normalised.
+        What the call does with it: rows times `weight.T` or (flipped) times weight, rows of a table, a value that is
+        added to it or multiplied with it, as it is or normalised, rows times one of a stack of matrices (experts), or
+        whatever else can be called again for some of the sequences.
     x : Tensor, optional
         The other operand.
     padding : int
         Id of a table whose row has no gradient; -1: none.
     eps : float, optional
         Of a norm.
+    ends : tensor (E,), optional
+        Where the rows of each expert end.
+    again : callable, optional
+        The call for some of the sequences, with another weight.
     """
 
-    weight: nn.Parameter
+    weight: Tensor
     kind: Kind
     x: Tensor | None
     padding: int = -1
     eps: float | None = None
+    ends: Tensor | None = None
+    again: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 Reader = Callable[..., "list[Use]"]
 
 
-def trainable(value: Any) -> bool:
-    """Whether a value is a parameter that gets a gradient (whole, not a distributed shard)."""
-    return isinstance(value, nn.Parameter) and value.requires_grad and not isinstance(value, DTensor)
+def owned(value: Any) -> bool:
+    """Whether a value is made of parameters that get a gradient and of nothing else (whole, no distributed shard)."""
+    if not isinstance(value, Tensor) or not value.requires_grad or isinstance(value, DTensor):
+        return False
+    return isinstance(value, nn.Parameter) or (not torch.compiler.is_compiling() and leaves(value) is not None)
+
+
+def leaves(value: Tensor) -> list[Tensor] | None:
+    """The parameters that a value is made of; None if there is a layer's output among what it is made of."""
+    if isinstance(value, nn.Parameter):
+        return [value]
+    waiting, seen, found = [value.grad_fn], set(), []
+    while waiting:
+        node: Any = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if node is None or hasattr(node, "silent") or not (leaf is None or isinstance(leaf, nn.Parameter)):
+            return None
+        found += [] if leaf is None else [leaf]
+        fresh = [below for below, _ in node.next_functions if below is not None and below not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return found
+
+
+@dataclass(frozen=True)
+class View:
+    """A matrix as a parameter holds it: transposed or not, alone or one of a stack."""
+
+    parameter: nn.Parameter
+    turned: bool
+    part: int | None
+
+
+def view_of(value: Tensor) -> View | None:
+    """Where a value stands in a parameter, if it is a transpose, a part or a cast of one."""
+    if isinstance(value, nn.Parameter):
+        return View(value, False, None)
+    node, turned, part, axes = value.grad_fn, False, None, value.dim()
+    while node is not None and not hasattr(node, "variable"):
+        kind = node.name()
+        if kind == "TransposeBackward0":
+            swapped = {(int(axis) + 2**63) % 2**64 - 2**63 for axis in (node._saved_dim0, node._saved_dim1)}  # type: ignore[attr-defined]
+            if {axis % axes for axis in swapped} != {axes - 2, axes - 1}:
+                return None
+        elif kind == "SelectBackward0" and part is None and node._saved_dim == 0:  # type: ignore[attr-defined]
+            part, axes = int(node._saved_index), axes + 1  # type: ignore[attr-defined]
+        elif kind not in ("TBackward0", "ToCopyBackward0"):
+            return None
+        turned ^= kind in ("TBackward0", "TransposeBackward0")
+        node = node.next_functions[0][0]
+    leaf: Any = getattr(node, "variable", None)
+    return (
+        View(leaf, turned, part)
+        if isinstance(leaf, nn.Parameter) and leaf.dim() - value.dim() == (part is not None)
+        else None
+    )
 
 
 def shift(bias: Any) -> list[Use]:
     """The use of a bias, if it is trained."""
-    return [Use(bias, "shift", None)] if trainable(bias) else []
+    return [Use(bias, "shift", None)] if owned(bias) else []
 
 
-def _read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None) -> list[Use]:
+def read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *_: Any, **__: Any) -> list[Use]:
+    """The uses of a linear layer, whatever else it is given."""
     if input.dim() < 2 or not labels.lead(input.shape[:-1]):
         return []
-    return ([Use(weight, "matrix", input)] if trainable(weight) else []) + shift(bias)
+    return ([Use(weight, "matrix", input)] if owned(weight) else []) + shift(bias)
 
 
 def _read_product(labels: Labels, input: Any, weight: Any) -> list[Use]:
-    fits = trainable(weight) and weight.dim() == 2 and isinstance(input, Tensor) and input.dim() >= 2
-    return [Use(weight, "flipped", input)] if fits and labels.lead(input.shape[:-1]) else []
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+        return []
+    if weight.dim() == 2 and input.dim() >= 2 and labels.lead(input.shape[:-1]) and owned(weight):
+        return [Use(weight, "flipped", input)]
+    return _read_call(torch.matmul, labels, input, weight) if input.dim() == 2 and weight.dim() > 2 else []
 
 
 def _read_addmm(labels: Labels, bias: Any, input: Any, weight: Any, **scales: Any) -> list[Use]:
     if scales or not isinstance(input, Tensor) or not labels.lead(input.shape[:-1]):
         return []
-    fits = trainable(bias) and bias.dim() == 1
-    return _read_product(labels, input, weight) + (shift(bias) if fits else [])
+    return _read_product(labels, input, weight) + (shift(bias) if bias.dim() == 1 else [])
 
 
 def _read_embedding(
@@ -91,8 +154,9 @@ def _read_embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> list[Use]:
-    alone = input.dim() == 1 and input.shape[0] == labels.batch  # as a list of positions may be, too
-    if not trainable(weight) or max_norm is not None or scale_grad_by_freq or sparse or alone:
+    # a list of as many ids as sequences may be one of positions, too
+    positions = labels.owners is None and tuple(input.shape) == (labels.batch,)
+    if not owned(weight) or max_norm is not None or scale_grad_by_freq or sparse or positions:
         return []
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return [Use(weight, "table", input, padding)] if labels.lead(input.shape, ids=True) else []
@@ -113,17 +177,57 @@ def _read_norm(
     before = input.shape[: input.dim() - len(normalized_shape)]
     if not labels.lead(before):
         return []
-    return ([Use(weight, kind, input, eps=eps)] if trainable(weight) else []) + shift(bias)
+    return ([Use(weight, kind, input, eps=eps)] if owned(weight) else []) + shift(bias)
 
 
 def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **options: Any) -> list[Use]:
-    weight, x = (input, other) if trainable(input) else (other, input)
-    if not trainable(weight) or trainable(x) or options or not isinstance(x, Tensor):
+    if options or not (isinstance(input, Tensor) and isinstance(other, Tensor)):
         return []
-    shape = broadcast_shape(weight)
-    fits = all(w in (1, s) for w, s in zip(reversed(weight.shape), reversed(x.shape), strict=False))
-    seen = fits and weight.dim() <= x.dim() and labels.lead(x.shape[: x.dim() - len(shape)])
-    return [Use(weight, kind, x if kind == "scale" else None)] if seen else []
+    for weight, x in ((input, other), (other, input)):
+        behind = x.dim() - len(broadcast_shape(weight))
+        pairs = zip(reversed(weight.shape), reversed(x.shape), strict=False)
+        fits = weight.dim() <= x.dim() and behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
+        if fits and labels.lead(x.shape[:behind]) and owned(weight) and not owned(x):
+            return [Use(weight, kind, x if kind == "scale" else None)]
+    return []
+
+
+def _read_expansion(labels: Labels, input: Tensor, *sizes: Any) -> list[Use]:
+    """A value that is repeated for each sequence is added to zeros."""
+    given = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+    behind = len(given) - len(broadcast_shape(input))
+    return shift(input) if behind > 0 and labels.lead(torch.Size(given[:behind])) else []
+
+
+def _read_index(labels: Labels, input: Any, index: Any) -> list[Use]:
+    """Rows of a table that rows of tokens were sent to, such as the biases of their experts."""
+    sent = isinstance(index, Tensor) and hasattr(index, ROWS) and input.dim() == 2
+    return [Use(input, "table", index)] if sent and owned(input) else []
+
+
+def _read_experts(
+    labels: Labels, input: Tensor, weight: Any, *rest: Any, offs: Any = None, **options: Any
+) -> list[Use]:
+    fits = not rest and offs is not None and input.dim() == 2 and weight.dim() == 3 and labels.lead(input.shape[:-1])
+    return [Use(weight, "experts", input, ends=offs)] if fits and owned(weight) else []
+
+
+def _read_call(function: Any, labels: Labels, *args: Any, **options: Any) -> list[Use]:
+    """Any function of sequences whose first axis is that of the batch."""
+    values = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
+    batch = [value for value in values if value.shape[:1] == (labels.batch,) and not owned(value)]
+    if labels.by_token or labels.tokens_first or len(batch) != 1 or torch.compiler.is_compiling():
+        return []
+    x = batch[0].detach()
+
+    def again(weight: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
+        def place(value: Any) -> Any:
+            kept = value.detach() if isinstance(value, Tensor) else value
+            return x[chosen] if value is batch[0] else other if value is weight else kept
+
+        return function(*map(place, args), **{name: place(value) for name, value in options.items()})
+
+    return [Use(value, "call", x, again=partial(again, value)) for value in values if owned(value)]
 
 
 def broadcast_shape(weight: Tensor) -> torch.Size:
@@ -132,116 +236,134 @@ def broadcast_shape(weight: Tensor) -> torch.Size:
     return weight.shape[first:]
 
 
+def _methods(name: str, *others: Any) -> tuple[Any, ...]:
+    return tuple(getattr(torch.Tensor, form) for form in (name, f"__{name}__", f"__r{name}__")) + others
+
+
 READERS: dict[Any, Reader] = {
-    F.linear: _read_linear,
+    F.linear: read_linear,
     F.embedding: _read_embedding,
     torch.addmm: _read_addmm,
+    torch.Tensor.expand: _read_expansion,
+    torch.Tensor.__getitem__: _read_index,
     **dict.fromkeys((torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__), _read_product),
     **dict.fromkeys((F.rms_norm, torch.rms_norm), partial(_read_norm, "rms")),
     **dict.fromkeys((F.layer_norm, torch.layer_norm), partial(_read_norm, "layer")),
-    **dict.fromkeys(
-        (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__), partial(_read_pointwise, "scale")
-    ),
-    **dict.fromkeys(
-        (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__), partial(_read_pointwise, "shift")
-    ),
+    **dict.fromkeys(_methods("mul", torch.mul), partial(_read_pointwise, "scale")),
+    **dict.fromkeys(_methods("add", torch.add), partial(_read_pointwise, "shift")),
+    **{function: partial(_read_call, function) for function in (F.conv1d, F.conv2d)},
+    **{
+        getattr(place, name): _read_experts
+        for place, name in ((F, "grouped_mm"), (torch, "_grouped_mm"))
+        if hasattr(place, name)
+    },
 }
 
 
-# -- probes --------------------------------------------------------------------------------------------------------
+# -- rows that are sent to experts ---------------------------------------------------------------------------------
+
+ROWS = "_shapleymix_rows"  # of a tensor: which row of the batch each of its rows is
+ROW_BY_ROW = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "pow",
+        "exp",
+        "tanh",
+        "sigmoid",
+        "silu",
+        "gelu",
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "softplus",
+        "hardtanh",
+        "dropout",
+        "clamp",
+        "to",
+        "type",
+        "type_as",
+        "float",
+        "bfloat16",
+        "double",
+        "chunk",
+        "split",
+        "unsqueeze",
+        "masked_fill",
+        "contiguous",
+        "clone",
+        "detach",
+        "view",
+        "reshape",
+        "unflatten",
+        "linear",
+        "matmul",
+        "addmm",
+        "grouped_mm",
+        "_grouped_mm",
+        "rms_norm",
+        "layer_norm",
+        "grouped_mm_fallback",
+    ]
+)  # functions that keep rows in their places
 
 
-class MatrixProbe(torch.autograd.Function):
-    """The output y (..., O) of a linear layer or (..., I) of an embedding, with its input: rows (..., I) or ids (...).
+class Routes:
+    """Follows rows of the batch that a model takes out of it, to send each to the experts of its token."""
 
-    `flipped` says that the weight has its inputs in front: an embedding, or a product `x @ W`.
-    """
+    def __init__(self, labels: Labels) -> None:
+        self.labels, self.sent = labels, False
+        self.last: tuple[Tensor, Labels] | None = None
 
-    @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, x: Tensor, dummy: Tensor, groups: Tensor, slots: Tensor | None, seed: Tensor, *sizes: int
-    ) -> Tensor:
-        ctx.save_for_backward(x, groups, slots, seed)
-        ctx.sizes, ctx.dtype = sizes, dummy.dtype
-        return y.detach()
+    def labels_of(self, values: Iterable[Any]) -> Labels:
+        """The labels of a call's rows."""
+        rows = self._rows(values) if self.sent else None
+        if rows is None:
+            return self.labels
+        if self.last is None or self.last[0] is not rows:
+            self.last = rows, self.labels.chosen(rows)
+        return self.last[1]
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, slots, seed = ctx.saved_tensors
-        flipped, padding, *sizes = ctx.sizes
-        if is_silent(ctx):
-            return grads[0], *([None] * (5 + len(ctx.sizes)))
-        delta = grads[0].reshape(-1, grads[0].shape[-1])
-        if x.is_floating_point():
-            rows = x.reshape(-1, x.shape[-1]).to(delta.dtype)
-            left, right = (rows, delta) if flipped else (delta, rows)
-        else:
-            ids = x.reshape(-1)
-            left, right = torch.where(ids == padding, -1, ids), delta
-        sketch = call(matrix_sketch, left, right, groups, slots, seed, sizes)
-        return grads[0], None, sketch.to(ctx.dtype), None, None, None, *([None] * len(ctx.sizes))
+    def follow(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Tell whose the rows of a result are, where it is known."""
+        name = getattr(function, "__name__", "").strip("_")
+        if not args or not isinstance(args[0], Tensor):
+            return
+        x, rows = args[0], self._rows(args) if self.sent else None
+        if name in ("getitem", "index_select"):
+            index = args[-1]
+            if isinstance(index, tuple):
+                rows = rows if index[:1] == (Ellipsis,) or index[:1] == (slice(None),) else None
+            elif isinstance(index, Tensor) and index.dim() == 1 and not index.is_floating_point():
+                base = self._base(x)
+                chosen = index.nonzero()[:, 0] if index.dtype == torch.bool else index
+                rows = None if base is None or len(base) != len(x) else base[chosen]
+            else:
+                rows = None
+        elif name in ("reshape", "view", "flatten") and isinstance(result, Tensor) and result.dim() == 1:
+            base = self._base(x)
+            times = 0 if base is None else result.numel() // max(1, len(base))
+            rows = base.repeat_interleave(times) if base is not None and times > 1 else rows
+        elif name == "sort" and rows is not None:
+            rows = rows[result[1]]
+        elif name.removesuffix("_").removeprefix("i").removeprefix("r") not in ROW_BY_ROW and name not in ROW_BY_ROW:
+            return
+        for one in result if isinstance(result, tuple) else (result,):
+            if rows is not None and isinstance(one, Tensor) and one.shape[:1] == (len(rows),) and len(rows):
+                setattr(one, ROWS, rows)
+                self.sent = True
 
+    def _rows(self, values: Iterable[Any]) -> Tensor | None:
+        return next((found for value in values if (found := getattr(value, ROWS, None)) is not None), None)
 
-class VectorProbe(torch.autograd.Function):
-    """The output y of a call whose weight is broadcast over the units (U, ...): shifts, scales and norms.
-
-    `x` is None for a shift; otherwise the gradient is multiplied by x, or by x normalised over the axes of the weight
-    (`norm` 1: by its mean square, 2: by mean and variance). The rows of all units come `times` times.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        y: Tensor,
-        x: Tensor | None,
-        dummy: Tensor,
-        groups: Tensor,
-        seed: Tensor,
-        shape: torch.Size,
-        norm: int,
-        eps: float | None,
-        times: int,
-        *sizes: int,
-    ) -> Tensor:
-        ctx.save_for_backward(x, groups, seed)
-        ctx.shape, ctx.norm, ctx.eps, ctx.times, ctx.sizes, ctx.dtype = shape, norm, eps, times, sizes, dummy.dtype
-        return y.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, seed = ctx.saved_tensors
-        if is_silent(ctx):
-            return grads[0], *([None] * (8 + len(ctx.sizes)))
-        delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
-        if x is not None:
-            delta = delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
-        values = by_unit(delta, len(groups), ctx.shape, ctx.times)
-        sketch = call(vector_sketch, values, groups, seed, list(ctx.sizes))
-        return grads[0], None, sketch.to(ctx.dtype), *([None] * (6 + len(ctx.sizes)))
-
-
-def is_silent(ctx: Any) -> bool:
-    """Whether the parameter has turned out to be measured otherwise since the call."""
-    silent = getattr(ctx, "silent", None)
-    return silent is not None and silent()
-
-
-def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    if norm == 1:
-        return F.rms_norm(wide if eps is not None else x, list(shape), None, eps)
-    if norm == 2:
-        return F.layer_norm(wide, list(shape), None, None, 1e-5 if eps is None else eps)
-    return x
-
-
-def by_unit(delta: Tensor, units: int, shape: torch.Size, times: int = 1) -> Tensor:
-    """Sum (rows..., shape) over the rows of each unit and over axes on which the weight is broadcast: (U, numbers).
-
-    All units come so many times, one after another.
-    """
-    behind = delta.shape[delta.dim() - len(shape) :]
-    each = delta.numel() // (times * units * math.prod(behind))
-    parts = delta.reshape(times, units, each, *behind).sum((0, 2))
-    spread = [k + 1 for k, size in enumerate(shape) if size == 1 and behind[k] != 1]
-    return (parts.sum(spread) if spread else parts).reshape(units, -1)
+    def _base(self, x: Tensor) -> Tensor | None:
+        """Which row of the batch each row of x is."""
+        known, labels = getattr(x, ROWS, None), self.labels
+        if known is not None or labels.length is None or x.dim() < 2:
+            return known
+        rows = labels.batch * labels.length
+        whole = x.shape[0] == rows or (x.shape[:2] == (labels.batch, labels.length) and not labels.tokens_first)
+        return torch.arange(rows, device=x.device) if whole else None

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
-from shapleymix_irds.calls import READERS
+from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, sample_of, trained
+from shapleymix_irds.calls import READERS, Routes, leaves
 from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.probes import Cut
 from shapleymix_irds.sketches import Labels
 from shapleymix_irds.world import World, is_sharded, isolated, tidy, whole_names
 
@@ -48,27 +49,38 @@ class Coverage:
             unknown = "one of shape {}".format
             self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.passed
 
-    def agree(self, device: torch.device, by_passes: bool) -> bool:
+    def agree(self, device: torch.device) -> bool:
         """Whether more parameters have to be passed than were known; every rank must call.
 
         Raises
         ------
         CoverageError
-            On every rank, if they cannot be: shards, parameters outside of the model, or no losses of sequences.
+            On every rank, if they cannot be: shards, or parameters outside of the model.
         """
         names = sorted(self.parameters)
         outside = sorted(self.found.difference(names))
         flags = [name in self.found for name in names] + [bool(outside)]
         together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=device)).cpu() > 0
-        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag}
+        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - self.passed
         self.found = set()
-        listed = ", ".join(sorted(fresh) + outside) or "parameters of another rank"
         if bool(together[-1]):
+            listed = ", ".join(sorted(fresh) + outside) or "parameters of another rank"
             raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=_HINT)
-        if fresh and (not by_passes or is_sharded(self.parameters.values())):
-            raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
         self.passed |= fresh
+        if fresh and is_sharded(self.parameters.values()):
+            self.refuse()
         return bool(fresh)
+
+    def refuse(self) -> None:
+        """Say that the parameters that need passes cannot have them.
+
+        Raises
+        ------
+        CoverageError
+            Always.
+        """
+        listed, self.passed = ", ".join(sorted(self.passed)), set()
+        raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
 
     def compare(self, eager: Tensor, compiled: Tensor) -> None:
         """See that a compiled model hands over the same calls as it does uncompiled; every rank must call.
@@ -110,11 +122,51 @@ class Coverage:
         self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels
     ) -> tuple[Tensor, dict[tuple[str, ...], list[Tensor]]]:
         """Losses, trained and measured (2, B), and the marks of each call; always with the same random numbers."""
-        with isolated(self.model), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        with isolated(self.model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
             torch.manual_seed(0)
             with _Marks(labels, self.model) as marks:
                 both = loss_fn(x, y)
-        return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]), dict(marks.seen)
+        return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]).detach(), dict(marks.seen)
+
+
+class Overheard:
+    """The first call of a model that is watched, which can be made again with other sequences.
+
+    Attributes
+    ----------
+    given : dict
+        Its inputs by place or name.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.given: dict[Any, Any] = {}
+        self.handle = model.register_forward_pre_hook(self._note, with_kwargs=True)
+
+    def _note(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.handle.remove()
+        self.given = {**dict(enumerate(args)), **kwargs}
+
+    def piece(self, batch: int, device: torch.device) -> Piece | None:
+        """A few of its sequences; None where it was not called, or with nothing that has an axis of the batch."""
+        self.handle.remove()
+        split = {
+            name: value.detach()
+            for name, value in self.given.items()
+            if isinstance(value, Tensor) and value.shape[:1] == (batch,)
+        }
+        return sample_of(split, torch.zeros((batch, 1), device=device), 1) if split else None
+
+    def again(self, x: Any, y: Tensor) -> Tensor:
+        """The call with other sequences: a number (B,) for the output of each, 0 where there is none by sequence."""
+        given = {**self.given, **x}
+        places = sorted(name for name in given if isinstance(name, int))
+        output = self.model(*(given[n] for n in places), **{n: v for n, v in given.items() if isinstance(n, str)})
+        values = output.values() if isinstance(output, Mapping) else output
+        for value in values if isinstance(values, Iterable) and not isinstance(values, Tensor) else (values,):
+            if isinstance(value, Tensor) and value.is_floating_point() and value.shape[:1] == (len(y),):
+                return Labels(torch.zeros(len(y), dtype=torch.long, device=y.device), 1).marks(value)
+        return torch.zeros(len(y), device=y.device)
 
 
 class _Marks(TorchFunctionMode):
@@ -122,23 +174,29 @@ class _Marks(TorchFunctionMode):
 
     def __init__(self, labels: Labels, model: nn.Module) -> None:
         super().__init__()
-        self.labels, self.model = labels, model
+        self.routes, self.model = Routes(labels), model
         self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs) if kwargs else {}
+        labels = self.routes.labels_of(args)
+        uses = READERS[func](labels, *args, **options) if func in READERS else []
         y = func(*args, **options)
-        uses = READERS[func](self.labels, *args, **options) if func in READERS else []
-        if uses:
+        if not uses:
+            self.routes.follow(func, args, y)
+        else:
             known = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
-            names = tuple(known[id(use.weight)] for use in uses if id(use.weight) in known)
+            made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
+            names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
             x = y if uses[0].x is None else uses[0].x
-            flat = self.labels.sequences_first(x.detach(), uses[0].kind == "table")
-            flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
-            order = torch.cos(torch.arange(flat.shape[1], device=x.device, dtype=flat.dtype) * 1.7)
-            self.seen[names].append((flat @ order).double().cpu())  # no other order of the rows would give this sum
+            self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
+            y = Cut.apply(y)
+            node: Any = y.grad_fn
+            if node is not None:
+                node.silent = True
+            self.routes.follow(func, args, y)
         return y
 
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.calls import READERS, MatrixProbe, Use, VectorProbe, broadcast_shape
-from shapleymix_irds.coverage import Coverage
+from shapleymix_irds.coverage import Coverage, Overheard
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.sketches import Form, Labels, Layout, gradient_sketch, key_of
+from shapleymix_irds.probes import Book, Watching
+from shapleymix_irds.schedule import Options, extra_cost
+from shapleymix_irds.sketches import Form, Labels, Layout, gradient_sketch, share_of_step
 from shapleymix_irds.world import (
     Arrangement,
     World,
@@ -32,8 +31,6 @@ from shapleymix_irds.world import (
     isolated,
     local,
     named_parameters,
-    tidy,
-    whole_names,
 )
 
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of the dummies (see `Book`)
@@ -105,7 +102,7 @@ class Engine:
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
         self.groups = len(languages) * (2 if validation is None else 1)
         self.sample: Piece | None = None
-        self.known, self.evaluation = False, 0
+        self.known, self.passing, self.evaluation = False, False, 0
         self.coverage = Coverage(model, named_parameters(model), world)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
@@ -116,6 +113,30 @@ class Engine:
     @property
     def name(self) -> str:
         return "exact" if self.layout.form.exact else "sketch"
+
+    @property
+    def fallback(self) -> str | None:
+        """Which parameters take a pass a language, since they are used in calls that are not covered."""
+        names = sorted(self.coverage.passed)
+        return f"a pass a language for {', '.join(names)}" if names else None
+
+    def facts(self) -> dict[str, Any]:
+        """What the SV matrix says of how gradients were measured."""
+        found: dict[str, Any] = {"engine": self.name, "order": self.order, "mode": "plain gradients"}
+        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
+        return found | ({"fallback": self.fallback} if self.fallback else {})
+
+    def settings(self, options: Options) -> dict[str, Any]:
+        """What must not change over a resume."""
+        form = self.layout.form
+        own = {"languages": list(self.languages), "validation": self.validation is not None, "order": self.order}
+        own |= {"engine": self.name, "numbers": form.width, "side": form.side}
+        return own | {"seed": options.seed, "val_sequences": options.val_sequences}
+
+    def price(self, tokens: float) -> str | None:
+        """What passes by language cost in a step of so many tokens; None where there are none."""
+        extra = self.extra_cost(tokens)
+        return self.fallback and f"{self.fallback}: an evaluated step takes about {1 + extra:.1f} plain ones"
 
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
@@ -136,13 +157,34 @@ class Engine:
         self.evaluation = evaluation
         self.open(seed)
         self.layout = replace(self.layout, kinds=kinds())
-        if not self.known:
-            sample = self.sample if self.validation is None else self.validation.sample(self.device)
-            if sample is not None:
-                self.rehearse(sample)
-            self.known, self.sample = True, None
         if self.order == 1:
             self.validate()
+
+    def learn(self) -> None:
+        """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
+
+        Where there are none, the inputs of the first call that is watched are taken.
+
+        Raises
+        ------
+        CoverageError
+            If values would be wrong.
+        """
+        self.open(0)
+        sample = self.sample if self.validation is None else self.validation.sample(self.device)
+        if sample is not None:
+            self.rehearse(sample)
+            self.coverage.agree(self.device)
+            self.known, self.sample = True, None
+
+    def extra_cost(self, tokens: float) -> float:
+        """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""
+        ranks = self.world.size
+        val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
+        mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
+        shapes = ((p.shape[0], p.shape[1]) for p in self.parameters.values() if p.dim() == 2)
+        share = share_of_step(shapes, self.layout.form)
+        return extra_cost(float(mean), val_tokens, share, self.groups if self.coverage.passed else 0)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
@@ -178,9 +220,11 @@ class Engine:
         own, present = labels.dense()
         book = Book(self, own.count)
         watched = Watched(groups=labels.groups)
+        overheard = None if self.known else Overheard(self.model)
         with Watching(own, book) as mode:
-            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first)
+            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first, overheard)
             yield watched
+        self.known = True
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
         watched.seen = bool(grads) or watched.seen
@@ -205,7 +249,7 @@ class Engine:
         zeros = torch.zeros(len(self.languages), dtype=torch.float64)
         found = Validated({}, zeros, zeros.clone())
         for piece in pieces:
-            with isolated(self.model), torch.enable_grad():
+            with isolated(self.model, evaluating=True), torch.enable_grad():
                 self._pass(self.loss_fn, piece, found)
         return found
 
@@ -233,7 +277,8 @@ class Engine:
         if self.order == 2:
             with at_midpoint(self.parameters, moves):
                 self.validate()
-            self.coverage.agree(self.device, by_passes=False)
+            if self.coverage.agree(self.device):
+                self.coverage.refuse()
 
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers) in float64."""
@@ -268,26 +313,42 @@ class Engine:
         values, groups = losses
         for group in torch.unique(groups).tolist() if names else ():
             own = values[groups == group].sum()
-            grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
+            self.passing = True
+            try:
+                grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
+            finally:
+                self.passing = False
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
                     place, form = self.layout.sketch(name), self.layout.form
                     form = form if form.exact else Form(self.layout.numbers()[place], form.side)
-                    sketch = gradient_sketch(grad, self.seed, key_of(name), form).to(self.dtype)
+                    sketch = gradient_sketch(grad, self.seed, name, form).to(self.dtype)
                     rows = into.setdefault(place, sketch.new_zeros((count, len(sketch))))
                     into[place] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
     def _before_backward(
-        self, roots: Sequence[Tensor], mode: Watching, watched: Watched, first: Callable[[], None] | None
+        self,
+        roots: Sequence[Tensor],
+        mode: Watching,
+        watched: Watched,
+        first: Callable[[], None] | None,
+        overheard: Overheard | None,
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:
             first()
+        if overheard is not None and not watched.seen and watched.groups is not None and watched.groups.dim() == 1:
+            piece = overheard.piece(len(watched.groups), self.device)
+            if piece is not None:
+                self.coverage.look_apart(overheard.again, piece, self.arrangement.tokens_first)
         watched.seen = True
         if watched.parts is not None and watched.groups is not None:
             watched.losses = weighed(watched.parts, roots[0], watched.groups)
         self.coverage.look(roots)
-        if self.coverage.agree(self.device, by_passes=watched.losses is not None):
+        fresh = self.coverage.agree(self.device)
+        if self.coverage.passed and watched.losses is None:
+            self.coverage.refuse()
+        if fresh and first is not None and self.order == 1:
             self.validate()
         if watched.losses is not None:
             with mode:
@@ -342,178 +403,3 @@ def at_midpoint(parameters: Mapping[str, nn.Parameter], rates: Mapping[str, floa
         with torch.no_grad():
             for name, parameter in listed.items():
                 local(parameter).copy_(before[name])
-
-
-# -- the mode under which a model runs ------------------------------------------------------------------------------
-
-
-class Place(NamedTuple):
-    """Name and key of a parameter, the dummy of its sketch, and d (0: exact)."""
-
-    name: str
-    key: int
-    dummy: Tensor
-    width: int
-
-
-class Book:
-    """Where sketches of one pass go, and under which name each parameter is known.
-
-    Attributes
-    ----------
-    dummies : dict of str to tensor
-        Leaves of zeros whose gradients are the sketches, by the names that the layout has for them.
-    places : dict of int to Place
-        Of each parameter, by its identity.
-    """
-
-    def __init__(self, engine: Engine, groups: int) -> None:
-        self.engine, self.layout, self.seed = engine, engine.layout, engine.seed
-        zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
-        numbers = self.layout.numbers().items()
-        self.dummies = {name: zero.expand(groups, count).requires_grad_() for name, count in numbers}
-        self.places: dict[int, Place] = {}
-        self.look()
-
-    def look(self) -> None:
-        """Learn the parameters by their identities, and by those of the whole ones that sharding swaps in for a block.
-
-        A compiler traces a block while they are in place and cannot look then, so they are learnt before.
-        """
-        model, skipped = self.engine.model, self.engine.coverage.passed
-        parameters = dict(model.named_parameters())
-        for name, parameter in parameters.items():
-            known = tidy(name)
-            if known not in skipped and known in self.layout.sizes and id(parameter) not in self.places:
-                dummy = self.dummies[self.layout.sketch(known)]
-                width = 0 if self.layout.form.exact else dummy.shape[1]
-                self.places[id(parameter)] = Place(known, key_of(known), dummy, width)
-        sharded = {name: parameter for name, parameter in parameters.items() if id(parameter) in self.places}
-        for whole, name in whole_names(model, sharded).items():
-            self.places.setdefault(whole, self.places[id(sharded[name])])
-
-    def place(self, weight: Tensor) -> Place | None:
-        """The place of a parameter; None for one that is not the model's."""
-        found = self.places.get(id(weight))
-        if found is None and not torch.compiler.is_compiling():
-            self.look()
-            found = self.places.get(id(weight))
-        return found
-
-    def silent(self, name: str) -> bool:
-        """Whether nothing is to be measured of a parameter whose calls are covered."""
-        return name in self.engine.coverage.passed or name in self.engine.arrangement.copies
-
-
-class Watching(TorchFunctionMode):
-    """Within this context, covered calls are probed; `on_loss` sees what a backward pass begins with.
-
-    It must be active during the backward pass, too, where activation checkpointing runs the forward again.
-    """
-
-    def __init__(self, labels: Labels, book: Book, on_loss: Callable[[Sequence[Tensor]], None] | None = None) -> None:
-        super().__init__()
-        self.labels, self.book, self.on_loss = labels, book, on_loss
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        options = dict(kwargs) if kwargs else {}
-        if func in _BACKWARD:
-            return self._backward(*args, **options)
-        if torch.is_grad_enabled():
-            reader = READERS.get(func)
-            if reader is not None:
-                self._learn(args)
-                uses = reader(self.labels, *args, **options)
-                if uses:
-                    return self._probed(uses, func, args, options)
-        if func is torch.Tensor.unflatten:
-            # a method written in Python with super(), which the compiler cannot trace under a mode
-            return torch.unflatten(*args, **options)
-        return func(*args, **options)
-
-    def _learn(self, args: tuple[Any, ...]) -> None:
-        """The length of sequences, from the first layer."""
-        if self.labels.length is None and args and isinstance(args[0], Tensor):
-            shape = args[0].shape
-            self.labels.learn(shape[:-1] if args[0].is_floating_point() else shape)
-
-    def _probed(self, uses: list[Use], func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        first = uses[0]
-        if first.kind in ("matrix", "flipped") and first.x is not None:
-            cast = _autocast(first.x)
-            if cast is not first.x:  # which the call would have done itself, and held
-                args = tuple(cast if value is first.x else value for value in args)
-                options = {name: cast if value is first.x else value for name, value in options.items()}
-                uses = [Use(first.weight, first.kind, cast), *uses[1:]]
-        found = [(use, self.book.place(use.weight)) for use in uses]
-        y = func(*args, **options)
-        whole = y
-        for use, place in found:
-            if place is not None:
-                y = self._probe(use, y, place)
-                if not torch.compiler.is_compiling():
-                    probe: Any = y.grad_fn
-                    probe.silent = partial(self.book.silent, place.name)
-        if y is not whole and not torch.compiler.is_compiling():
-            covered = {id(use.weight) for use, place in found if place is not None}
-            last: Any = y.grad_fn
-            last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
-        return y
-
-    def _probe(self, use: Use, y: Tensor, place: Place) -> Tensor:
-        labels, book, dummy = self.labels, self.book, place.dummy
-        if use.kind in ("matrix", "flipped", "table"):
-            assert use.x is not None
-            shape = use.x.shape if use.kind == "table" else use.x.shape[:-1]
-            units, _ = labels.units(shape, ids=use.kind == "table")
-            flipped, side = use.kind == "flipped", book.layout.form.side
-            sizes = (flipped, use.padding, labels.count, place.key, place.width, side, use.weight.shape[0])
-            saved = use.x.detach()
-            return MatrixProbe.apply(y, saved, dummy, units.groups, units.slots, book.seed, *sizes)
-        x = None if use.x is None else use.x.detach()
-        norm = {"rms": 1, "layer": 2}.get(use.kind, 0)
-        shape = use.weight.shape if norm else broadcast_shape(use.weight)
-        groups, times = labels.spread(y.shape)
-        rest = (shape, norm, use.eps, times, labels.count, place.key, place.width)
-        return VectorProbe.apply(y, x, dummy, groups, book.seed, *rest)
-
-    def _backward(
-        self,
-        tensors: Any,
-        gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        **options: Any,
-    ) -> None:
-        """`backward()` with this mode on: inside of a handler, modes are off."""
-        roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
-        given = options.get("grad_tensors", gradient)
-        seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
-        if self.on_loss is not None:
-            self.on_loss(roots)
-        inputs = options.get("inputs")
-        wanted = () if inputs is None else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        if wanted:
-            wanted += tuple(self.book.dummies.values())
-        made = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
-        keep = create_graph if retain_graph is None else retain_graph
-        engine: Any = torch.autograd.Variable._execution_engine
-        with self:
-            engine.run_backward(roots, made, keep, create_graph, wanted, allow_unreachable=True, accumulate_grad=True)
-
-
-_BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
-
-
-def _autocast(x: Tensor) -> Tensor:
-    kind = x.device.type
-    eligible = torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64
-    return x.to(torch.get_autocast_dtype(kind)) if eligible else x
-
-
-def _nodes(values: Any) -> list[Any]:
-    """The nodes of the graph that values with a gradient come from."""
-    graded = [value for value in values if isinstance(value, Tensor) and value.requires_grad]
-    return [torch.autograd.graph.get_gradient_edge(value).node for value in graded]

@@ -232,7 +232,7 @@ def causal_loss(model: nn.Module) -> LossFn:
     """The loss that `model(**x)` predicts the next tokens with, summed over each sequence."""
 
     def loss_fn(x: Any, y: Tensor) -> Tensor:
-        logits = model(**x).logits
+        logits = model(**x, use_cache=False).logits
         logits = logits[:, :-1].to(torch.promote_types(logits.dtype, torch.float32))
         each = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=IGNORED, reduction="none")
         return each.view(len(y), -1).sum(1)
@@ -313,8 +313,12 @@ class IRDSTrainerMixin(Base):
             hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
             raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
         assert self.tracker is not None
-        length = inputs["input_ids"].shape[1]
-        watching = self.tracker.watch(lang, step=self.state.global_step, tokens=self.step_tokens, length=length)
+        length, counts = inputs["input_ids"].shape[1], None
+        if "labels" in inputs:  # a token's loss is that of the one behind it
+            seen = F.pad(inputs["labels"][:, 1:] != IGNORED, (0, 1))
+            counts = seen if lang.dim() == 2 else seen.sum(1)
+        told = {"tokens": self.step_tokens, "length": length, "counts": counts}
+        watching = self.tracker.watch(lang, step=self.state.global_step, **told)
         with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
             return super().training_step(model, inputs, *args, **kwargs)
 

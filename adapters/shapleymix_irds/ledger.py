@@ -3,7 +3,7 @@
 Every number is float64 and every update depends on the evaluations' order only, so that a resumed run has the
 same matrix bit for bit, and the log of evaluations gives it again.
 
-The log has one row per (step, source, target). Its folder holds segments `evaluations-STEP.parquet`, each written whole.
+The log has one row per (step, source, target), in segments `evaluations-STEP.parquet` that are each written whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.special import ndtri, stdtrit
 from shapleymix.errors import Location
 from shapleymix.files import atomic_write
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.errors import ResumeError, TrackerError
+from shapleymix_irds.errors import LanguageError, ResumeError, TrackerError
 
 Array = NDArray[np.float64]
 Kind = Literal["raw", "calibrated"]
@@ -173,6 +173,19 @@ class Ledger:
         self.known = self.known + np.where((evaluation.cover == 0) & (evaluation.tokens[:, None] > 0), 0.0, exposure)
         self.unseen = [0 if n > 0 else old + 1 for n, old in zip(evaluation.tokens, self.unseen, strict=True)]
         self.count += 1
+
+    def check_seen(self, languages: Sequence[str], limit: int, step: int) -> None:
+        """Refuse to go on where a language has not been seen in so many evaluations.
+
+        Raises
+        ------
+        LanguageError
+            Naming the step and the language.
+        """
+        for name, count in zip(languages, self.unseen, strict=True):
+            if count >= limit:
+                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
+                raise LanguageError(f"step {step}: no token of {name!r} in {count} evaluations", hint=hint)
 
     @property
     def correction(self) -> Array:

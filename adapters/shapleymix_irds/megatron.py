@@ -34,9 +34,8 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
 from shapleymix_irds.batch import Inputs, LossFn, Sequences
-from shapleymix_irds.calls import READERS, Use, shift, trainable
+from shapleymix_irds.calls import READERS, read_linear
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.sketches import Labels
 from shapleymix_irds.spanning import Span
 from shapleymix_irds.tracker import IRDS
 from shapleymix_irds.world import Arrangement, World, local, tidy
@@ -57,18 +56,12 @@ def seen(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-def _read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *rest: Any, **more: Any) -> list[Use]:
-    if not labels.lead(input.shape[:-1]):
-        return []
-    return ([Use(weight, "matrix", input)] if trainable(weight) else []) + shift(bias)
-
-
 def register() -> None:
     """Make Megatron's linear layer known; where no tracker looks, it is what it was."""
     if layers.linear_with_grad_accumulation_and_async_allreduce not in READERS:
         linear = seen(layers.linear_with_grad_accumulation_and_async_allreduce)
         layers.linear_with_grad_accumulation_and_async_allreduce = linear
-        READERS[linear] = _read_linear
+        READERS[linear] = read_linear
 
 
 # -- a run ---------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ AIM = 500  # evaluations in a run, where the budget allows (relative error about
 # over one of the model's. Measured (CPU, two groups a language): .40 for `tiny`, .47 for `mini`, .60 for `small`, where
 # the share is a third, and .14 where it is .09.
 CALLS, MULTIPLICATION = 0.1, 1.2
+PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ class Schedule:
     every: int
     seed: int = 0
 
+    @classmethod
+    def planned(cls, extra: float, options: Options) -> Schedule:
+        """The one that holds the overhead, where an evaluated step costs so much more (in plain ones)."""
+        return cls(choose_every(extra, options.overhead, options.total_steps), options.seed)
+
     def chosen(self, block: int) -> int:
         """The evaluated step of block `block` (steps `block * every` to `(block + 1) * every - 1`)."""
         key = f"shapleymix-irds:{self.seed}:{self.every}:{block}".encode()
@@ -114,7 +120,7 @@ class Schedule:
         return step == self.chosen(step // self.every)
 
 
-def extra_cost(tokens: float, val_tokens: float, share: float) -> float:
+def extra_cost(tokens: float, val_tokens: float, share: float, passes: int = 0) -> float:
     """Extra time of one evaluated step as a fraction of a plain step, by the cost model.
 
     Parameters
@@ -123,8 +129,10 @@ def extra_cost(tokens: float, val_tokens: float, share: float) -> float:
         Tokens of one training step and of one evaluation (none where it is validation-free), on one rank or on all.
     share : float
         Multiplications of sketches over those of a plain step (`sketches.share_of_step`).
+    passes : int
+        Backward passes that it takes besides, one a language where a parameter is in calls that are not covered.
     """
-    return val_tokens / tokens + CALLS + MULTIPLICATION * share
+    return val_tokens / tokens + CALLS + MULTIPLICATION * share + PASS * passes * (1 + val_tokens / tokens)
 
 
 def choose_every(extra: float, overhead: float, total_steps: int | None) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -62,21 +63,28 @@ class Labels:
         S; None: as the first call tells.
     tokens_first : bool
         Whether activations have the tokens' axis in front.
+    present : int
+        Number of groups that occur: the first ones.
+    owners, sequences : tensor (rows,), optional, and int
+        Where rows were chosen: the sequence that each is of, and the number of sequences.
     """
 
     groups: Tensor
     count: int
     length: int | None = None
     tokens_first: bool = False
+    present: int = 0
+    owners: Tensor | None = None
+    sequences: int = 0
     blocks: Units = field(init=False)
     id_blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
         if self.by_token:
             self.length = self.groups.shape[1]
-        self.blocks = self.id_blocks = _blocks(self._by_row().flatten(), self.count)
+        self.blocks = self.id_blocks = sorted_units(self._by_row().flatten(), self.count)
         if self.tokens_first and self.by_token:
-            self.id_blocks = _blocks(self.groups.flatten(), self.count)
+            self.id_blocks = sorted_units(self.groups.flatten(), self.count)
 
     @property
     def by_token(self) -> bool:
@@ -94,7 +102,19 @@ class Labels:
         """
         present, numbers = torch.unique(self.groups, return_inverse=True)
         room = max(FEWEST, 1 << (len(present) - 1).bit_length())
-        return replace(self, groups=numbers, count=min(self.count, room)), present
+        return replace(self, groups=numbers, count=min(self.count, room), present=len(present)), present
+
+    @property
+    def by_row(self) -> Tensor:
+        """The group of each row of an activation (rows, ...) with a row for each token."""
+        if self.by_token or self.length is None:
+            return self._by_row().flatten()
+        return self.groups.repeat(self.length) if self.tokens_first else self.groups.repeat_interleave(self.length)
+
+    def chosen(self, rows: Tensor) -> Labels:
+        """The labels of some of the rows, in their order."""
+        groups, sequence = self.by_row[rows][:, None], rows // (self.length or 1)
+        return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
     def learn(self, shape: torch.Size) -> None:
         """Take S from the first call that has sequences and tokens in front."""
@@ -136,11 +156,20 @@ class Labels:
         assert self.length is not None
         return (self._by_row().flatten(), 1) if self.by_token else (self.groups, self.length)
 
-    def sequences_first(self, x: Tensor, ids: bool = False) -> Tensor:
-        """Values (B, ...) of each sequence, whatever the order of the axes of the batch."""
-        if not self.tokens_first or ids:
-            return x.reshape(self.batch, -1)
-        return x.reshape(-1, self.batch, x.numel() // (self.batch * (self.length or 1))).transpose(0, 1).flatten(1)
+    def marks(self, x: Tensor, ids: bool = False) -> Tensor:
+        """A number (B,) for the values of each sequence, which no other order of them would give."""
+        if self.owners is not None:
+            flat = x.reshape(len(x), -1)
+        elif not self.tokens_first or ids:
+            flat = x.reshape(self.batch, -1)
+        else:
+            behind = x.numel() // (self.batch * (self.length or 1))
+            flat = x.reshape(-1, self.batch, behind).transpose(0, 1).flatten(1)
+        flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
+        found = flat @ torch.cos(torch.arange(flat.shape[1], device=x.device, dtype=flat.dtype) * 1.7)
+        if self.owners is None:
+            return found
+        return found.new_zeros(self.sequences).index_add_(0, self.owners, found)
 
     def _by_row(self) -> Tensor:
         """Groups in the order of an activation's rows."""
@@ -153,7 +182,7 @@ class Labels:
         return order.transpose(0, 1).flatten()
 
 
-def _blocks(groups: Tensor, count: int) -> Units:
+def sorted_units(groups: Tensor, count: int) -> Units:
     """Rows sorted by group, each group padded to whole blocks; the number of blocks is that of the worst case."""
     rows = len(groups)
     total = rows // BLOCK + count
@@ -171,6 +200,7 @@ def _blocks(groups: Tensor, count: int) -> Units:
 
 
 ROOM = 2**22  # numbers of cores that are held at a time
+STACKED = 8  # the least side of a matrix that is one of a stack
 LEAST = 1_024  # numbers of a sketch beside others, or all where it would have fewer alone
 
 
@@ -347,8 +377,17 @@ def vector_sketch(values: Tensor, groups: Tensor, seed: Tensor, sizes: list[int]
     return _fold(total, seed, key, width)
 
 
-def gradient_sketch(grad: Tensor, seed: Tensor, key: int, form: Form) -> Tensor:
+def is_stack(shape: torch.Size) -> bool:
+    """Whether a parameter is a stack of matrices, such as those of experts."""
+    return len(shape) == 3 and min(shape[1:]) >= STACKED
+
+
+def gradient_sketch(grad: Tensor, seed: Tensor, name: str, form: Form) -> Tensor:
     """Sketch (d,) of a whole gradient, the same as its tokens would have given."""
+    if is_stack(grad.shape):
+        parts = [gradient_sketch(each, seed, f"{name}.{number}", form) for number, each in enumerate(grad)]
+        return torch.stack(parts).sum(0) if form.width else torch.cat(parts)
+    key = key_of(name)
     exact = grad.to(torch.promote_types(grad.dtype, torch.float32))
     if grad.dim() == 2:
         sides = shortened((grad.shape[0], grad.shape[1]), form)
@@ -357,19 +396,24 @@ def gradient_sketch(grad: Tensor, seed: Tensor, key: int, form: Form) -> Tensor:
     return _fold(exact.reshape(1, -1), seed, key, form.width)[0]
 
 
-def _generator(seed: Tensor, key: int, what: int, device: torch.device) -> torch.Generator:
-    mixed = (int(seed) * 6_364_136_223_846_793_005 + key * 1_442_695_041 + what * 97) % 2**63
-    return torch.Generator(device).manual_seed(mixed)
+KEPT: OrderedDict[tuple[Any, ...], Tensor] = OrderedDict()  # signs of an evaluation, for its other pass
+KEPT_BYTES = 2**28
 
 
-def _signs(shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """Random signs; bytes are eight at a time, since drawing costs more than unpacking."""
-    return torch.randint(0, 2, shape, generator=generator, device=generator.device, dtype=torch.int8).to(dtype) * 2 - 1
-
-
-def _matrix(n: int, seed: Tensor, key: int, axis: int, side: int, like: Tensor) -> Tensor:
-    """Signs (n, r), which still have to be divided by sqrt(r)."""
-    return _signs((n, side), _generator(seed, key, axis, like.device), like.dtype)
+def _signs(shape: tuple[int, ...], seed: Tensor, what: tuple[int, int], like: Tensor) -> Tensor:
+    """Random signs of one seed, parameter and axis; those of the last evaluation are kept."""
+    name = (int(seed), what, shape, like.dtype, like.device)
+    if name in KEPT:
+        return KEPT[name]
+    mixed = (name[0] * 6_364_136_223_846_793_005 + what[0] * 1_442_695_041 + what[1] * 97) % 2**63
+    generator = torch.Generator(like.device).manual_seed(mixed)
+    bits = torch.randint(0, 2, shape, generator=generator, device=like.device, dtype=torch.int8)
+    for old in [key for key in KEPT if key[0] != name[0]]:
+        del KEPT[old]
+    found = bits.to(like.dtype) * 2 - 1
+    if sum(kept.nbytes for kept in KEPT.values()) + found.nbytes <= KEPT_BYTES:
+        KEPT[name] = found
+    return found
 
 
 def _project(values: Tensor, seed: Tensor, key: int, axis: int, side: int) -> Tensor:
@@ -377,7 +421,7 @@ def _project(values: Tensor, seed: Tensor, key: int, axis: int, side: int) -> Te
     n = values.shape[-1]
     if side == n:
         return values
-    return (values @ _matrix(n, seed, key, axis, side, values)) * side**-0.5
+    return (values @ _signs((n, side), seed, (key, axis), values)) * side**-0.5
 
 
 def _rows_of(ids: Tensor, n: int, seed: Tensor, sizes: tuple[int, int], dtype: torch.dtype) -> Tensor:
@@ -385,18 +429,21 @@ def _rows_of(ids: Tensor, n: int, seed: Tensor, sizes: tuple[int, int], dtype: t
     key, side = sizes
     known = (ids >= 0)[:, None]
     like = torch.empty(0, device=ids.device, dtype=dtype)
-    return _matrix(n, seed, key, 0, side, like)[ids.clamp(min=0)] * side**-0.5 * known
+    return _signs((n, side), seed, (key, 0), like)[ids.clamp(min=0)] * side**-0.5 * known
 
 
 def _fold(core: Tensor, seed: Tensor, key: int, width: int) -> Tensor:
-    """Count sketch of each row: (G, numbers) -> (G, d)."""
+    """Sums of d-th numbers of each row, with random signs and from a random place on: (G, numbers) -> (G, d).
+
+    Signs alone make products right on the average; the place spreads the first numbers of short parameters.
+    """
     if width == 0:
         return core
-    generator = _generator(seed, key, 2, core.device)
     numbers = core.shape[1]
-    place = torch.randint(0, width, (numbers,), generator=generator, device=core.device)
-    signed = core * _signs((numbers,), generator, core.dtype)
-    return core.new_zeros((len(core), width)).index_add_(1, place, signed)
+    signed = core * _signs((numbers,), seed, (key, 2), core)
+    folds = -(-numbers // width)
+    wide = torch.nn.functional.pad(signed, (0, folds * width - numbers)).view(len(core), folds, width).sum(1)
+    return wide.roll((key * 2_654_435_761 + int(seed)) % width, 1)
 
 
 def _matrix_shape(

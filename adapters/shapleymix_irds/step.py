@@ -40,6 +40,33 @@ class Call:
     mean: bool = False
 
     @classmethod
+    def watched(
+        cls,
+        indices: Tensor,
+        step: int,
+        tokens: int | None,
+        length: int | None,
+        usual: int | None,
+        counts: Tensor | None,
+        world: World,
+    ) -> Call:
+        """A call of which only the languages are known, and perhaps the tokens with a label.
+
+        Raises
+        ------
+        TrackerError
+            If there are not as many counts as languages.
+        """
+        if counts is None:
+            counts = torch.full(indices.shape, 1 if indices.dim() == 2 else length or usual or 1)
+        if counts.shape != indices.shape:
+            told = f"counts has shape {tuple(counts.shape)}, and lang {tuple(indices.shape)}"
+            raise TrackerError(f"step {step}, rank {world.rank}: {told}")
+        counts = counts.detach().to("cpu", torch.float64)
+        total = float(counts.sum()) * world.size if tokens is None else float(tokens)
+        return cls(step, indices, counts, tokens, total, length, mean=tokens is None)
+
+    @classmethod
     def labelled(
         cls, x: Inputs, y: Tensor, indices: Tensor, step: int, tokens: int | None, ignore: int, world: World
     ) -> Call:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
+from shapleymix.errors import caution
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.batch import (
     Inputs,
@@ -35,7 +36,6 @@ from shapleymix_irds.batch import (
     sample_of,
     trained,
 )
-from shapleymix_irds.batch import length as length_of
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
 from shapleymix_irds.following import Following, Group, Rates, numbered, rates_by_parameter, unwrapped
@@ -50,8 +50,8 @@ from shapleymix_irds.ledger import (
     read_state,
     transfer_matrix,
 )
-from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings, choose_every, extra_cost
-from shapleymix_irds.sketches import Form, share_of_step
+from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings
+from shapleymix_irds.sketches import Form
 from shapleymix_irds.step import Call, Pending, close
 from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
 
@@ -76,8 +76,7 @@ class IRDS:
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
-        "sketch" keeps `options.numbers` random projections of gradients, "exact" all of them; "auto" is exact for
-        small models.
+        "sketch" keeps `options.numbers` projections of gradients, "exact" all; "auto" is exact for small models.
     order : {1, 2}
         With 2, validation gradients are taken at the middle of the step (holds a copy of this rank's weights).
     loss_fn : callable, optional
@@ -99,7 +98,7 @@ class IRDS:
     ledger, losses : Ledger and Losses
         Values so far, and measured validation losses.
     steps, tokens, next_step : int, float and int
-        Steps and tokens so far, and the least number that the next step may have.
+        So far, and the least number that the next step may have.
     """
 
     def __init__(
@@ -125,11 +124,11 @@ class IRDS:
             raise TrackerError("no parameter of the model is trained", hint="set requires_grad before this")
         self.world = World.of(process_group, local(weights[0]).device)
         self.validation = None if val is None else ValidationSet(val, languages, self.options)
+        self.auto, self.looked = every == "auto", False
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
         numbers = sum(p.numel() for p in weights) * len(languages) * (2 if val is None else 1)
         exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
         form = Form(0, 0) if exact else Form(self.options.numbers, self.options.side)
-        self.share = share_of_step(((p.shape[0], p.shape[1]) for p in weights if p.dim() == 2), form)
         loss = None if loss_fn is None else checked(loss_fn, "validation")
         self.engine = Engine(model, self.world, languages, self.validation, form, order, arrangement, loss)
         self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
@@ -145,7 +144,13 @@ class IRDS:
 
     @contextmanager
     def watch(
-        self, lang: Tensor | Sequence[str], *, step: int, tokens: int | None = None, length: int | None = None
+        self,
+        lang: Tensor | Sequence[str],
+        *,
+        step: int,
+        tokens: int | None = None,
+        length: int | None = None,
+        counts: Tensor | None = None,
     ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
@@ -159,9 +164,12 @@ class IRDS:
             Language of each sequence, (B,), or of each token of packed sequences, (B, S); indices or names. What goes
             back through a token's position counts as its language's: mask attention between documents.
         step, tokens : int
-            As for `backward`, or None. Every token of a sequence counts.
+            As for `backward`, or None.
         length : int, optional
             S, where the model's first layer does not tell.
+        counts : tensor (B,) or (B, S), optional
+            How many tokens with a label each sequence has, or whether each token has one, as `lang` has it: what the
+            loss is a mean of. None: every token has a label.
 
         Returns
         -------
@@ -172,11 +180,8 @@ class IRDS:
         step = self._enter(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
-            usual = None if self.validation is None else length_of(self.validation.parts[0][0])
-            spread = 1 if indices.dim() == 2 else length or usual or 1
-            counts = torch.full(indices.shape, spread, dtype=torch.float64)
-            total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
-            call = Call(step, indices, counts, tokens, total, length, mean=tokens is None)
+            usual = None if self.validation is None else self.validation.length
+            call = Call.watched(indices, step, tokens, length, usual, counts, self.world)
             with self._call(call, self.engine.loss_fn) as watched:
                 yield watched or Watched()
 
@@ -224,7 +229,6 @@ class IRDS:
                 self.engine.sample = sample_of(x, y, self.options.ignore_index)
             if self.steps == 0 and self.pending is None:
                 self.engine.check()
-                self._prepare(loss_fn, call.total)
                 check_sums(self.model, checking, x, y, self.world)
             scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
@@ -262,7 +266,7 @@ class IRDS:
             What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
             A step that the scaler skips is left out by `skip`.
         """
-        pending = self._by_hand()
+        pending = self._begun(by_hand=True)
         with self._dropping():
             if self.engine.order == 2 and grad_scale != 1:
                 told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
@@ -274,7 +278,7 @@ class IRDS:
 
     def skip(self) -> None:
         """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
-        self._by_hand()
+        self._begun(by_hand=True)
         self.drop()
 
     def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
@@ -373,17 +377,14 @@ class IRDS:
 
     @property
     def fallback(self) -> str | None:
-        """Which parameters take a pass a language, since they are used in calls that are not covered."""
-        names = sorted(self.engine.coverage.passed)
-        return f"a pass a language for {', '.join(names)}" if names else None
+        """As `Engine.fallback`."""
+        return self.engine.fallback
 
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
-        every, engine = self.schedule and self.schedule.every, self.engine
-        found: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps, "every": every}
-        found |= {"engine": engine.name, "order": engine.order, "mode": "plain gradients", "seed": self.options.seed}
-        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
-        return found | ({"fallback": self.fallback} if self.fallback else {})
+        run: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps}
+        run |= {"every": self.schedule and self.schedule.every, "seed": self.options.seed}
+        return run | self.engine.facts()
 
     def state_dict(self) -> dict[str, str]:
         """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
@@ -402,7 +403,7 @@ class IRDS:
         self.clock.restart()
         document = {
             "version": VERSION,
-            "settings": self._settings(),
+            "settings": self.engine.settings(self.options),
             "every": self.schedule and self.schedule.every,
             "ledger": self.ledger.to_document(),
             "losses": [self.losses.start, self.losses.latest],
@@ -419,21 +420,14 @@ class IRDS:
         ResumeError
             If it is no tracker's state, or its languages or settings differ from this tracker's.
         """
-        every = self.schedule and self.schedule.every
-        saved = read_state(state, self._settings() if every is None else {**self._settings(), "every": every})
+        mine = self.engine.settings(self.options)
+        saved = read_state(state, mine if self.schedule is None else {**mine, "every": self.schedule.every})
         self.schedule = Schedule(saved["every"], self.options.seed) if saved["every"] else self.schedule
         self.ledger, self.losses = saved["ledger"], saved["losses"]
         self.steps, self.tokens, self.next_step = saved["run"]
         self.engine.coverage.passed |= saved["passed"]
         if self.log is not None:
             self.log.cut(self.next_step)
-
-    def _settings(self) -> dict[str, Any]:
-        """What must not change over a resume."""
-        form, options = self.engine.layout.form, self.options
-        own = {"languages": list(self.languages), "validation": self.validation is not None}
-        own |= {"order": self.engine.order, "engine": self.engine.name, "numbers": form.width, "side": form.side}
-        return own | {"seed": options.seed, "val_sequences": options.val_sequences}
 
     def _enter(self, step: int, tokens: int | None) -> int:
         """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
@@ -448,22 +442,29 @@ class IRDS:
         return number
 
     def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
-        """Before the first step: the schedule, the losses at the start, a clean log."""
+        """Before the first step: what is not covered, the schedule, the losses at the start, a clean log."""
+        if not self.engine.known:
+            self.engine.learn()
         if self.schedule is None:
-            ranks, options = self.world.size, self.options
-            val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
-            mean = self.world.sum(torch.tensor(total / ranks**2, dtype=torch.float64, device=self.world.device))
-            extra = extra_cost(float(mean), val_tokens, self.share)
-            self.schedule = Schedule(choose_every(extra, options.overhead, options.total_steps), options.seed)
+            self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
             if self.validation is not None and not self.losses.start and loss_fn is not None:
                 self.measure(loss_fn)
 
+    def _tell_price(self, total: float) -> None:
+        """The first call has shown all that is not covered: what that costs, and a schedule that reckons with it."""
+        if self.auto and self.steps == 0:
+            self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
+        price = self.engine.price(total)
+        if price is not None and self.world.main:
+            caution([price], stacklevel=6)
+
     @contextmanager
     def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched | None]:
-        """One call of a step; where the step is evaluated, what is seen of it."""
+        """One call of a step; where the step is evaluated, what is seen of it. The first call of all is looked at."""
+        first, self.looked = not self.looked, True
         self._prepare(loss_fn, call.total)
         self.clock.begin()
         if self.pending is None:
@@ -471,16 +472,23 @@ class IRDS:
         else:
             self.pending.add(call)
         pending = self.pending
-        if not pending.evaluated:
+        if not pending.evaluated and not first:
             yield None
             return
-        if pending.calls == 1:
+        if not pending.evaluated:
+            self.engine.open(0)
+        elif pending.calls == 1:
             self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step, self._kinds)
-        turn, first = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
-        with self.engine.watch(call.indices, call.length, turn, first) as watched:
+        turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
+        with self.engine.watch(call.indices, call.length, turn, before if pending.evaluated else None) as watched:
             yield watched
+        if first:
+            self._tell_price(call.total)
         if not watched.seen or watched.groups is None:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
+        if not pending.evaluated:
+            self.engine.train = {}
+            return
         if self.following is not None:
             self.following.note(self.engine.parameters)
         pending.count(watched.groups, call.counts)
@@ -558,8 +566,7 @@ class IRDS:
         return close(pending, self.engine, rates, float(self.schedule.every))
 
     def _book(self, pending: Pending, rates: Rates) -> None:
-        evaluation = self._evaluation(pending, rates)
-        self.ledger.add(evaluation)
+        self.ledger.add(evaluation := self._evaluation(pending, rates))
         if self.log is not None:
             self.log.add(evaluation)
 
@@ -568,10 +575,7 @@ class IRDS:
         self.pending = None
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
         self.clock.lap(pending.evaluated)
-        for name, count in zip(self.languages, self.ledger.unseen, strict=True):
-            if count >= self.options.unseen_limit:
-                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
-                raise LanguageError(f"step {pending.step}: no token of {name!r} in {count} evaluations", hint=hint)
+        self.ledger.check_seen(self.languages, self.options.unseen_limit, pending.step)
 
     def drop(self) -> None:
         """The step that is under way is left out."""
@@ -588,12 +592,9 @@ class IRDS:
             self.drop()
             raise
 
-    def _by_hand(self) -> Pending:
-        if self.following is not None:
+    def _begun(self, by_hand: bool = False) -> Pending:
+        if by_hand and self.following is not None:
             raise TrackerError("the tracker follows the optimiser, which commits", hint="leave `commit` out")
-        return self._begun()
-
-    def _begun(self) -> Pending:
         if self.pending is None:
             raise TrackerError("commit without backward", hint="call `backward` once or more a step")
         return self.pending

@@ -223,12 +223,14 @@ def _restore(module: nn.Module, name: str, buffer: Tensor, values: Tensor, versi
                 buffer.copy_(values)
 
 
-def differentiate(root: Tensor, inputs: list[Tensor], retain: bool = False) -> list[Tensor | None]:
+def differentiate(
+    root: Tensor, inputs: list[Tensor], retain: bool = False, seed: Tensor | None = None
+) -> list[Tensor | None]:
     """`torch.autograd.grad` with modes on: called itself, it runs its handler, and there they are off."""
     engine: Any = torch.autograd.Variable._execution_engine
-    ones = (torch.ones_like(root),)
+    seeds = (torch.ones_like(root) if seed is None else seed,)
     return list(
-        engine.run_backward((root,), ones, retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+        engine.run_backward((root,), seeds, retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
     )
 
 

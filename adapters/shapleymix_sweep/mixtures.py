@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import sample_coalitions
-from shapleymix.tables.baselines import mixture_of
+from shapleymix.tables.mixtures import mixture_of
 from shapleymix.tables.sheets import read_sheet
 
 Floats = NDArray[np.float64]
@@ -101,7 +102,7 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     sheet = read_sheet(path)
     budget = [1.0] * sheet.rows
     usual = {"run": [f"mixture-{row + 1}" for row in range(sheet.rows)], "N": budget, "D": budget}
-    log = sm.read_runs({**usual, **sheet.columns}, losses="optional", origin=sheet.origin)
+    log = sm.read_runs(pl.DataFrame({**usual, **sheet.columns}), losses="optional", origin=sheet.origin)
     if not log.sources:
         raise DataError("has no p_<source>", location=Location(sheet.origin), hint="a table of mixtures has ratios")
     first: dict[str, int] = {}

@@ -31,8 +31,9 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
-from shapleymix.files import atomic_write, read_once
+from shapleymix.files import atomic_write
 from shapleymix.laws.pieces import HARM
+from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import Amounts, amounts, parse_size
 from shapleymix_sweep.mixtures import Floats, Mixtures
 
@@ -180,10 +181,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         With every line that is no planned run, that was edited, or that was moved.
     """
     name = os.fspath(path)
-    try:
-        data, origin = read_once(path)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", location=Location(name)) from error
+    data, origin = bytes_of(path)
     faults: list[Fault] = []
     runs: list[PlannedRun] = []
     for index, line in enumerate(data.splitlines()):

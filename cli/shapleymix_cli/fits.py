@@ -180,7 +180,7 @@ def predict(
     Several mixtures at one -N and -D are compared with the first: what each gains in the weighted mean loss, and the
     probability that it is better. With --downstream the numbers are scores on tasks.
     """
-    from shapleymix.tables.baselines import rivals_of
+    from shapleymix.tables.mixtures import rivals_of
 
     if (table is None) == (not mixture):
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")

@@ -38,7 +38,7 @@ METAVARS = {
     "Ratios": "en=0.5,...", "Amounts": "en=5T,...", "EpochsSpec": "4|en=2,...", "TokensSpec": "1B|en=1B,...",
     "WeightSpec": "en=1,de=2", "Rivals": "[NAME=]MIX", "GroupSpec": "en+de<=0.6", "MixturesSpec": "TABLE",
     "MixtureSpec": "MIX", "LanguagesSpec": "TABLE", "Table": "TABLE", "Logs": "LOG", "Size": "SIZE",
-    "Mapping": "en=2.1,...", "int": "COUNT", "float": "NUMBER",
+    "Mapping": "en=2.1,...", "Score |": "FILE", "Sequence[str] | str": "de+50B", "int": "COUNT", "float": "NUMBER",
 }  # fmt: skip
 """How a value of a type is written; the first that stands in the annotation counts."""
 FILES = ("TABLE", "LOG", "FILE", "FIT")

@@ -179,13 +179,14 @@ def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[s
     `natural` is in proportion to the available tokens, `temperature:T` to their power 1/T, and `unimax:E` as even as
     at most E epochs of each language allow.
     """
-    from shapleymix.tables.baselines import table, usual
+    from shapleymix.tables.mixtures import epochs_of, mixtures_of, usual
     from shapleymix.tables.words import parse_budget
 
     D, held = parse_budget(tokens, "-D"), languages.available_tokens
-    found = table(mixture or usual(held, D), languages.names, held, D)
-    names = {"mixture": [one.name for one in found for _ in languages.names], "language": languages.names * len(found)}
-    ratios, epochs = ({one.name: getattr(one, what).tolist() for one in found} for what in ("p", "epochs"))
+    found = mixtures_of(mixture or usual(held, D), languages.names, held, D)
+    names = {"mixture": [name for name in found for _ in languages.names], "language": languages.names * len(found)}
+    ratios = {name: p.tolist() for name, p in found.items()}
+    epochs = {name: epochs_of(p, held, D).tolist() for name, p in found.items()}
     columns = {**names, "ratio": [*chain(*ratios.values())], "epochs": [*chain(*epochs.values())]}
     document = {"kind": "baselines", "D": D, "columns": columns, "provenance": out.provenance()}
     out.save(document)

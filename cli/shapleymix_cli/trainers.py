@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
-from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix.errors import UsageError
 from shapleymix.files import read_json
-from shapleymix.records import Record
-from shapleymix.tables.simplex import parse_mixture
+from shapleymix.tables.mixtures import parse_mixture
 from shapleymix_cli.console import Output, Part, Table, Whole, section
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
@@ -145,8 +144,8 @@ def export(
 
 def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any, keywords: dict[str, Any]) -> Any:
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
-    from shapleymix.tables.baselines import mixture_of
     from shapleymix.tables.languages import tokens_at_hand
+    from shapleymix.tables.mixtures import mixture_of
     from shapleymix.tables.words import parse_size
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
@@ -169,20 +168,19 @@ def _saved(out: Output, path: str, point: int | None) -> Any:
     """The mixture that a command wrote, one of several by its number, or ratios by language."""
     from shapleymix.mixing.mixture import MixtureGrid
 
-    known = {} if path == "-" else read_json(path)
-    if isinstance(known, dict) and known.get("kind", "export") == "export" and known:
+    known = {} if path == "-" else read_json(path)[0]
+    kind = known.get("kind", "export") if isinstance(known, dict) else None
+    if isinstance(known, dict) and kind == "export" and known:
         names = tuple(known.get("mixture", known))
         return dict(zip(names, parse_mixture(Path(path), names).tolist(), strict=True))
 
-    several = (sm.Frontier, MixtureGrid)  # named before the file is read: a record of an unknown kind is refused
-    found = load(out, Record, path)
-    if isinstance(found, several):
+    kinds = {one.kind: one for one in (sm.Frontier, MixtureGrid)}
+    found = load(out, kinds.get(str(kind), sm.Mixture), path)
+    if isinstance(found, (sm.Frontier, MixtureGrid)):
         count = len(found.entries)
         if point is None or not 1 <= point <= count:
             raise UsageError(f"{path} holds {count} mixtures", hint=f"choose one by --point 1 to {count}")
         return found.point(point) if isinstance(found, sm.Frontier) else found.entries[point - 1]
-    if not isinstance(found, sm.Mixture):
-        raise StoreError(f"holds no mixture, but a {found.kind}", location=Location(path))
     return found
 
 

@@ -351,7 +351,8 @@ def draw(figure: str, *records: Any, **keywords: Any) -> Picture:
     kind, function = DRAWN[figure]
     for one in records if kind == "transfer" else records[:1]:
         if getattr(type(one), "kind", None) != kind:
-            raise UsageError(f"figure {figure!r} is of a {kind}, not of {described(one)}")
+            hint = "a figure takes what the command of its name wrote, `mixture` and `frontier` what optimize wrote"
+            raise UsageError(f"figure {figure!r} is of a {kind}, not of {described(one)}", hint=hint)
     try:
         signature(function).bind(*records, **keywords)
     except TypeError as error:

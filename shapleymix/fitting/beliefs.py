@@ -3,8 +3,8 @@
 Every value of a knob is tried on the same folds, each fit beginning where the last one of its fold ended, and the first
 at starting points of the fold's own: from the fit to all rows it would keep what the held-out ones told. The walk goes
 on from what all targets like best; in the end each target takes, of all that was tried, what predicts its own held-out
-losses best. With few mixtures only the first knob is walked. Predictions of a fold are those of the choice that the
-other folds make, so that no loss has a say in its own prediction.
+losses best. Predictions of a fold are those of the choice that the other folds make, so that no loss has a say in its
+own prediction.
 
 Legend: V folds, R rows, K targets, M sources, H trials, P unknowns.
 """
@@ -24,7 +24,6 @@ from shapleymix.fitting.unknowns import NOISE, Believed
 from shapleymix.laws.symbols import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
-FEW = 40  # mixtures below which the first knob alone is walked: as good, at a third of the time (`bench_accuracy.py`)
 POWER = 100  # operations that a power of a ratio and its slopes take
 ENOUGH, LEAST_TARGETS = 2e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 QUIET = 1.2533  # standard deviation of normal noise over its mean absolute value
@@ -120,19 +119,14 @@ class _Search:
         shares = self.share * ~self.masks
         return replace(self, problem=worn(self.problem, shares, self.problem.begun(shares) if x is None else x)[0])
 
-    def walked(self) -> list[str]:
-        """The knobs in the order in which they are walked; the first again at the end."""
-        log, knobs = self.problem.evidence.log, list(self.problem.packing.law.knobs)
-        return knobs[:1] if len(np.unique(log.groups[self.share > 0])) < FEW else [*knobs, *knobs[:1]]
-
     def telling(self) -> list[str]:
-        """The knobs that were walked and change anything: without a transfer matrix its share does not."""
+        """The knobs that change anything: without a transfer matrix its share does not."""
         values = self.problem.packing.law.knobs
         usual = {name: each[0] for name, each in values.items()}
         first = self.believed(usual)
         return [
             name
-            for name in dict.fromkeys(self.walked())
+            for name in values
             if not all(self.believed({**usual, name: value}).same(first) for value in values[name])
         ]
 
@@ -144,8 +138,9 @@ class _Search:
         return Trial(dict(knobs), believed, x, held_out(problem.predicted(x), self.fold))
 
     def walk(self, first: Trial, progress: Progress | None) -> list[Trial]:
-        """Trials along each knob in turn, from the best so far."""
-        values, order = self.problem.packing.law.knobs, self.walked()
+        """Trials along each knob in turn, from the best so far; the first knob again at the end."""
+        values = self.problem.packing.law.knobs
+        order = [*values, *list(values)[:1]]
         trials, best = [first], first
         for number, name in enumerate(order):
             for value in values[name]:

@@ -10,10 +10,17 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.candidates import Candidate, Contender, candidate, contenders_of
 from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.held_out import (
+    Candidate,
+    Contender,
+    Scores,
+    candidate,
+    contenders_of,
+    score,
+    surely,
+)
 from shapleymix.fitting.regimes import Parted, parted, parted_by
-from shapleymix.fitting.scores import Scores, score, surely
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws.classical import Additive
@@ -96,19 +103,17 @@ class Comparison(Tabular, Record):
         scored, best = [entry.law for entry in self._scored()], self.best()
         return USUAL if USUAL in scored and self.told(scored.index(best), scored.index(USUAL)) >= 0 else best
 
-    def told(self, one: int, other: int, wider: float = 1.0) -> int:
+    def told(self, one: int, other: int) -> int:
         """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
 
         Parameters
         ----------
         one, other : int
             Their places among the laws that have scores.
-        wider : float
-            What their standard errors are multiplied by.
         """
         if self.mixtures < LEAST_MIXTURES:
             return 0
-        error = wider * unbiased(float(self.gap_error[one, other]), self.mixtures)
+        error = unbiased(float(self.gap_error[one, other]), self.mixtures)
         return surely(float(self.gap[one, other]), error, self.mixtures)
 
     def _scored(self) -> list[Entry]:

@@ -17,11 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
-from shapleymix.fitting.exponents import Levels, completed
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.shared import drawn_centers, worn
-from shapleymix.fitting.unknowns import NOISE, Believed, Packing, filled, lowest, starting_points
+from shapleymix.fitting.unknowns import NOISE, Believed, Levels, Packing, completed, filled, lowest, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import CoreLaw
@@ -184,17 +183,6 @@ class Problem:
     def _columns(self) -> IntArray:
         """The places of the targets in the log (K,)."""
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
-
-    def condition(self, x: FloatArray) -> FloatArray:
-        """Condition number (K,) of each target's scaled curvature at x (K, P), the law's own gauge left out."""
-        targets = np.arange(len(x))
-        _, jacobian = self.residuals(targets, self.repeated[:1])[0](x, targets)
-        weighted = jacobian * np.sqrt(self.observed.weight.T)[..., None]
-        gram = weighted.swapaxes(1, 2) @ weighted
-        scale = np.sqrt(np.maximum(np.einsum("kpp->kp", gram), 1e-300))
-        alone = (gram == 0).all(axis=1)[:, None, :] * np.eye(gram.shape[1])  # moves no loss, so trades with nothing
-        values = np.linalg.eigvalsh(gram / (scale[:, :, None] * scale[:, None, :]) + alone)
-        return values[:, -1] / np.maximum(values[:, self.packing.law.gauges()], 1e-300)
 
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})

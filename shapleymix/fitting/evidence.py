@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from shapleymix.errors import DataError, Location
-from shapleymix.fitting.coverage import traceless
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.shared import believed
 from shapleymix.laws import Inputs, Law
@@ -409,6 +408,14 @@ _NO_LOSS = "fill in the losses, drop the column, give rows a weight above 0, or 
 
 
 ONE_LAW = "one law is fitted to all; a filter on own tokens (min_own_tokens) leaves them out"
+
+
+TRACE = 1e-6  # of all tokens: less of a language is none of it, and no answer hangs on a solver's rounding
+
+
+def traceless(p: FloatArray) -> FloatArray:
+    """Ratios without the traces that `TRACE` takes for none: a law's power of one may be far from that of zero."""
+    return np.where(p < TRACE, 0.0, p)
 
 
 Logs = RunLog | Table | Sequence[RunLog | Table]

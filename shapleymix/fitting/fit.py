@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Unpack
 
 from shapleymix.errors import caution
-from shapleymix.fitting.candidates import law_of
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.fits import Fit
 from shapleymix.fitting.fitted import errors_of
+from shapleymix.fitting.held_out import law_of
 from shapleymix.fitting.regimes import Parted, fitted_apart, parted
 from shapleymix.fitting.settings import AUTO, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of

@@ -15,17 +15,16 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.comparison import Comparison
-from shapleymix.fitting.coverage import TRACE, Coverage, Place, traceless
-from shapleymix.fitting.evidence import Logs, harmed_by, harms, one_log, own_tokens
-from shapleymix.fitting.exponents import assumed
+from shapleymix.fitting.evidence import TRACE, Logs, harmed_by, harms, one_log, own_tokens, traceless
+from shapleymix.fitting.held_out import Scores, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
 from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
-from shapleymix.fitting.scores import Scores, score
 from shapleymix.fitting.settings import LEVEL
-from shapleymix.fitting.status import TargetStatus
+from shapleymix.fitting.status import Coverage, Place, TargetStatus
 from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, moved, with_score
+from shapleymix.fitting.unknowns import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record

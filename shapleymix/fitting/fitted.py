@@ -8,17 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.candidates import candidate, learned_by, require_losses
-from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of, questions_of_fit
-from shapleymix.fitting.exponents import drawn_exponents
+from shapleymix.fitting.held_out import Scores, candidate, learned_by, require_losses, score
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.repetition import Repetition
-from shapleymix.fitting.scores import Scores, score
-from shapleymix.fitting.status import TargetStatus, reasons, require_runs, statuses
+from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
-from shapleymix.fitting.unknowns import drawn
+from shapleymix.fitting.unknowns import drawn, drawn_exponents
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
 

@@ -21,11 +21,10 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, described
-from shapleymix.fitting.candidates import Candidate, candidate, law_of
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.held_out import Candidate, candidate, law_of, score
 from shapleymix.fitting.regimes import parted
-from shapleymix.fitting.scores import score
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Settings, Size
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law

@@ -228,10 +228,9 @@ class _State:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: residuals, weights (Q, R), loss, box ((P,) or (Q, P) each side), and optionally a prior.
+    """What is minimised: residuals, weights (Q, R), loss, box ((P,) each side), and optionally a prior.
 
-    `tilt` (Q, P) adds a linear term, which asks how firmly the minimum is held. `values` gives the residuals alone,
-    where that takes less.
+    `values` gives the residuals alone, where that takes less.
     """
 
     residuals: Residuals
@@ -240,7 +239,6 @@ class Objective:
     low: FloatArray
     high: FloatArray
     prior: Prior | None = None
-    tilt: FloatArray | None = None
     values: Values | None = None
 
     def values_at(self, number: IntArray, x: FloatArray) -> FloatArray:
@@ -250,8 +248,6 @@ class Objective:
     def cost_of(self, number: IntArray, x: FloatArray, residual: FloatArray) -> FloatArray:
         """The objective of each problem, shape (q,)."""
         cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
-        if self.tilt is not None:
-            cost = cost + np.einsum("qp,qp->q", self.tilt[number], x)
         if self.prior is None:
             return cost
         center, precision = self.prior.center[number], self.prior.precision[number]
@@ -264,8 +260,6 @@ class Objective:
         score = weight * self.loss.score(residual)
         gradient = (score[:, None, :] @ jacobian)[:, 0, :]
         own = np.zeros_like(gradient)
-        if self.tilt is not None:
-            gradient = gradient + self.tilt[number]
         if self.prior is not None:
             own = self.prior.precision[number]
             gradient = gradient + own * (x - self.prior.center[number])
@@ -282,15 +276,9 @@ class Objective:
         outside = np.minimum(1.0, damping)[:, None] * self.loss.delta / np.maximum(size, self.loss.delta)
         return weight * np.where(size <= self.loss.delta, 1.0, np.minimum(outside + self.loss.tail, 1.0))
 
-    def box(self, number: IntArray) -> tuple[FloatArray, FloatArray]:
-        """The bounds of some problems, each side (P,) or (q, P)."""
-        low, high = (side if side.ndim == 1 else side[number] for side in (self.low, self.high))
-        return low, high
-
-    def held(self, number: IntArray, x: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Unknowns of some problems at a bound that the gradient pushes further out."""
-        low, high = self.box(number)
-        return ((x <= low) & (gradient > 0)) | ((x >= high) & (gradient < 0))
+    def held(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
+        """Unknowns at a bound that the gradient pushes further out."""
+        return ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
 
 
 def minimize(
@@ -343,9 +331,8 @@ def _step(objective: Objective, state: _State) -> tuple[FloatArray, Curvature]:
     """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
     damped = state.curvature.plus(ridge)
-    held = objective.held(state.number, state.x, state.gradient)
-    low, high = objective.box(state.number)
-    step = boxed_step(damped, state.gradient, held, low - state.x, high - state.x)
+    held = objective.held(state.x, state.gradient)
+    step = boxed_step(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -361,7 +348,7 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
     It takes one more evaluation of the residuals (Transtrum & Sethna 2012, "Improvements to the Levenberg-Marquardt
     algorithm", section 4), and on the laws of this library saves three steps of four.
     """
-    low, high = objective.box(state.number)
+    low, high = objective.low, objective.high
     ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, low, high))
     change = (ahead - state.residual) / AHEAD * state.root - (damped.rows @ step[..., None])[..., 0]
     pull = ((2.0 / AHEAD * change)[:, None, :] @ damped.rows)[:, 0, :]
@@ -374,7 +361,7 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
 
 def _advance(objective: Objective, state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> _State:
     """One step of every open problem; a step that does not lower the cost is not taken."""
-    x = np.clip(state.x + step, *objective.box(state.number))
+    x = np.clip(state.x + step, objective.low, objective.high)
     trial = objective.expand(state.number, x, np.maximum(state.damping / 5.0, LEAST_DAMPING))
     met = state.cost - trial.cost
     share = met / np.maximum(promised, 1e-300)

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from shapleymix.display import SHOWN_ITEMS, Columns, Tabular, cut, text_table
 from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.baselines import is_name, mixture_of
-from shapleymix.tables.simplex import ROUNDED, HasMixture, MixtureSpec, check
+from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, is_name, mixture_of
 from shapleymix.tables.words import Ratio, format_size, parse_size
 
 LOSS, ERROR = "loss", "error"

@@ -20,12 +20,12 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import held_out
-from shapleymix.fitting.coverage import TRACE, Coverage
 from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.evidence import own_source, own_tokens, without
+from shapleymix.fitting.evidence import TRACE, own_source, own_tokens, without
 from shapleymix.fitting.fitted import Fitted, fitted_to, noise_of
+from shapleymix.fitting.held_out import surely
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.scores import surely
+from shapleymix.fitting.status import Coverage
 from shapleymix.fitting.study import Progress, Study
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase

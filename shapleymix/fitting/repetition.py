@@ -22,7 +22,7 @@ from shapleymix.laws import Law
 from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.baselines import ONCE, epochs_of, repetition, repetitions
+from shapleymix.tables.mixtures import ONCE, epochs_of, repetition, repetitions
 
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""

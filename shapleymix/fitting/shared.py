@@ -101,7 +101,7 @@ def _told_by(
     pull = (score @ jacobian)[:, 0] + prior.precision * (x - prior.center)
     own = Curvature.of(jacobian * root, prior.precision)
     own = own.plus(RIDGE * own.diagonal() + 1e-300)
-    cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.held(number, x, pull)
+    cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.held(x, pull)
     follow = np.stack([own.solve(one, held) for one in np.moveaxis(cross, 2, 0)], axis=2)
     curvature = (shared * root).swapaxes(1, 2) @ (shared * root) - cross.swapaxes(1, 2) @ follow
     slope = (score @ shared)[:, 0] - (pull[:, None, :] @ follow)[:, 0]

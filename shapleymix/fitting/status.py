@@ -1,11 +1,13 @@
-"""Whether there are runs enough for a law, and how its fit ended for each target: never swallowed."""
+"""Whether there are runs enough for a law, where its fit has data, and how it ended: never swallowed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import FitError, Location
 from shapleymix.fitting.estimation import Estimate, Problem
 from shapleymix.fitting.evidence import Evidence
@@ -14,6 +16,245 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.words import format_size
+
+BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
+RATIO_SLACK = 1e-3
+FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
+TINY_RATIO = 0.01
+
+
+@dataclass(frozen=True)
+class Coverage(Record):
+    """What the used losses cover, target by target: a loss that a filter left out covers nothing.
+
+    Attributes
+    ----------
+    p_range : array (K, M, 2)
+        Lowest and highest ratio of each source.
+    N_range : array (K, 2)
+        Fewest and most parameters.
+    D_range : array (K, 2)
+        Fewest and most tokens.
+    mixtures : int array (K, M)
+        Number of different mixtures in which the source has a ratio above 0.
+    untrained : array (K,)
+        Loss of an untrained model, nats; NaN where it is not known.
+    alike : dict of str to str
+        Sources that no run holds, each with the one that it is taken to be like.
+    """
+
+    kind = "fit/coverage"
+
+    p_range: FloatArray
+    N_range: FloatArray
+    D_range: FloatArray
+    mixtures: IntArray
+    untrained: FloatArray
+    alike: dict[str, str]
+
+    @property
+    def whole_p_range(self) -> FloatArray:
+        """(M, 2) lowest and highest ratio of each source over all targets."""
+        return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
+
+    @property
+    def middle(self) -> FloatArray:
+        """(M,) the mixture in the middle of the fitted ratios."""
+        middle = self.whole_p_range.mean(axis=1)
+        return middle / max(float(middle.sum()), 1e-300)
+
+    def check(self, sources: int, targets: int) -> None:
+        """Raise a ValueError unless the arrays fit so many sources and targets; empty ones get their shape back."""
+        for name, shape in {
+            "p_range": (targets, sources, 2), "N_range": (targets, 2), "D_range": (targets, 2),
+            "mixtures": (targets, sources), "untrained": (targets,),
+        }.items():  # fmt: skip
+            found = getattr(self, name)
+            if found.size != np.prod(shape):
+                raise ValueError(f"{name} has shape {found.shape}, the languages say {shape}")
+            object.__setattr__(self, name, found.reshape(shape))
+
+    def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""
+        never = (self.mixtures == 0).all(axis=0).tolist()
+        return tuple(name for name, empty in zip(sources, never, strict=True) if empty and name not in self.alike)
+
+    def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
+
+        A source that no target's runs hold is `unseen`, and not among them unless it is taken to be like another.
+        """
+        found = {new: f"no run holds it; it is taken to be like {known}" for new, known in self.alike.items()}
+        for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
+            by_reason: dict[str, list[str]] = {}
+            for j, target in enumerate(targets):
+                by_reason.setdefault(_seen(int(self.mixtures[j, i]), float(self.p_range[j, i, 1])), []).append(target)
+            told = [
+                why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in by_reason.items() if why
+            ]
+            if told:
+                found[sources[i]] = "; ".join(told)
+        return found
+
+    @property
+    def told(self) -> FloatArray:
+        """Share (K, M) of the replicates in which a source's coefficients are those that were fitted.
+
+        0 for a source that was never seen and 1 for one seen well. With few mixtures it is the share of ordinary
+        bootstrap samples that hold any of them, about `1 - e^-n`; with tiny ratios, their share of a ratio that is not.
+        """
+        few = np.where(self.mixtures < FEW_MIXTURES, 1.0 - np.exp(-self.mixtures), 1.0)
+        return few * np.minimum(self.p_range[..., 1] / TINY_RATIO, 1.0)
+
+    def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
+        return _factors(N, self.N_range), _factors(D, self.D_range)
+
+    def beyond_ratios(self, p: FloatArray) -> FloatArray:
+        """Distances (R, K, M) of ratios from each target's range; 0 inside of it."""
+        low, high = self.p_range[..., 0], self.p_range[..., 1]
+        off = np.maximum(low - p[:, None, :], p[:, None, :] - high)
+        return np.where(off > RATIO_SLACK, off, 0.0)
+
+
+def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
+    factor = np.maximum(values[:, None] / fitted[:, 1], fitted[:, 0] / values[:, None])
+    return np.where(factor > BUDGET_SLACK, factor, 1.0)
+
+
+def _seen(mixtures: int, highest: float) -> str:
+    """Why a source of so many mixtures and such a highest ratio is little known; nothing where it is known well."""
+    if mixtures == 0:
+        return "in no fitted run"
+    if mixtures < FEW_MIXTURES:
+        return f"seen in {mixtures} different {'mixture' if mixtures == 1 else 'mixtures'}"
+    return f"seen only at ratios up to {highest:.2g}" if highest < TINY_RATIO else ""
+
+
+def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage:
+    """What the `used` losses (R, K) of a log cover; every target has at least one.
+
+    Parameters
+    ----------
+    untrained : array (K,)
+        Untrained losses, as in `Coverage`.
+    """
+    return Coverage(
+        p_range=_ranges(log.p, used),
+        N_range=_ranges(log.N[:, None], used)[:, 0],
+        D_range=_ranges(log.D[:, None], used)[:, 0],
+        mixtures=_distinct_mixtures(log.p > 0, used, log.groups),
+        untrained=untrained,
+        alike={},
+    )
+
+
+def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
+    """Lowest and highest of each column of `values` (R, C) among each target's used rows, (K, C, 2)."""
+    pairs = [(values[rows].min(axis=0), values[rows].max(axis=0)) for rows in used.T]
+    return np.stack([np.stack(pair, axis=-1) for pair in pairs])
+
+
+def _distinct_mixtures(there: BoolArray, used: BoolArray, groups: IntArray) -> IntArray:
+    """How many different mixtures show each source to each target, (K, M)."""
+    counts = np.zeros((used.shape[1], there.shape[1]), dtype=np.int64)
+    for j, rows in enumerate(used.T):
+        shown = np.zeros((int(groups.max()) + 1, there.shape[1]), dtype=bool)
+        np.logical_or.at(shown, groups[rows], there[rows])
+        counts[j] = shown.sum(axis=0)
+    return counts
+
+
+def untrained_losses(log: RunLog) -> FloatArray:
+    """Highest measured loss of untrained models (D = 0) for each target, (K,); NaN where the log has none."""
+    losses = log.loss[~log.trained]
+    highest = np.where(np.isnan(losses), -np.inf, losses).max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(highest), highest, np.nan)
+
+
+NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,
+FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where points lie (ratios (R, M), sizes and tokens (R,)), and what the fit says of itself.
+
+    `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
+    value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all. Losses
+    that are `apart` (R, K) come from runs without the target's own language, among which no ratio is called outside,
+    nor a loss above the untrained model's absurd.
+    """
+
+    p: FloatArray
+    N: FloatArray
+    D: FloatArray
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    coverage: Coverage
+    held: Mapping[str, Mapping[str, float]]
+    apart: BoolArray
+
+    @property
+    def beyond_ratios(self) -> FloatArray:
+        """Distances (R, K, M) of ratios from each target's range."""
+        return np.where(self.apart[..., None], 0.0, self.coverage.beyond_ratios(self.p))
+
+    @property
+    def outside(self) -> BoolArray:
+        """Which losses (R, K) lie outside of what was fitted."""
+        budgets = self.coverage.beyond_budgets(self.N, self.D)
+        return np.any([factors > 1 for factors in budgets], axis=0) | (self.beyond_ratios > 0).any(axis=2)
+
+    def warnings(self, losses: FloatArray) -> Iterator[str]:
+        """One sentence for losses (R, K) that no model has, for each budget and for ratios outside of the fitted."""
+        absurd = (losses > self.coverage.untrained) & ~self.apart
+        if absurd.any():
+            yield f"no prediction for {self._those(absurd)}: the law gives more than the loss of an untrained model"
+        if np.isnan(losses).any():
+            yield f"the law is undefined for {int(np.isnan(losses).sum())} of {losses.size} losses"
+        for name, factors in zip("ND", self.coverage.beyond_budgets(self.N, self.D), strict=True):
+            if (factors > 1).any():
+                yield self._budget(name, factors)
+        if (self.beyond_ratios > 0).any():
+            yield self._ratio()
+
+    def _budget(self, name: str, factors: FloatArray) -> str:
+        row, target = np.unravel_index(int(factors.argmax()), factors.shape)
+        span = (self.coverage.N_range if name == "N" else self.coverage.D_range)[target]
+        text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
+        held, factor = self.held.get(name, {}), float(factors[row, target])
+        known = "is taken from public runs" if any(held.values()) else "is unknown"
+        if len(held) > 1 or (held and not any(held.values())):  # no exponent alone: the term is held with it
+            return f"the log holds one {name} ({text}): its effect {known}, but a different one is asked for"
+        far = ""
+        if factor > NEAR:
+            far = ": far outside, where the interval relies on how losses of public models continued"
+        if factor > FAR:
+            far = ": so far from any run that the number is a guess"
+        symbols = "".join(f"; {symbol} was held at {value:g}, not fitted" for symbol, value in held.items())
+        off = factors > 1
+        of = "" if np.all(off) and len(off) == 1 else f" for {self._those(off)}"
+        return f"{name} lies outside of the fitted range {text}{of}, by up to a factor of {factor:.3g}{far}{symbols}"
+
+    def _ratio(self) -> str:
+        """The source whose ratio lies furthest out, and how many others do."""
+        off = self.beyond_ratios
+        row, target, i = np.unravel_index(int(off.argmax()), off.shape)
+        low, high = self.coverage.p_range[target, i].tolist()
+        name, others = self.sources[i], int((off > 0).any(axis=(0, 1)).sum()) - 1
+        text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g}, by up to {off[row, target, i]:.3g}"
+        text += f" (and so do ratios of {others} others)" if others else ""
+        if self.p[row, i] == 0:
+            return f"{text}: every fitted run has some {name}, and models without it may behave differently"
+        return f"{text}: no fitted run has any {name}, so its effect is a guess" if high == 0 else text
+
+    def _those(self, off: BoolArray) -> str:
+        """The targets of a mask (R, K), and at how many points."""
+        names = [name for name, out in zip(self.targets, np.any(off, axis=0).tolist(), strict=True) if out]
+        points = int(off.any(axis=1).sum())
+        return f"{short(names)}{f' at {points} of {len(off)} points' if len(off) > 1 else ''}"
 
 
 def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
@@ -58,12 +299,9 @@ def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> 
         raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
 
 
-ILL_CONDITIONED = 1e12
-
-
 @dataclass(frozen=True)
 class TargetStatus(Record):
-    """`state` is converged, at-bound, ill-conditioned or not-converged; `advice` says what to do."""
+    """`state` is converged, at-bound or not-converged; `advice` says what to do."""
 
     kind = "fit/status"
 
@@ -74,7 +312,6 @@ class TargetStatus(Record):
 
 def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     """The standing of the first weighting's fit, target by target."""
-    condition = problem.condition(estimate.x[0])
     names = np.array(problem.packing.names)
     low, high = problem.packing.bounds()
     owners = problem.packing.owners
@@ -83,7 +320,7 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
     told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(
-        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]], condition[j])
+        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]])
         for j, target in enumerate(problem.inputs.targets)
     )
 
@@ -102,7 +339,7 @@ def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[
     return why
 
 
-def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray, condition: float) -> TargetStatus:
+def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray) -> TargetStatus:
     if code != CONVERGED:
         return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
     gone, bound = _unique(vanished), _unique(stuck)
@@ -114,9 +351,6 @@ def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray, con
     advice += [f"{', '.join(bound)} ended at a bound: trust the predictions, not this number"] if bound else []
     if gone or bound:
         return TargetStatus(target, "at-bound", "; ".join(advice))
-    if condition > ILL_CONDITIONED:
-        sound = "some symbols trade off against each other: trust predictions within range, not single symbols"
-        return TargetStatus(target, "ill-conditioned", sound)
     return TargetStatus(target, "converged", "")
 
 

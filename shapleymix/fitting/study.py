@@ -11,7 +11,6 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.beliefs import Tuned, taken_over, tuned
-from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import (
     Evidence,
@@ -26,6 +25,7 @@ from shapleymix.fitting.evidence import (
     one_log,
 )
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.status import untrained_losses
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import Languages

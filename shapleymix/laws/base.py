@@ -217,11 +217,6 @@ class Law(Record):
         """Names of the symbols that cannot be fitted without variation in N, or in D."""
         return tuple(known.name for known in cls.fitted() if known.budget == budget)
 
-    @classmethod
-    def gauges(cls) -> int:
-        """Directions of a target's symbols that change no prediction at all."""
-        return sum(known.gauge for known in cls.fitted())
-
     def idle(self) -> dict[str, BoolArray]:
         """Symbols per target on which nothing hangs for some targets, with those (K,); nobody is shown them there."""
         return {}

@@ -6,8 +6,6 @@
 A slope holds for a first, small part alone; so a price says it, and beside it what a change of a round size saves. Only
 what follows from tokens moves with them, caps and the worth of repeated ones.
 
-Axes: M sources, K targets.
-
 Axes: M sources, K targets, B replicates.
 """
 
@@ -23,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import Fault, InfeasibleError, OutsideError, UsageError, described, did_you_mean
+from shapleymix.errors import InfeasibleError, OutsideError, UsageError, described, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
@@ -33,7 +31,7 @@ from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.baselines import Rivals, epochs_of, named_baselines, rivals_of
+from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of
 from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
@@ -42,43 +40,41 @@ PRICED = 6
 """How many of the dearest bounds are relaxed to see what that saves."""
 STEP = 0.01
 """By how much, in ratio."""
+LOOSE = 1e-6
+"""A proof whose relative gap is larger is a warning."""
+SAME = 1e-7
+"""Relative: by how much the reported objective may differ from the minimised one, by rounding."""
+MOST_WARNINGS = 3
+ONCE = 1 + 1e-6
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
 def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
     """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
-    change, faults = np.zeros(len(sources)), []
+    change = np.zeros(len(sources))
     for part in text.split(","):
         place, tokens = _part(part.strip(), sources)
-        name = sources[place]
+        name, what = sources[place], f"what if {text}"
         if change[place]:
-            raise UsageError(f"what if {text}: {name!r} is given twice")
-        change[place] = tokens
+            raise UsageError(f"{what}: {name!r} is given twice")
         if not np.isfinite(available[place]):
             hint = "give them, or a languages table"
-            faults.append(Fault(f"what if {text}: the available tokens of {name!r} are not known", hint=hint))
-        elif available[place] + tokens < 0:
-            held = format_size(available[place])
-            faults.append(
-                Fault(f"what if {text}: {name!r} has {held} tokens, too few to take {format_size(-tokens)} away")
-            )
-    if faults:
-        raise UsageError.of(faults, "the changes of tokens")
+            raise UsageError(f"{what}: the available tokens of {name!r} are not known", hint=hint)
+        if available[place] + tokens < 0:
+            raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
+        change[place] = tokens
     return change
 
 
 def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
-    """Place and signed tokens of `de+50B`; the longest name that is a source, since sizes hold signs, too (1e+9)."""
-    splits = [(text[: sign.start()].strip(), sign[0], text[sign.end() :]) for sign in re.finditer(r"[+-]", text)]
-    for name, sign, size in reversed(splits):
-        if name in sources:
-            tokens = parse_size(size, f"what if {text}")
-            return sources.index(name), tokens if sign == "+" else -tokens
-    if not splits or not splits[0][0]:
-        raise UsageError(f"what if: {text!r} is no change of tokens", hint=_HINT)
-    raise UsageError(
-        f"what if {text}: {splits[0][0]!r} is not one of the sources", hint=did_you_mean(splits[0][0], sources)
-    )
+    """Place and signed tokens of `de+50B`; the longest name that is a source, since a name may hold signs, too."""
+    for name in sorted(sources, key=len, reverse=True):
+        rest = text.removeprefix(name).strip()
+        if text.startswith(name) and rest[:1] in ("+", "-"):
+            tokens = parse_size(rest[1:], f"what if {text}")
+            return sources.index(name), tokens if rest[0] == "+" else -tokens
+    name = re.split("[+-]", text)[0].strip()
+    raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
 def answered(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
@@ -106,19 +102,12 @@ def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
     new, _ = solve(other.goal, one.asked["seed"])
-    gain = _gained(other, new.p, one, proof.p)
     return WhatIf(
-        name=text,
+        **_compared(other, text, new.p, _gained(other, new.p, one, proof.p)),
         tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
-        p=new.p,
         caps=other.within.upper,
         epochs=epochs_of(new.p, other.surface.available, other.surface.D),
-        objective=other.objective(new.p),
         penalty=other.goal.penalty(new.p),
-        gain=gain.value,
-        gain_low=gain.low,
-        gain_high=gain.high,
-        probability=gain.probability,
         certificate=new.certificate,
         notices=other.surface.warnings(new.p[None]),
     )
@@ -191,14 +180,6 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     values[place] += step if price.side == "cap" else -step
     goal = replace(one.goal, within=replace(bounds, **{field: values}))
     return replace(one, goal=goal), step * D if price.unit == "tokens" else step
-
-
-LOOSE = 1e-6
-"""A proof whose relative gap is larger is a warning."""
-SAME = 1e-7
-"""Relative: by how much the reported objective may differ from the minimised one, by rounding."""
-MOST_WARNINGS = 3
-ONCE, TINY = 1 + 1e-6, 1e-300
 
 
 def reported(one: Question, proof: Proof, engine: str) -> Mixture:
@@ -285,7 +266,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the smallest ratio of any run: {names}. The runs do not show whether less is enough.")
     epochs = epochs_of(p, one.supply.available, one.supply.D)
-    low, high = spread * epochs / np.maximum(p, TINY)
+    low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
         f"{within.sources[i]} {epochs[i]:.3g} times" + (f" ({low[i]:.3g} .. {high[i]:.3g})" if low[i] > 0 else "")
         for i in np.flatnonzero(epochs > ONCE).tolist()

@@ -94,16 +94,13 @@ def minimise(
     SolveError
         If no mixture has a finite objective, or a number is not finite.
     """
-    anchored = lower if anchor is None else anchor
-    own = pieces.batch
-    batch = np.broadcast_shapes(own, w.shape[:-1], lower.shape[:-1], upper.shape[:-1], anchored.shape[:-1])
-    size = int(np.prod(batch))
-    vectors = [_flat(value, batch) for value in (w, lower, upper, anchored)]
+    own, sides = pieces.batch, (w, lower, upper, lower if anchor is None else anchor)
+    batch = np.broadcast_shapes(own, *(side.shape[:-1] for side in sides))
+    vectors = [np.broadcast_to(side, (*batch, side.shape[-1])).reshape(-1, side.shape[-1]) for side in sides]
     step = max(1, CHUNK // (pieces.n_sources * max(pieces.n_sources, pieces.n_targets)))
-    flat = pieces.flat(batch) if own else pieces
-    strength = kl if anchor is not None else 0.0
+    flat, strength = pieces.flat(batch) if own else pieces, kl if anchor is not None else 0.0
     parts = []
-    for start in range(0, size, step):
+    for start in range(0, len(vectors[0]), step):
         rows = slice(start, start + step)
         part = flat.take(rows) if own else flat
         w_part, low, high, toward = (vector[rows] for vector in vectors)
@@ -111,42 +108,24 @@ def minimise(
     return np.concatenate(parts).reshape(*batch, -1)
 
 
-def _flat(value: FloatArray, batch: tuple[int, ...]) -> FloatArray:
-    whole = np.broadcast_to(np.asarray(value, dtype=float), (*batch, value.shape[-1]))
-    return whole.reshape(-1, value.shape[-1])
-
-
 def _minimise_flat(
-    pieces: Pieces,
-    w: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    anchor: FloatArray,
-    kl: float,
-    tolerance: float,
+    pieces: Pieces, w: FloatArray, lower: FloatArray, upper: FloatArray, anchor: FloatArray, kl: float, tolerance: float
 ) -> FloatArray:
     """The same on one leading axis, in memory at once; sources that nobody may use are left out."""
-    if kl > 0:
-        upper = np.where(anchor > 0, upper, lower)
-    usable = (upper > NARROW).any(axis=0)
+    upper = np.where(anchor > 0, upper, lower) if kl > 0 else upper
+    p, usable, counted = np.zeros_like(lower), np.any(upper > NARROW, axis=0), np.any(w > 0, axis=0)
     if not usable.all():
-        used = np.flatnonzero(usable)
-        part = _minimise_flat(
-            pieces.select_sources(used), w, lower[:, used], upper[:, used], anchor[:, used], kl, tolerance
-        )
-        p = np.zeros_like(lower)
-        p[:, used] = part
-        return p
-    inside, free = _interior(lower, upper)
-    counted = np.asarray((w > 0).any(axis=0))
+        pieces = pieces.select_sources(usable)
+        lower, upper, anchor = (side[:, usable] for side in (lower, upper, anchor))
     if not counted.all():
         pieces, w = pieces.select(counted), w[:, counted]
+    inside, free = _interior(lower, upper)
     if not np.isfinite(pieces.losses(inside[0])).all():
         hint = "give targets that no source helps weight zero, or allow a source that helps them"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     log_anchor = np.log(np.where(anchor > 0, anchor, 1.0)) if kl > 0 else anchor
-    smooth = Smooth(pieces, w, free.astype(float), kl, log_anchor)
-    return _iterate(smooth, *inside, tolerance)
+    p[:, usable] = _iterate(Smooth(pieces, w, free.astype(float), kl, log_anchor), *inside, tolerance)
+    return p
 
 
 def _interior(lower: FloatArray, upper: FloatArray) -> tuple[tuple[FloatArray, FloatArray, FloatArray], BoolArray]:

@@ -17,9 +17,8 @@ import numpy as np
 from shapleymix.errors import Fault, UsageError, did_you_mean
 from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import FloatArray
-from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import (
     Amount,
     Amounts,

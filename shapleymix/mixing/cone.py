@@ -118,13 +118,9 @@ def _rows(bounds: Polytope, p: Any) -> list[Any]:
     """The bounds as cvxpy writes them."""
     import cvxpy as cp
 
-    low, high = np.isfinite(bounds.row_low), np.isfinite(bounds.row_high)
-    equal = low & high & (bounds.row_low == bounds.row_high)
-    rows = [cp.sum(p) == 1, p >= bounds.lower, p <= bounds.upper]
-    rows += [bounds.rows[equal] @ p == bounds.row_low[equal]] if equal.any() else []
-    low, high = low & ~equal, high & ~equal
-    rows += [bounds.rows[low] @ p >= bounds.row_low[low]] if low.any() else []
-    rows += [bounds.rows[high] @ p <= bounds.row_high[high]] if high.any() else []
+    matrix, limits, equal = replace(bounds, ball=None).written()
+    rows = [matrix[:equal] @ p == limits[:equal], p >= bounds.lower, p <= bounds.upper]
+    rows += [matrix[equal:] @ p <= limits[equal:]] if len(matrix) > equal else []
     ball = bounds.ball
     if ball is not None and ball.kind == "l1":
         rows.append(cp.norm1(p - ball.center) <= ball.radius)

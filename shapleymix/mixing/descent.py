@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, divergence_gradient
+from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.records import FloatArray
 
 STEPS = 80
@@ -110,7 +110,7 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     if not (np.isfinite(H).all() and np.isfinite(gradient).all() and np.isfinite(slopes).all()):
         return None
     unit = max(float((np.abs(slopes) @ p).max()), float(np.abs(gradient) @ p), 1e-300)
-    A, b, equalities, plain = _rows(goal, p, shrink, slopes / unit, (heights.max() - heights) / unit)
+    A, b, equalities = _rows(goal, p, shrink, slopes / unit, (heights.max() - heights) / unit)
     more = A.shape[1] - M
     # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
     scale = np.append(1 / np.sqrt(np.maximum(H.diagonal() / unit, 1.0)), np.ones(more))
@@ -122,45 +122,32 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     if solved is None:
         return None
     x, duals = solved
-    duals = duals[plain:]
     if goal.worst:
         w = np.zeros_like(goal.w)
-        shares = np.maximum(duals[: len(heights)], 0.0).reshape(len(points), -1).sum(axis=0)
+        shares = np.maximum(duals[-len(heights) :], 0.0).reshape(len(points), -1).sum(axis=0)
         w[counted] = goal.w[counted] * shares
     fall = -unit * float(cost @ x + x @ quadratic @ x / 2)
-    return _Model(p + (scale * x)[:M], w, unit * float(duals[-1]) if curved else 0.0, fall)
+    return _Model(p + (scale * x)[:M], w, unit * float(duals[-len(heights) * goal.worst - 1]) if curved else 0.0, fall)
 
 
 def _rows(
     goal: Goal, p: FloatArray, shrink: float, slopes: FloatArray, below: FloatArray
-) -> tuple[FloatArray, FloatArray, int, int]:
-    """Rows and limits over x = (s - p, v, t), the first ones equalities; how many these are, and how many rows are
-    bounds on ratios and sums, after which those of the targets and of the ball come."""
-    bounds, ball, M = goal.within, goal.within.ball, len(p)
-    top, parts = int(goal.worst), M if ball is not None and ball.kind == "l1" else 0
-
-    def padded(rows: FloatArray, v: FloatArray | None = None, t: float = 0.0) -> FloatArray:
-        middle = np.zeros((len(rows), parts)) if v is None else v
-        return np.hstack([rows, middle, np.full((len(rows), top), t)])
-
-    eye, equal, sums = np.eye(M), bounds.row_low == bounds.row_high, bounds.rows @ p
-    low, high = ~equal & np.isfinite(bounds.row_low), ~equal & np.isfinite(bounds.row_high)
+) -> tuple[FloatArray, FloatArray, int]:
+    """Rows and limits over x = (s - p, v, t), and how many, the first, are equalities; those of the ball and then of
+    the targets are the last."""
+    bounds, M, top = goal.within, len(p), int(goal.worst)
+    rows, limits, equal = bounds.written(p)
+    parts, limits = rows.shape[1] - M, limits - rows[:, :M] @ p
     least = np.where(bounds.movable, np.maximum(bounds.lower - p, (shrink - 1) * p), 0.0)
     most = np.where(bounds.movable, bounds.upper - p, 0.0)
-    rows = [np.ones((1, M)), bounds.rows[equal], -eye, eye, -bounds.rows[low], bounds.rows[high]]
-    limits = [[1 - p.sum()], (bounds.row_low - sums)[equal], -least, most, (sums - bounds.row_low)[low]]
-    limits.append((bounds.row_high - sums)[high])
-    wide = [padded(one) for one in rows]
+    box = np.concatenate([-np.eye(M), np.eye(M)])
+    wide = [rows[:equal], np.pad(box, ((0, 0), (0, parts))), rows[equal:]]
+    matrix = np.pad(np.concatenate(wide), ((0, 0), (0, top)))
+    sides = [limits[:equal], -least, most, limits[equal:]]
     if top:
-        wide, limits = [*wide, padded(slopes, t=-1.0)], [*limits, below]
-    if parts and ball is not None:
-        wide += [padded(eye, -eye), padded(-eye, -eye), padded(np.zeros((1, M)), np.ones((1, M)))]
-        limits += [ball.center - p, p - ball.center, [ball.radius]]
-    elif ball is not None:
-        wide.append(padded(np.where(bounds.movable, divergence_gradient(p, ball.center), 0.0)[None]))
-        limits.append([ball.radius - ball.distance(p)])
-    equalities = 1 + int(equal.sum())
-    return np.vstack(wide), np.concatenate(limits), equalities, sum(map(len, rows))
+        targets = np.hstack([slopes, np.zeros((len(slopes), parts)), -np.ones((len(slopes), 1))])
+        matrix, sides = np.concatenate([matrix, targets]), [*sides, below]
+    return matrix, np.concatenate(sides), equal
 
 
 def _solved(

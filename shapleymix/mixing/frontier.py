@@ -11,7 +11,7 @@ Axes: M sources, K targets, R points.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,13 +26,14 @@ from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve_all
-from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 POINTS, MOST_POINTS = 9, 99
 ROUNDS = 3
 FIRST_ODDS = 10.0 ** np.linspace(-4, 4, 17)
 """Odds of the shares of the first round."""
 END_ODDS = 1e7
+SMALLEST = 1e-300
 ALIKE = 1e-9
 """Mean losses that differ by less, relative, are the same: what a proof can tell."""
 REST = "rest"
@@ -88,7 +89,7 @@ class Frontier(Answer):
     """
 
     kind = "frontier"
-    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"first_weights": "K", "second_weights": "K"}
+    axes: ClassVar[Mapping[str, str]] = {**Answer.axes, "first_weights": "K", "second_weights": "K"}
 
     between: str
     first_targets: tuple[str, ...]
@@ -191,45 +192,39 @@ def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
-    wanted, known = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]), {}
-    for _ in range(ROUNDS + 1):
-        goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
-        known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
-        shares = np.array(sorted(known))
-        proofs = [known[share] for share in shares.tolist()]
-        losses, trusted = _sides(one, w, proofs), _predicted(one, w, proofs)
-        wanted = _between(shares[trusted], _along(losses[trusted]), points)
-    whole = np.isfinite(losses).all(axis=1) & ~_dominated(losses)
-    kept = np.flatnonzero(whole & trusted)
-    if not len(kept):
-        raise SolveError("no mixture within the bounds has a finite loss on both sides", hint="add small floors")
-    kept = kept[np.argsort(losses[kept, 1], kind="stable")]
-    chosen = kept[_nearest(_along(losses[kept]), points)]
-    lost = "the curve ends where the law gives more than an untrained model's loss"
-    return shares[chosen], [proofs[place] for place in chosen], [lost] if (whole & ~trusted).any() else []
+    known: dict[float, Proof] = {}
+    shares, sides, there = _solved(one, w, known, np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]))
+    for _ in range(ROUNDS):
+        wanted = _between(shares[there], _along(sides[there]), points)
+        shares, sides, there = _solved(one, w, known, wanted)
+    kept = there[~_dominated(sides[there])]
+    kept = kept[np.argsort(sides[kept, 1], kind="stable")]
+    chosen = shares[kept[_nearest(_along(sides[kept]), points)]]
+    lost = ["the curve ends where the law gives more than an untrained model's loss"] * (len(there) < len(shares))
+    return chosen, [known[share] for share in chosen.tolist()], lost
 
 
-def _predicted(one: Question, w: FloatArray, proofs: Sequence[Proof]) -> BoolArray:
-    """Which optima (R,) the law has a prediction for, on both sides; all of them where it has none for two."""
-    losses = one.surface.mean(np.stack([proof.p for proof in proofs]))
-    known = np.isfinite(losses[:, np.flatnonzero(w.any(axis=0))].sum(axis=1))
-    return known if np.count_nonzero(known) > 1 else np.ones(len(proofs), dtype=bool)
-
-
-def _sides(one: Question, w: FloatArray, proofs: Sequence[Proof]) -> FloatArray:
-    """Mean losses (R, 2) of both sides."""
-    p = np.stack([proof.p for proof in proofs])
-    return np.stack([one.goal.pieces.objective(p, side) for side in w], axis=-1)
+def _solved(
+    one: Question, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
+    goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
+    known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
+    shares = np.array(sorted(known))
+    losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
+    sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
+    there = np.flatnonzero(np.isfinite(sides).all(axis=1))
+    if not len(there):
+        hint = "add small floors, or other weights"
+        raise SolveError("no mixture within the bounds has a predicted loss on both sides", hint=hint)
+    return shares, sides, there
 
 
 def _along(losses: FloatArray) -> FloatArray:
     """How far (R,) along the curve each point (R, 2) lies, from 0 to 1; both sides count by their own range."""
-    finite = np.isfinite(losses).all(axis=1)
-    low, high = losses[finite].min(axis=0, initial=np.inf), losses[finite].max(axis=0, initial=-np.inf)
-    with np.errstate(invalid="ignore"):
-        steps = np.abs(np.diff(np.clip(losses, low, high), axis=0)) / np.where(high > low, high - low, 1.0)
-    way = np.concatenate([[0.0], np.cumsum(np.hypot(*np.nan_to_num(steps).T))])
-    return way / max(way[-1], 1e-300)
+    steps = np.abs(np.diff(losses, axis=0)) / np.maximum(np.ptp(losses, axis=0), SMALLEST)
+    way = np.concatenate([[0.0], np.cumsum(np.hypot(*steps.T))])
+    return way / max(way[-1], SMALLEST)
 
 
 def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
@@ -245,9 +240,8 @@ def _dominated(losses: FloatArray) -> BoolArray:
     Where one side leaves the other open, its own optimum may be any of many: that point is as good to rounding only.
     """
     tell = ALIKE * np.abs(losses)
-    with np.errstate(invalid="ignore"):
-        at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
-        better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
+    at_least = (losses[None] <= losses[:, None] + tell[:, None]).all(axis=-1)
+    better = (losses[None] < losses[:, None] - tell[:, None]).any(axis=-1)
     earlier = np.tri(len(losses), k=-1, dtype=bool)
     return np.any(at_least & (better | (at_least.T & earlier)), axis=1)
 
@@ -260,8 +254,7 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
 
 def _point(one: Question, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
     """One point as it is reported."""
-    losses, p = one.surface.mean(proof.p[None]), proof.p[None]
-    first, second = (replace(one.goal, w=side).of for side in w)
-    ends = [one.surface.objective_interval(p, of, one.level)[:, 0].tolist() for of in (first, second)]
-    sides = (float(first(losses)[0]), *ends[0]), (float(second(losses)[0]), *ends[1])
-    return FrontierPoint(share, proof.p, losses[0], *sides[0], *sides[1], proof.certificate)  # pyright: ignore
+    p, losses = proof.p, one.surface.mean(proof.p[None])[0]
+    sides = [replace(one, goal=replace(one.goal, w=side)) for side in w]
+    first, second = ((side.objective(p), *side.objective_interval(p)) for side in sides)
+    return FrontierPoint(share, p, losses, *first, *second, proof.certificate)

@@ -1,8 +1,6 @@
 """What an optimisation or a comparison answers: mixtures with their proof, their intervals and their rivals.
 
 Axes: M sources, K targets.
-
-Axes: M sources, K targets.
 """
 
 from __future__ import annotations
@@ -179,20 +177,19 @@ class Price(Record):
 
 
 @dataclass(frozen=True)
-class WhatIf(Record):
-    """The optimum with other unique tokens at hand.
+class WhatIf(Compared):
+    """The optimum with other unique tokens at hand, beside that without; `gain` is what the new one gains.
+
+    `name` is the change as it was asked for, and its gain is that in the mean of many runs.
 
     Attributes
     ----------
-    name, tokens : str and dict of str to float
-        The change as it was asked for, and by source, above 0 for more tokens.
-    p, caps, epochs : array (M,)
-        Ratios of the new optimum, their upper bounds, and how often it sees each token.
-    objective, penalty : float
-        Mean or worst loss of the new optimum, and the term kl * KL(p || anchor).
-    gain, gain_low, gain_high, probability : float
-        Loss of the optimum without the change less `objective`, with its interval for the mean of many runs, and the
-        probability that the new optimum is better.
+    tokens : dict of str to float
+        The change by source, above 0 for more tokens.
+    caps, epochs : array (M,)
+        Upper bounds of the new optimum's ratios, and how often it sees each token.
+    penalty : float
+        The term kl * KL(p || anchor).
     certificate : Certificate
         Bound on what any other mixture within the new bounds could gain over p.
     notices : tuple of str
@@ -202,17 +199,10 @@ class WhatIf(Record):
     kind = "what-if"
     axes: ClassVar[Mapping[str, str]] = {"p": "M", "caps": "M", "epochs": "M"}
 
-    name: str
     tokens: dict[str, float]
-    p: FloatArray
     caps: FloatArray
     epochs: FloatArray
-    objective: float
     penalty: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    probability: float
     certificate: Certificate
     notices: tuple[str, ...]
 
@@ -251,7 +241,8 @@ class Mixture(Answer):
     """
 
     kind = "mixture"
-    axes: ClassVar[Mapping[str, str]] = Answer.axes | {
+    axes: ClassVar[Mapping[str, str]] = {
+        **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
         "caps": "M", "floors": "M", "epochs": "M", "repetition": "K", "anchor": "M",
     }  # fmt: skip
@@ -470,7 +461,7 @@ class Candidates(Answer):
     """
 
     kind = "candidates"
-    axes: ClassVar[Mapping[str, str]] = Answer.axes | {"weights": "K"}
+    axes: ClassVar[Mapping[str, str]] = {**Answer.axes, "weights": "K"}
 
     weights: FloatArray
     entries: tuple[Candidate, ...]

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from shapleymix.errors import Fault, InfeasibleError
-from shapleymix.fitting.coverage import TRACE
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.fitting.evidence import TRACE
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.words import format_size
 
 FEASIBLE = 1e-9
@@ -172,37 +172,58 @@ class Polytope:
         None where no mixture is within the bounds, or the program fails.
         """
         M, K = len(cost), 0 if tangents is None else len(tangents.heights)
-        ball_rows, ball_limits = self._ball_rows(at)
-        extra, top = ball_rows.shape[1] - M, int(K > 0)
-        low, high = np.isfinite(self.row_low), np.isfinite(self.row_high)
-        rows = [
-            np.pad(-self.rows[low], ((0, 0), (0, extra + top))),
-            np.pad(self.rows[high], ((0, 0), (0, extra + top))),
-        ]
-        rows.append(np.pad(ball_rows, ((0, 0), (0, top))))
-        limits = [-self.row_low[low], self.row_high[high], ball_limits]
+        matrix, limits, equal = self.written(at)
+        extra, top = matrix.shape[1] - M, int(K > 0)
+        below, most = [np.pad(matrix[equal:], ((0, 0), (0, top)))], [limits[equal:]]
         if tangents is not None and at is not None:
-            rows.append(np.column_stack([tangents.slopes, np.zeros((K, extra)), -np.ones(K)]))
-            limits.append(tangents.slopes @ at - tangents.heights)
+            below.append(np.column_stack([tangents.slopes, np.zeros((K, extra)), -np.ones(K)]))
+            most.append(tangents.slopes @ at - tangents.heights)
         box = [*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(0, None)] * extra, *[(None, None)] * top]
         found = linprog(
             np.concatenate([cost, np.zeros(extra), np.ones(top)]),
-            A_ub=np.concatenate(rows),
-            b_ub=np.concatenate(limits),
-            A_eq=np.concatenate([np.ones(M), np.zeros(extra + top)])[None],
-            b_eq=[1.0],
+            A_ub=np.concatenate(below),
+            b_ub=np.concatenate(most),
+            A_eq=np.pad(matrix[:equal], ((0, 0), (0, top))),
+            b_eq=limits[:equal],
             bounds=box,
             method="highs",
             options=EXACT,
         )
         if not found.success:
             return None
-        duals = np.maximum(-np.asarray(found.ineqlin.marginals, dtype=float), 0.0)
-        at_low, at_high, of_ball, of_targets = np.split(duals, np.cumsum([low.sum(), high.sum(), len(ball_limits)]))
+        duals = -np.concatenate([found.eqlin.marginals, np.minimum(found.ineqlin.marginals, 0.0)])
+        places, signs, _ = self._sides()
+        of_sums, of_ball, of_targets = np.split(duals[1:], [len(places), len(matrix) - 1])
         of_rows = np.zeros(len(self.rows))
-        of_rows[low] += at_low
-        of_rows[high] -= at_high
+        np.add.at(of_rows, places, -signs * of_sums)
         return np.asarray(found.x[:M]), Duals(of_rows, *self._of_ball(of_ball, at), of_targets)
+
+    def written(self, at: FloatArray | None = None) -> tuple[FloatArray, FloatArray, int]:
+        """The bounds but those on single ratios as rows over (s, v) with v >= |s - center| for an L1 ball.
+
+        Parameters
+        ----------
+        at : array (M,), optional
+            The mixture at which a KL ball is replaced by its tangent; None leaves it out.
+
+        Returns
+        -------
+        Rows, which times (s, v) are at most the limits; these; and how many rows, the first, equal theirs. The unit sum
+        comes first, then sums with one value, other sums, and the rows of the ball.
+        """
+        places, signs, equal = self._sides()
+        ball, ball_limits = self._ball_rows(at)
+        sums = np.concatenate([np.ones((1, len(self.sources))), signs[:, None] * self.rows[places]])
+        limits = np.where(signs < 0, -self.row_low[places], self.row_high[places])
+        wide = np.pad(sums, ((0, 0), (0, ball.shape[1] - sums.shape[1])))
+        return np.concatenate([wide, ball]), np.concatenate([[1.0], limits, ball_limits]), 1 + equal
+
+    def _sides(self) -> tuple[IntArray, FloatArray, int]:
+        """Places of the sides of rows that bound, those of equalities first; -1 for a floor, else 1; how many equal."""
+        equal = self.row_low == self.row_high
+        sides = equal, ~equal & np.isfinite(self.row_low), ~equal & np.isfinite(self.row_high)
+        counts = [int(side.sum()) for side in sides]
+        return np.concatenate([np.flatnonzero(side) for side in sides]), np.repeat([1.0, -1.0, 1.0], counts), counts[0]
 
     def explain(self) -> InfeasibleError | None:
         """Which bounds leave no mixture, by how much, and the smallest repair; None where there is a mixture."""

@@ -1,11 +1,11 @@
-"""The front door: a question about mixtures is written down once, by problem, and answered in several ways.
+"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
 
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
 
-For every N the inner problem (the mixture at N and D = C / 6N) is solved by the engine, a whole grid at once; the
-grid then narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at
-the optimal mixture: at an optimum the objective does not feel small changes of it.
+Under a compute budget C = 6 N D the problem at N and D = C / 6N is solved for a whole grid of N at once, which then
+narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at the optimal
+mixture: at an optimum the objective does not feel small changes of it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.question import Question, checked
 from shapleymix.mixing.solving import is_convex, solve_all
 from shapleymix.records import FloatArray
-from shapleymix.tables.baselines import Rivals
 from shapleymix.tables.languages import LanguagesSpec
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.mixtures import MixtureSpec, Rivals
 from shapleymix.tables.words import Amounts, Ratios, parse_budget
 
 P = ParamSpec("P")
@@ -163,7 +162,7 @@ def problem(
     smoothing : float
         Exponent alpha of the smoothed baseline, p ~ available^alpha.
     what_if : str or sequence of str
-        Changes of the available tokens: the problem is solved again with each. `"de+50B"`, `["de+50B,fr-10B"]`.
+        Changes of the available tokens, such as `"de+50B"` or `"de+50B,fr-10B"`: the problem is solved again with each.
     downstream : Downstream or path, optional
         Calibrated tasks: the mixture is chosen by their scores instead of losses.
     allow_unseen : bool
@@ -347,9 +346,9 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     """
     known, compute = fit_of(fit), parse_budget(flops, "flops")
     _require_told(known)
-    N, one = _best_size(known, compute, keywords)
+    one = _best_size(known, compute, keywords)
     found = one.solve()
-    low, high = _interval(known, compute, keywords, N, found.p, one.level)
+    low, high = _interval(known, compute, keywords, one, found.p)
     tokens = compute / FLOPS_PER_PARAMETER_TOKEN
     found = replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
     caution(found.warnings, 4)
@@ -372,17 +371,31 @@ def _require_told(fit: Any) -> None:
             raise SolveError(message, hint=f"fit on runs with several {name}, or ask for the mixture at one N and D")
 
 
-def _problem(fit: Any, flops: float, log_N: float, keywords: dict[str, Any]) -> Problem:
-    N = float(np.exp(log_N))
-    one = problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords)
-    if not isinstance(one.goal.law, Pieces) or not is_convex(one.goal):
-        message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared over N"
-        raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
-    return one
+def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:
+    """The problems at each log N that the bounds leave a mixture for, by their places in the grid.
+
+    Raises
+    ------
+    SolveError
+        If an optimum would have no proof.
+    """
+    found, refusal = {}, None
+    for place, N in enumerate(np.exp(grid).tolist()):
+        try:
+            found[place] = one = problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords)
+        except InfeasibleError as error:
+            refusal = error
+            continue
+        if not isinstance(one.goal.law, Pieces) or not is_convex(one.goal):
+            message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
+            raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
+    if not found and refusal is not None:
+        raise refusal
+    return found
 
 
-def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> tuple[float, Problem]:
-    """N of the lowest optimal objective, and the problem there.
+def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
+    """The problem at the N of the lowest optimal objective.
 
     Raises
     ------
@@ -391,52 +404,36 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> tuple[float,
     """
     middle, half = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN), DECADES * np.log(10.0)
     edges = low, high = (max(middle - half, 0.0), min(middle + half, 2 * middle))
-    best = middle
+    best, found = middle, None
     for _ in range(ROUNDS):
         grid = np.linspace(low, high, GRID)
-        best = float(grid[int(np.argmin(_optima(fit, grid, flops, keywords)))])
+        problems = _problems(fit, grid, flops, keywords)
+        optima = [proof.certificate.objective for proof, _ in solve_all([one.goal for one in problems.values()])]
+        place = list(problems)[int(np.argmin(optima))]
+        best, found = float(grid[place]), problems[place]
         cell = ZOOM * (high - low) / (GRID - 1)
         low, high = max(edges[0], best - cell), min(edges[1], best + cell)
-    if min(best - edges[0], edges[1] - best) < 1e-6:
+    if found is None or min(best - edges[0], edges[1] - best) < 1e-6:
         raise SolveError(
             f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
             hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
         )
-    return float(np.exp(best)), _problem(fit, flops, best, keywords)
+    return found
 
 
-def _optima(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> FloatArray:
-    """The optimal objective at each log N; +inf where the bounds leave no mixture."""
-    values, problems, refusal = np.full(len(grid), np.inf), {}, None
-    for place, log_N in enumerate(grid.tolist()):
-        try:
-            problems[place] = _problem(fit, flops, log_N, keywords)
-        except InfeasibleError as error:
-            refusal = error
-    if not problems and refusal is not None:
-        raise refusal
-    found = solve_all([one.goal for one in problems.values()])
-    values[list(problems)] = [proof.certificate.objective for proof, _ in found]
-    return values
-
-
-def _interval(
-    fit: Any, flops: float, keywords: dict[str, Any], N: float, p: FloatArray, level: float
-) -> tuple[float, float]:
+def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
     """Interval of the best N over the fit's replicates, each at the mixture p (M,); NaN without."""
-    middle, half = np.log(N), 0.5 * DECADES * np.log(10.0)
-    grid, values = np.linspace(middle - half, middle + half, 2 * GRID - 1), []
-    for log_N in grid.tolist():
-        try:
-            one = _problem(fit, flops, log_N, keywords)
-        except (InfeasibleError, SolveError):
-            values.append(None)
-            continue
-        if one.draws is None:
-            return np.nan, np.nan
-        values.append(one.goal.of(one.draws.losses(p)))
-    count = next(len(value) for value in values if value is not None)
-    whole = np.stack([np.full(count, np.inf) if value is None else value for value in values])
-    best = grid[np.argmin(np.where(np.isfinite(whole), whole, np.inf), axis=0)]
-    low, high = np.exp(np.quantile(best, [0.5 - level / 2, 0.5 + level / 2], method="nearest"))
-    return float(min(low, N)), float(max(high, N))
+    if best.draws is None:
+        return np.nan, np.nan
+    middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
+    grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
+    values = {
+        place: one.goal.of(one.draws.losses(p))
+        for place, one in _problems(fit, grid, flops, keywords).items()
+        if one.draws is not None
+    }
+    whole = np.stack(list(values.values()))
+    size = np.exp(grid[list(values)][np.argmin(np.where(np.isfinite(whole), whole, np.inf), axis=0)])
+    ends = [0.5 - best.level / 2, 0.5 + best.level / 2]
+    low, high = np.quantile(size, ends, method="nearest").tolist()
+    return min(low, best.surface.N), max(high, best.surface.N)

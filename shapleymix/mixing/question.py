@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from shapleymix.errors import SolveError, UsageError, described
-from shapleymix.fitting.coverage import TRACE
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.surface import Gain, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
@@ -22,9 +22,8 @@ from shapleymix.mixing.cone import affine_rows
 from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED, WORST, Goal, Weights, weights_of
 from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.baselines import mixture_of
 from shapleymix.tables.languages import Languages, languages_of
-from shapleymix.tables.simplex import MixtureSpec
+from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 
 BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "near", "within")

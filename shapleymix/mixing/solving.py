@@ -1,8 +1,6 @@
 """Goals in, proved answers out: which engine takes a goal, and a search where a law is not convex.
 
-Axes: M sources, K targets, R mixtures.
-
-Axes: S goals, B replicates, M sources, K targets.
+Axes: S goals, B replicates, R mixtures, M sources, K targets.
 """
 
 from __future__ import annotations

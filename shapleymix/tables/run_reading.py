@@ -11,9 +11,9 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
+from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.runs import LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
-from shapleymix.tables.simplex import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS = ("fit", "held-out")

@@ -117,7 +117,7 @@ def sheet_of(data: bytes, origin: Origin) -> Sheet:
     if not text.strip(' \r\n\t,"'):
         raise DataError("is empty", location=Location(origin.file), hint=_NO_ROWS)
     lines_of_json = name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"
-    return _jsonl(text, origin) if lines_of_json else _csv(text, origin)
+    return _jsonl(text, origin) if lines_of_json else parse_csv(text, origin)
 
 
 def _sheet(origin: Origin, columns: dict[str, pl.Series], lines: Sequence[int]) -> Sheet:
@@ -144,9 +144,9 @@ def _frame(table: object) -> pl.DataFrame:
         ) from error
 
 
-def _csv(text: str, origin: Origin) -> Sheet:
+def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
     """Lines are counted as an editor counts them, also where a quoted cell has several; empty ones are skipped."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
@@ -285,13 +285,10 @@ def require(
         faults.append(sheet.fault(row, column, f"{column} = {values[row]:g}, {told}", hint))
 
 
-def write_table(
-    columns: Columns, path: str | os.PathLike[str], *, force: bool = False, metadata: Mapping[str, str] | None = None
-) -> bytes:
+def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool = False) -> bytes:
     """Write columns so that reading gives the same numbers bit for bit; NaN is an empty cell.
 
-    `metadata` goes into a Parquet file; the text formats have no place for it. The same columns give the same bytes,
-    which are returned.
+    The same columns give the same bytes, which are returned.
 
     Raises
     ------
@@ -301,7 +298,7 @@ def write_table(
     frame = pl.DataFrame([_written(key, column) for key, column in columns.items()])
     stream, name = io.BytesIO(), file_name(path).lower()
     if name.endswith((".parquet", ".pq")):
-        frame.write_parquet(stream, metadata=dict(metadata or {}))
+        frame.write_parquet(stream)
     elif name.endswith((".jsonl", ".ndjson")):
         frame.write_ndjson(stream)
     elif name.endswith((".csv", ".csv.gz")):

@@ -257,7 +257,7 @@ def read_transfer(table: Table) -> TransferMatrix:
 def _stored_provenance(sheet: Sheet) -> dict[str, Json]:
     """The provenance in the file beside the table; empty where there is none."""
     beside = Path(f"{sheet.origin}.json")
-    document = read_json(beside) if beside.is_file() else None
+    document = read_json(beside)[0] if beside.is_file() else None
     if not isinstance(document, dict) or document.get("kind") != SIDECAR_KIND:
         return {}
     if document.get("sha256") != sheet.digest:

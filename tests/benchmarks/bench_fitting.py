@@ -6,24 +6,27 @@ import itertools
 import resource
 import time
 import warnings
+from unittest.mock import patch
 
 import numpy as np
-from _data import logs
+from _data import FIXTURES, logs
 from _report import SMALL, finish, must, row, seconds, table
 from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
+from shapleymix.fitting import regimes, unknowns
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
 from shapleymix.fitting.settings import Settings
-from shapleymix.laws import LAWS
+from shapleymix.laws import LAWS, learned_base
 
 PUBLISHED = {"E": 1.8172, "A": 477.8, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}
 STARTS, SAMPLE = 4500, 90
 MANY = (5, 40, 5) if SMALL else (100, 300, 200)  # targets, runs, replicates
 TOGETHER = 3 if SMALL else 40
+ABLATED = 1 if SMALL else 8
 
 
 def main() -> None:
@@ -35,6 +38,7 @@ def main() -> None:
     bench_many()
     if not SMALL:
         bench_growth()
+    bench_ablation()
     finish()
 
 
@@ -107,6 +111,62 @@ def bench_growth() -> None:
     for what, size in (("targets", (80, 200, 100)), ("runs", (40, 400, 100)), ("replicates", (40, 200, 200))):
         spent = seconds(lambda size=size: fitted(*size), time.process_time)
         must(f"CPU time when {what} double", spent / base, 2.5)
+
+
+def bench_ablation() -> None:
+    """What each part of the default earns: PE in % of runs that were not fitted, with it and without, and CPU time."""
+    found = logs("multilingual5", "olmix", "5mix", "redpajama", "slimpajama")
+    five = found["multilingual5"]
+    files = [FIXTURES / f"multilingual5_{name}.csv" for name in ("runs", "coalitions")]
+    games = sm.read_runs(files).select(sm.read_runs(files).trained)
+    wide = [log for name, log in found.items() if name == "olmix"]
+    nothing, several = lambda *_: {}, [found[name] for name in ("5mix", "redpajama", "slimpajama") if name in found]
+    knobs = learned_base.LearnedBase.knobs
+    parts = {
+        "beliefs: every knob walked, not u alone": (
+            [*(drawn(five, runs) for runs in (6, 12, 20)), *(drawn(log, 60) for log in wide)],
+            (learned_base.LearnedBase, "knobs", {name: one[: 9 if name == "u" else 1] for name, one in knobs.items()}),
+        ),
+        "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
+        "exponents lent by public runs": ([smallest(log) for log in several], (unknowns.Levels, "untold", nothing)),
+        "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
+    }  # fmt: skip
+    table("the default with each part and without", "part", "runs", "with", "without", "CPU s with", "without")
+    for part, (cases, without_it) in parts.items():
+        for draws in cases:
+            with_it, spent = erred(draws)
+            with patch.object(*without_it):
+                without, longer = erred(draws)
+            row(part, len(draws[0][0]), with_it, without, spent, longer)
+
+
+Split = tuple[sm.RunLog, sm.RunLog]
+"""Rows to fit, and rows to predict."""
+
+
+def drawn(log: sm.RunLog, runs: int) -> list[Split]:
+    """So many random rows, and the others."""
+    orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(ABLATED)]
+    return [(log.select(order[:runs]), log.select(order[runs:])) for order in orders]
+
+
+def smaller(log: sm.RunLog) -> list[Split]:
+    """All sizes but the largest, and that."""
+    return [(log.select(log.N.max() > log.N), log.select(log.N.max() == log.N))]
+
+
+def smallest(log: sm.RunLog) -> list[Split]:
+    """The smallest size, and the larger ones."""
+    return [(log.select(log.N.min() == log.N), log.select(log.N.min() < log.N))]
+
+
+def erred(draws: list[Split]) -> tuple[float, float]:
+    """Mean PE over draws and targets, %, and the mean CPU seconds of a fit."""
+    errors, begin = [], time.process_time()
+    for learn, test in draws:
+        predicted = sm.fit(learn, "learned-base", bootstrap=0, folds=5).losses(test.p, test.N, test.D)
+        errors.append(np.nanmean(np.abs(predicted - test.loss), axis=0) / np.nanmean(test.loss, axis=0))
+    return 100 * float(np.mean(errors)), (time.process_time() - begin) / len(draws)
 
 
 def simulated(targets: int, rows: int) -> tuple[sm.RunLog, sm.TransferMatrix]:

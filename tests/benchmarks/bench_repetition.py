@@ -17,8 +17,8 @@ from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.candidates import LawCandidate
 from shapleymix.fitting.evidence import fold_masks
+from shapleymix.fitting.held_out import LawCandidate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import Study, study_of
 from shapleymix.laws import LAWS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from hypothesis import strategies as st
+from known_fits import second
 
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import polytope_of
@@ -17,6 +16,7 @@ from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.solving import solve
 
 PROBLEMS = 2500
+ROOM = 1e-4  # bounds are typed with four digits at most
 SECOND, TIGHT, ROUNDING = 1e-5, 1e-6, 1e-9
 """Relative: what the second solver may be better by, what a proof may leave open in silence, and what is nothing."""
 
@@ -45,12 +45,12 @@ def goal_of(seed: int) -> Goal:
     room = rng.choice([0.0, 0.05, 0.4])
     bounds: dict[str, Any] = {}
     if rng.random() < 0.5:
-        bounds["caps"] = dict(zip(names, np.minimum(inside + room + 1e-6, 1), strict=True))
+        bounds["caps"] = dict(zip(names, np.minimum(inside + room + ROOM, 1), strict=True))
     if rng.random() < 0.4:
-        bounds["floors"] = dict(zip(names, np.maximum(inside - room - 1e-6, 0), strict=True))
+        bounds["floors"] = dict(zip(names, np.maximum(inside - room - ROOM, 0), strict=True))
     if M > 2 and rng.random() < 0.4:
         held = inside[:2].sum()
-        bounds["groups"] = [f"{names[0]}+{names[1]}<={min(held + room + 1e-6, 1):.9f}"]
+        bounds["groups"] = [f"{names[0]}+{names[1]}<={min(held + room + ROOM, 1):.9f}"]
     if rng.random() < 0.3:
         center, kind = (inside + 0.05) / (1 + 0.05 * M), str(rng.choice(["l1", "kl"]))
         away = float(np.abs(inside - center).sum()) if kind == "l1" else 0.3
@@ -62,31 +62,6 @@ def goal_of(seed: int) -> Goal:
     worst = bool(rng.random() < 0.25)
     kl = float(rng.choice([1e-3, 0.1])) if not worst and rng.random() < 0.3 else 0.0
     return Goal(pieces_of(rng, M, K), w, within, worst, kl, rng.dirichlet(np.ones(M)) if kl else None)
-
-
-def second(goal: Goal) -> np.ndarray | None:
-    """The mixture that cvxpy finds; None where it does not end."""
-    area, p = goal.within, cp.Variable(len(goal.within.sources))
-    losses, constraints = goal.pieces.to_cvxpy(p)
-    constraints += [cp.sum(p) == 1, p >= area.lower, p <= area.upper]
-    for row, low, high in zip(area.rows, area.row_low, area.row_high, strict=True):
-        constraints += [row @ p >= low] * bool(np.isfinite(low)) + [row @ p <= high] * bool(np.isfinite(high))
-    if area.ball is not None:
-        far = cp.norm1(p - area.ball.center) if area.ball.kind == "l1" else cp.sum(cp.kl_div(p, area.ball.center))
-        constraints.append(far <= area.ball.radius)
-    objective = cp.max(cp.multiply(goal.w, losses)) if goal.worst else goal.w @ losses
-    if goal.anchor is not None:
-        objective += goal.kl * cp.sum(cp.rel_entr(p, goal.anchor))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
-        except cp.SolverError:
-            return None
-    if p.value is None:
-        return None
-    found = np.clip(np.asarray(p.value), area.lower, area.upper)
-    return found / found.sum()
 
 
 def others(area: Polytope, p: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -110,10 +85,10 @@ def check(seed: int) -> None:
         if goal.within.violation(p) <= FEASIBLE:
             below = proof.certificate.lower_bound - goal.total(p)
             assert below <= ROUNDING * size, f"a mixture below the bound by {below:.2g}"
-    q = second(goal)
-    if q is not None and goal.within.violation(q) <= SECOND:
-        assert total - goal.total(q) <= SECOND * size, f"the second solver is better by {total - goal.total(q):.2g}"
+    theirs = second(goal, 1)
+    assert total - theirs <= SECOND * size, f"the second solver is better by {total - theirs:.2g}"
 
 
 def test_no_mixture_is_better_than_the_proof_says(campaign: Any) -> None:
+    check(175)  # a target without a multiplier is steep: its worst case crept
     campaign(PROBLEMS, st.integers(0, 2**32), check)

@@ -128,7 +128,7 @@ class OneSided(Decoder):
         for block in self.blocks:
             x = block(x)
         x = self.norm(x)
-        return x @ self.head.weight.T if self.odd else self.head(x)
+        return torch.einsum("bsd,vd->bsv", x, self.head.weight) if self.odd else self.head(x)
 
 
 def one_sided(mode: str, engine: str) -> dict[str, Any]:

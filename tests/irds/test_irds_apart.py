@@ -75,3 +75,25 @@ def test_a_loss_that_mixes_sequences_is_refused() -> None:
         tracker.backward(
             lambda x, y: (loss_fn(x, y) + loss_fn(x, y).std(), loss_fn(x, y)), *batch((3, 2, 4, 1)), step=0
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "match"), [(Swapped, r"head\.weight, norm\.weight"), (Centred, "changes with the others")]
+)
+@pytest.mark.parametrize("every", [1, 50])
+def test_a_first_step_without_validation_is_looked_at(kind: Any, match: str, every: int) -> None:
+    model, _ = made(kind)
+    tracker = IRDS(model, LANGUAGES, val=None, every=every, options=OPTIONS)
+    x, y, lang = batch((3, 2, 4, 1))
+    with pytest.raises(CoverageError, match=match), tracker.watch(lang, step=0):
+        (loss_of(model)(x, y).sum() / y.numel()).backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_passes_are_priced_before_the_first_step() -> None:
+    model, tracker = made(Swapped)
+    tracker.schedule, tracker.auto = None, True
+    with pytest.warns(UserWarning, match=r"a pass a language for head\.weight, norm\.weight: .* about 8"):
+        tracker.backward(loss_of(model), *batch((3, 2, 4, 1)), step=0)
+    assert tracker.schedule is not None
+    assert tracker.schedule.every > 80, "it was 27 where passes were not reckoned with"

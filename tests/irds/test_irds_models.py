@@ -20,7 +20,6 @@ from irds_models import (  # noqa: E402
     make_model,
     naive_gram,
     relative,
-    sequence_losses,
     validation,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
@@ -48,19 +47,6 @@ def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10) -> IRDS:
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, truth) < tolerance
     return tracker
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_an_unmodified_hugging_face_llama(tied: bool) -> None:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, tie_word_embeddings=tied, attention_bias=True,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(config).double()
-    # its norms round to float32 inside, so that the gradient of a sum is not exactly that of a mean
-    assert_exact(model, lambda x, y: sequence_losses(model(input_ids=x).logits, y), tolerance=1e-6)
 
 
 @COMPILES
@@ -111,7 +97,7 @@ class Transposed(Decoder):
 
 @pytest.mark.parametrize(
     ("kind", "passed"),
-    [(Tied, None), (Positions, "positions.weight"), (Matmul, "head.weight"), (Transposed, "head.weight, norm.weight")],
+    [(Tied, None), (Positions, None), (Matmul, None), (Transposed, "head.weight, norm.weight")],
 )
 def test_tied_and_uncovered_parameters_are_exact(kind: Any, passed: str | None) -> None:
     torch.manual_seed(0)
@@ -200,12 +186,13 @@ def test_calls_that_are_not_covered_take_passes(late: bool, free: bool) -> None:
         gradient_error, error = compared(model, tracker, 0)
         assert gradient_error == 0
         assert free or error < 1e-10
-        assert (tracker.fallback is None) == late
+        passes = isinstance(model, Streams)
+        assert (tracker.fallback is None) == (late or not passes)
         setattr(model, switch, True)
         gradient_error, error = compared(model, tracker, 1)
         assert gradient_error == 0
         assert free or error < 1e-10
-        assert "a pass a language for" in str(tracker.fallback)
+        assert ("a pass a language for" in str(tracker.fallback)) == passes
 
 
 @pytest.mark.parametrize("engine", ["auto", "sketch", "exact"])

@@ -10,13 +10,7 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, Decoder, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.sketches import (  # noqa: E402
-    Form,
-    Labels,
-    gradient_sketch,
-    matrix_sketch,
-    vector_sketch,
-)
+from shapleymix_irds.sketches import Form, Labels, gradient_sketch, key_of, matrix_sketch, vector_sketch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 FORMS = [Form(0, 0), Form(256, 4), Form(256, 16), Form(64, 8)]
@@ -39,11 +33,11 @@ def test_rows_give_the_sketch_of_the_whole_gradient(form: Form, outputs: int, in
     each = groups.repeat_interleave(5)
     labels = Labels(each.view(6, 5) if by_token else groups, 4, 5)
     units, _ = labels.units(torch.Size([6, 5]))
-    sizes = [4, 99, form.width, form.side, outputs]
+    sizes = [4, key_of("w"), form.width, form.side, outputs]
     found = matrix_sketch(delta, x, units.groups, units.slots, SEED, sizes)
     for group in range(4):
         whole = delta[each == group].T @ x[each == group]
-        assert torch.allclose(found[group], gradient_sketch(whole, SEED, 99, form), atol=1e-12)
+        assert torch.allclose(found[group], gradient_sketch(whole, SEED, "w", form), atol=1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -66,7 +60,7 @@ def test_products_of_sketches_are_unbiased_and_as_spread_as_stated() -> None:
         g, h = (torch.outer(torch.randn(outputs, **draw), torch.randn(inputs, **draw)) for _ in range(2))
         h = h / h.norm() + g / g.norm()
         form = Form(512, 32)
-        pairs = [(gradient_sketch(g, torch.tensor(s), 1, form), gradient_sketch(h, torch.tensor(s), 1, form))
+        pairs = [(gradient_sketch(g, torch.tensor(s), "w", form), gradient_sketch(h, torch.tensor(s), "w", form))
                  for s in range(400)]  # fmt: skip
         errors = torch.stack([a @ b - (g * h).sum() for a, b in pairs]) / (g.norm() * h.norm())
         stated = (2 / 32 + 1 / 512) ** 0.5
@@ -76,10 +70,10 @@ def test_products_of_sketches_are_unbiased_and_as_spread_as_stated() -> None:
 
 def test_vectors_are_count_sketched() -> None:
     values, groups = torch.randn(6, 50, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 2, 2])
-    exact = vector_sketch(values, groups, SEED, [3, 1, 0])
+    exact = vector_sketch(values, groups, SEED, [3, key_of("w"), 0])
     assert torch.allclose(exact[1], values[1] + values[2])
-    found = vector_sketch(values, groups, SEED, [3, 1, 64])
-    assert torch.allclose(found[0], gradient_sketch(exact[0], SEED, 1, Form(64, 8)))
+    found = vector_sketch(values, groups, SEED, [3, key_of("w"), 64])
+    assert torch.allclose(found[0], gradient_sketch(exact[0], SEED, "w", Form(64, 8)))
 
 
 class Tied(Decoder):

@@ -151,7 +151,7 @@ def test_without_a_backward_pass_or_a_loss_for_validation_watch_says_so(val: Any
 def test_what_is_not_covered_is_refused_before_anything_is_differentiated(val: Any) -> None:
     class Odd(Decoder):
         def forward(self, ids: Tensor) -> Tensor:
-            return self.norm(self.embed(ids)) @ self.head.weight.T
+            return torch.einsum("bsd,vd->bsv", self.norm(self.embed(ids)), self.head.weight)
 
     model = Odd()
     x, y, lang = batch((1, 1, 1, 1))
@@ -214,3 +214,41 @@ def test_evaluated_steps_train_as_plain_ones_bit_for_bit(dropout: float, val: An
         weights.append(model.state_dict())
     for tracked in weights[:2]:
         assert all(torch.equal(tracked[name], weights[2][name]) for name in weights[2])
+
+
+class Dropping(Decoder):
+    """Half of what goes into the last layer is dropped while it trains."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(F.dropout(self.norm(self.embed(ids)), 0.5, self.training))
+
+
+def test_validation_gradients_have_no_dropout(val: Any) -> None:
+    torch.manual_seed(0)
+    model, (x, y, lang) = Dropping().double(), batch((3, 2, 4, 1))
+    loss_fn = loss_of(model)
+    tracker = tracker_of(model, loss_fn, val)
+    tracker.backward(loss_fn, x, y, lang, step=0)
+    whole = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+    tracker.commit(lr=1.0)
+    model.eval()
+    losses = mean_losses(model, loss_fn, val)
+    columns = torch.tensor([dot(whole, gradient(model, loss)) for loss in losses], dtype=torch.float64)
+    assert relative(tracker.ledger.phi.sum(0), columns) < 1e-10
+
+
+def test_masked_labels_are_not_counted() -> None:
+    """Without a validation set a language's gradient is over its share of the loss."""
+    model, (x, y, lang) = make_model().double(), batch((4, 2, 4, 2))
+    loss_fn, count = loss_of(model), (y != -100).sum(1)
+    found = []
+    for watches in (False, True):
+        tracker = tracker_of(model, loss_fn, None)
+        if watches:
+            with tracker.watch(lang, step=0, tokens=int(count.sum()), counts=count):
+                (loss_fn(x, y).sum() / count.sum()).backward()
+        else:
+            tracker.backward(loss_fn, x, y, lang, step=0)
+        tracker.commit(lr=1.0)
+        found.append(tracker.ledger.phi)
+    assert relative(found[1], found[0]) < 1e-10

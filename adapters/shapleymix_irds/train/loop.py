@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.records import FloatArray, IntArray
-from shapleymix.tables.simplex import format_mixture, parse_mixture
+from shapleymix.tables.mixtures import format_mixture, parse_mixture
 from shapleymix.tables.words import amounts, parse_size
 from shapleymix_irds import IRDS, Options
 from shapleymix_irds.errors import TrackerError

@@ -1,0 +1,46 @@
+"""The families that people train, tiny and random, in Hugging Face's trainer, against naive values."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "irds")]
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from irds_models import LANGUAGES, relative  # noqa: E402
+from shapleymix_irds.hf import IRDSArguments, IRDSTrainer  # noqa: E402
+from test_irds_families import FAMILIES, OPTIONS, RATE, TRAIN, VAL, made, naive  # noqa: E402
+
+pytestmark = pytest.mark.ecosystem
+
+
+def trained(model: Any, folder: Path, tracked: bool) -> Any:
+    """One step of plain descent by the trainer."""
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder), max_steps=1, per_device_train_batch_size=8, learning_rate=RATE, optim="sgd",
+        lr_scheduler_type="constant", max_grad_norm=0.0, use_cpu=True, report_to=[], save_strategy="no",
+        disable_tqdm=True, remove_unused_columns=False,
+    )  # fmt: skip
+    told = IRDSArguments(LANGUAGES, val=VAL, every=1, engine="exact", options=OPTIONS)
+    base, more = (IRDSTrainer, {"irds": told}) if tracked else (transformers.Trainer, {})
+    data = [row if tracked else {k: v for k, v in row.items() if k != "lang"} for row in TRAIN]
+    collate = transformers.default_data_collator
+    trainer = base(model, arguments, train_dataset=data, data_collator=collate, **more)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_is_measured_in_the_trainer(name: str, tmp_path: Path) -> None:
+    truth = naive(made(name))
+    trainer, plain = trained(made(name), tmp_path, True), trained(made(name), tmp_path, False)
+    assert trainer.tracker.fallback is None
+    assert relative(trainer.tracker.ledger.phi, RATE * truth) < 1e-5
+    for one, other in zip(trainer.model.parameters(), plain.model.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -1,0 +1,113 @@
+"""The families that people train, tiny and random, by their own loss and in a raw loop, against naive values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from irds_models import LANGUAGES, dot, gradient, relative  # noqa: E402
+from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds.hf import causal_loss, validation_of  # noqa: E402
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 29, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "attention_dropout": 0.0, "dropout": 0.0,
+}  # fmt: skip
+HEADS: dict[str, Any] = {"head_dim": 8}
+EXPERTS = HEADS | {"num_experts_per_tok": 2, "num_local_experts": 4, "num_experts": 4, "moe_intermediate_size": 12}
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
+GROUPED = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "num_key_value_heads": 2}
+SHORT = {"n_layer": 2, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+ALIKE = ("llama", "qwen2", "smollm3", "olmo2", "gpt_neox", "phi3", "cohere", "starcoder2", "granite", "nemotron")
+SENT = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3")
+FAMILIES: dict[str, dict[str, Any]] = {
+    **{name: {} for name in ALIKE},
+    **dict.fromkeys(("qwen3", "mistral", "gemma2", "gemma3_text"), HEADS),
+    **dict.fromkeys(SENT, EXPERTS),
+    "deepseek_v3": EXPERTS | LATENT | GROUPED | {"head_dim": 4},
+    "gpt2": SHORT | {"n_embd": 16},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 2, "window_size": 4},
+    "opt": {"ffn_dim": 24, "word_embed_proj_dim": 16},
+    "bloom": SHORT,
+    "mamba": {"state_size": 4, "intermediate_size": 32, "time_step_rank": 4},
+    "falcon": {"alibi": False},
+}
+RATE = 0.1
+
+
+def made(name: str, experts: str = "eager") -> Any:
+    """A model of the family; grouped products of experts have no double precision."""
+    told = {"experts_implementation": experts} if name in SENT else {}
+    config = transformers.AutoConfig.for_model(name, **(SIZES | FAMILIES[name]))
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, **told)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return (model if experts == "grouped_mm" else model.double()).train()
+
+
+def examples(count: int, seed: int) -> list[dict[str, Any]]:
+    """Sequences of which some labels are masked."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, 29, (count, 7), generator=generator)
+    labels = ids.masked_fill(torch.rand(ids.shape, generator=generator) < 0.2, -100)
+    labels[:, 0] = -100
+    rows = zip(ids.tolist(), labels.tolist(), strict=True)
+    return [{"input_ids": x, "labels": y, "lang": LANGUAGES[n % 3]} for n, (x, y) in enumerate(rows)]
+
+
+TRAIN, VAL = examples(8, 1), {name: examples(2, 10 + k) for k, name in enumerate(LANGUAGES)}
+OPTIONS = Options(val_sequences=2, measure_sequences=1)
+
+
+def naive(model: Any) -> Any:
+    """Products by one backward pass a language."""
+    loss_fn: Any = causal_loss(model)
+    parts: Any = validation_of(VAL, LANGUAGES, "lang")
+    (x, y, lang), total = given(), float((given()[1] != -100).sum())
+    g = [gradient(model, loss_fn({"input_ids": x[lang == k]}, y[lang == k]).sum() / total) for k in range(3)]
+    h = [gradient(model, loss_fn(vx, vy).sum() / (vy != -100).sum()) for vx, vy in parts.values()]
+    return torch.tensor([[dot(gi, hj) for hj in h] for gi in g] + [[0.0] * len(h)])
+
+
+def given() -> tuple[Any, Any, Any]:
+    """The batch of a loop."""
+    x, y = (torch.tensor([row[name] for row in TRAIN]) for name in ("input_ids", "labels"))
+    return x, y, torch.arange(8) % 3
+
+
+def close(one: Any, other: Any) -> bool:
+    return bool(torch.allclose(one, other, rtol=1e-3, atol=1e-6))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "experts"), [(name, "eager") for name in FAMILIES] + [(name, "grouped_mm") for name in SENT]
+)
+def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(name: str, experts: str) -> None:
+    model, val = made(name, experts), validation_of(VAL, LANGUAGES, "lang")
+    truth, (x, y, lang) = naive(model), given()
+    for watches in (True, False):
+        loss_fn, own = causal_loss(model), lambda: model(input_ids=x, labels=y, use_cache=False).loss
+        model.zero_grad()
+        own().backward()
+        plain = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", loss_fn=loss_fn, options=OPTIONS)
+        if watches:
+            with tracker.watch(lang, step=0, tokens=int((y[:, 1:] != -100).sum())):
+                own().backward()
+        else:
+            tracker.backward(loss_fn, {"input_ids": x}, y, lang, step=0)
+        for parameter, grad in zip(model.parameters(), plain, strict=True):
+            assert (parameter.grad is None) == (grad is None)
+            assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
+        tracker.commit(lr=RATE)
+        assert tracker.fallback is None
+        assert relative(tracker.ledger.phi, RATE * truth) < 1e-5
