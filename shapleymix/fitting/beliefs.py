@@ -76,8 +76,11 @@ def taken_over(problem: Problem, share: FloatArray, masks: BoolArray, known: Tun
     """What `tuned` gives, with beliefs that were chosen on other losses of the same rows: each fold is fitted once."""
     problem = replace(problem, believed=known.problem.believed, threshold=known.problem.threshold)
     search = _Search(problem, share, masks, np.where(masks.any(axis=0), masks.argmax(axis=0), -1))
-    x = problem.begun(share * ~masks)
-    losses = np.where(search.told, np.exp(held_out(problem.predicted(x), search.fold)), np.nan)
+    there, x = problem, problem.begun(share * ~masks)
+    if problem.evidence.tells(problem.packing.law):
+        there, x = worn(problem, share * ~masks, x)
+        problem = replace(problem, repeated=there.repeated[:1])
+    losses = np.where(search.told, np.exp(held_out(there.predicted(x), search.fold)), np.nan)
     return Tuned(problem, x[0], np.where(search.fold[:, None] >= 0, losses, np.nan), known.knobs)
 
 
