@@ -151,7 +151,7 @@ def test_other_epochs_than_those_of_the_runs_are_told_and_widen(found: Fit):
             fit.predict("uniform", N, D, available=available)
         return sum("repeat" in str(one.message) for one in caught)
 
-    assert [warned(found, {"en": tokens}) for tokens in (1e6, 1e8, 1e12)] == [1, 0, 0]
+    assert [warned(found, {"en": tokens}) > 0 for tokens in (1e6, 1e8, 1e12)] == [True, False, False]
     assert warned(fit(log_with(repeats=False), "learned-base", **QUICK), {"en": 1e8})
     known = found.repetition
     assert known is not None
