@@ -111,7 +111,7 @@ def gained(law: LearnedBase, N: FloatArray, D: FloatArray) -> FloatArray:
 
 
 def test_growth_is_found_where_it_is_and_not_where_it_is_not():
-    N, D = budgets(90)
+    N, D = budgets(240)
     grows = law_of(5).replaced(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescaled(2e6, 1e8)
     level = grows.replaced(eta=np.zeros(M), zeta=np.zeros(M))
     for true, close in ((grows, 0.017), (level, 0.006)):
